@@ -6,6 +6,8 @@ from orthornn._files import write_atomically
 from orthornn.errors import DataError
 from orthornn.lab.training.log import MetricsLog, read_metrics
 
+RECORD = {"kind": "train", "seconds": 0.5, "cpu_seconds": 0.5, "loss": 0.1}
+
 
 def test_a_failed_write_leaves_what_was_there(tmp_path):
     path = tmp_path / "file"
@@ -27,18 +29,21 @@ def test_the_log_appends_and_reads_back_without_a_torn_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
     for step in (1, 2):
         log = MetricsLog(path)
-        log.append({"kind": "train", "step": step, "loss": 0.1})
+        log.append({**RECORD, "step": step})
         log.close()
     with open(path, "a") as file:
         file.write('{"kind": "train", "step": 3, "lo')
-    assert read_metrics(path) == [{"kind": "train", "step": step, "loss": 0.1} for step in (1, 2)]
+    assert read_metrics(path) == [{**RECORD, "step": step} for step in (1, 2)]
 
 
 def test_a_spoilt_log_names_the_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    record = '{"kind": "train", "step": 1, "loss": 0}\n'
+    log = MetricsLog(path)
+    log.append({**RECORD, "step": 1})
+    log.close()
+    record = path.read_text()
     path.write_text(f"{record}nonsense\n{record}")
     with pytest.raises(DataError, match="line 2"):
         read_metrics(path)
-    with pytest.raises(DataError, match="cannot read"):
+    with pytest.raises(DataError, match="Expected to read"):
         read_metrics(tmp_path / "none")

@@ -44,7 +44,7 @@ def test_reflections_go_to_those_that_have_some():
     configs = compare.configs(BASE, ["ornn", "scornn", "lstm"])
     assert [config.model.given().get("reflections") for config in configs.values()] == [2, None, None]
     assert [config.model.name for config in configs.values()] == list(configs)
-    with pytest.raises(ArgumentError, match=r"reflections=2 was given, but none of scornn, lstm has it"):
+    with pytest.raises(ArgumentError, match=r"Expected options of scornn, lstm, but got reflections=2, which none has"):
         compare.configs(BASE, ["scornn", "lstm"])
 
 

@@ -54,7 +54,7 @@ def test_what_is_counted_is_drawn_as_whole_numbers():
         ({"lr": [1, 0.01, 1.0]}, ArgumentError, "the values of lr to be different"),
         ({"lr": []}, ArgumentError, "at least one"),
         ({"lr": [0.1], "optimizer.lr": [0.2]}, ArgumentError, r"got optimizer\.lr twice"),
-        ({"seed": [1, 2]}, ArgumentError, "seed is no setting of a sweep"),
+        ({"seed": [1, 2]}, ArgumentError, "Expected settings to vary, but got seed"),
     ],
 )
 def test_wrong_settings(grid, error, message):

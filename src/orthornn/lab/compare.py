@@ -53,13 +53,15 @@ def configs(base: RunConfig, models: Sequence[str], options: Mapping[str, Any] |
     for name in models:
         kind = MODELS[check_choice("model", name, MODELS)]
         if name in made:
-            raise ArgumentError(f"models names {name!r} twice; name each model once.")
+            raise ArgumentError(f"Expected each model once, but got {name!r} twice. Name it once.")
         own = {option: value for option, value in given.items() if option in (*SIZES, *kind.options())}
         made[name] = dataclasses.replace(base, model=kind(**own))
     taken = {*SIZES, *(option for name in made for option in MODELS[name].options())}
     for option, value in given.items():
         if option not in taken:
-            raise ArgumentError(f"{option}={value!r} was given, but none of {', '.join(made)} has it; leave it out.")
+            raise ArgumentError(
+                f"Expected options of {', '.join(made)}, but got {option}={value!r}, which none has. Leave it out."
+            )
     return made
 
 
@@ -182,7 +184,7 @@ class Comparison:
     @property
     def spent(self) -> float:
         """Seconds of all runs together."""
-        return sum(one.seconds for one in (*self.runs.values(), *self.diverged.values()))
+        return sum(run.seconds for run in self.runs.values()) + sum(one.seconds for one in self.diverged.values())
 
     def _leave_out(self, name: str, error: NonFiniteError) -> None:
         """Train a run that diverged no further, and store how it did."""

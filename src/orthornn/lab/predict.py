@@ -154,8 +154,10 @@ class Loaded:
         unknown = sorted(set(wanted) - number.keys())
         if unknown:
             raise DataError(
-                f"the network has no class {', '.join(map(repr, unknown[:5]))}; it knows "
-                f"{', '.join(list(number)[:_MANY])}{', ...' if len(number) > _MANY else ''}."
+                f"Expected classes that the network knows, {', '.join(list(number)[:_MANY])}"
+                f"{', ...' if len(number) > _MANY else ''}, but got {', '.join(map(repr, unknown[:5]))}. "
+                f"Correct them, or leave "
+                f"such sequences out."
             )
         return np.array([number[target] for target in wanted], np.int64).reshape(found.shape)
 
@@ -244,7 +246,10 @@ class Loaded:
         else:
             there = np.isfinite(targets).all(1)
         if not there.any():
-            raise DataError(f"{path} has no target that enters the loss.")
+            raise DataError(
+                f"Expected a target that enters the loss, but {path} has none. Add targets, or "
+                f"predict without evaluating."
+            )
         found, targets = found[there], targets[there]
         if isinstance(task, Forecast):
             return task.table_metrics(found, targets, self.description)

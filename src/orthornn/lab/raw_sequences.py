@@ -54,7 +54,7 @@ def tokens(sequences: Any, description: dict[str, Any]) -> Tensor:
     unknown = sorted({repr(symbol) for row in found for symbol in row if not is_whole(symbol)})
     if unknown:
         known = f"the {len(number)} symbols of its text" if number else f"whole numbers in 0..{size - 1}"
-        raise DataError(f"the network does not know {', '.join(unknown[:5])}; it reads {known}.")
+        raise DataError(f"Expected {known}, but got {', '.join(unknown[:5])}. Leave them out, or train with them.")
     found_tokens = torch.tensor([[int(symbol) for symbol in row] for row in found])
     if int(found_tokens.min()) < 0 or int(found_tokens.max()) >= size:
         raise DataError(

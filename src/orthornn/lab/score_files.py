@@ -77,7 +77,9 @@ def _write_rows(path: Path, heads: list[str], labeled: bool, labels: Sequence[st
     try:
         write_atomically(path, write)
     except OSError as error:
-        raise ArgumentError(f"cannot write the scores to {path}: {error.strerror or error}.") from error
+        raise ArgumentError(
+            f"Expected to write the scores to {path}, but got: {error.strerror or error}. Choose another place."
+        ) from error
 
 
 def escaped(text: str) -> str:

@@ -2,7 +2,7 @@
 
 Every trial is a run directory of its own. A trial whose worker or machine dies is started again and resumes from its
 checkpoints; a sweep that is killed resumes when it is started again with the same folder, and trials that failed are then
-tried again. A trial that diverged would diverge again: that is its result, and it is kept. On a cluster the folder has to
+tried again. A trial that diverged would diverge again: that is its result, and it is stored. On a cluster the folder has to
 be one that all machines see.
 """
 
@@ -149,7 +149,8 @@ def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> 
         )
     if "seed" in names:
         raise ArgumentError(
-            "seed is no setting of a sweep: every setting is trained with --seeds of them, from --seed on."
+            "Expected settings to vary, but got seed. Pass seeds, --seeds: every setting is trained with so "
+            "many, from --seed on."
         )
     for name, values in grid.items():
         if not values or len({_as_text(value) for value in values}) < len(values):
@@ -351,7 +352,10 @@ def _begin(path: Path, config: RunConfig, observe: Any) -> Run:
                 return Run.resume(path, observers=[observe])
             return Run(config, path, observers=[observe])
         if time.monotonic() > patience:
-            raise LockedError(f"{path} is still being written by another process after {_LOCK_SECONDS:.0f} s.")
+            raise LockedError(
+                f"Expected {path} to be free, but got one that another process writes after "
+                f"{_LOCK_SECONDS:.0f} s. Stop that."
+            )
         time.sleep(0.5)
 
 

@@ -46,7 +46,7 @@ def test_networks_without_a_recurrent_matrix_of_ours_have_gradients_alone(tmp_pa
     [
         (["gradient-mop", "run"], "Did you mean 'gradient-map'?"),
         (["spectrum"], "got no run"),
-        (["spectrum", "nowhere"], "nowhere is no run directory"),
+        (["spectrum", "nowhere"], "nowhere has no metrics.jsonl"),
         (["spectrum", "run", "--out"], "--out needs a file"),
         (["spectrum", "run", "--out="], "--out needs a file"),
         (["spectrum", "run", "--ou", "x"], "got --ou"),

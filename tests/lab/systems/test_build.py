@@ -381,12 +381,12 @@ def test_srnn_starts_like_ornn():
         (
             ("ornn", 10, 10),
             {"parameters": 20},
-            "parameters=20 is too few: the smallest ornn here, of width 1",
+            r"which the smallest ornn here has, of width 1, but got 20\. Raise",
         ),
         (
             ("ornn", 10, 10),
             {"parameters": 100, "reflections": 8},
-            "too few: the smallest ornn here, of width 8",
+            "the smallest ornn here has, of width 8",
         ),
         (("ornn", 1, 1), {"hidden_size": 4, "reflections": 5}, "reflections"),
         (("ornn", 0, 1), {}, "input_size"),

@@ -371,7 +371,8 @@ def test_names_that_were_rounded_before_are_an_error(dtype, tmp_path):
     assert found.labels("y", "target").tolist() == [str(largest), "3", None, "1.5"]
     for what in ("target", "sequence", "split", "group", "categories"):
         with pytest.raises(
-            DataError, match=rf"but got {-largest - 2} in .*a.npz, column 'z', row 2, as {np.dtype(dtype)}, in which.*Int64"
+            DataError,
+            match=rf"but got {-largest - 2} in .*a.npz, column 'z', row 2, as {np.dtype(dtype)}, in which.*Int64",
         ):
             found.labels("z", what)
     assert found.labels("z", "time")[1] == str(-largest - 2)  # shown, and not compared
@@ -386,5 +387,7 @@ def test_a_table_whose_classes_pandas_has_rounded(tmp_path):
     assert Classify(data=name, target="y", sequence="s").classes == [str(BIG), str(BIG + 1)]
     frame["y"] = pandas.Series([*ids[:-1], None])  # float64, in which all are one class
     name = source(frame)
-    with pytest.raises(DataError, match=rf"no rounding can make equal, but got {BIG} in .*column 'y', row 1, as float64"):
+    with pytest.raises(
+        DataError, match=rf"no rounding can make equal, but got {BIG} in .*column 'y', row 1, as float64"
+    ):
         _ = Classify(data=name, target="y", sequence="s").classes

@@ -152,7 +152,7 @@ def test_a_compressed_file_is_whole_and_bounded(tmp_path, monkeypatch):
     path, content = tmp_path / "a.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 999)
     for damaged in (content[:-9], content[:30], b"", b"a,b\n1,2\n", content + b"rest"):
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"a.csv.gz is truncated, corrupt or no gzip file"):
+        with pytest.raises(DataError, match=r"Expected a gzip file, but .*a.csv.gz is (truncated|empty)"):
             read_columns(path)
     path.write_bytes(gzip.compress(b"a\n" * (1 << 20)))
     monkeypatch.setattr("orthornn.lab.tasks.inflate.FREE", 1000)

@@ -62,11 +62,11 @@ def test_the_bar_shows_megabytes_on_a_terminal(capsys, monkeypatch):
 
 
 def test_another_file_than_expected_is_not_kept(source, tmp_path):
-    with pytest.raises(DataError, match=r"cannot fetch file://.*put it into .*--data FOLDER"):
+    with pytest.raises(DataError, match=r"Expected to fetch file://.*put it into .*--data FOLDER"):
         fetch_missing(tmp_path / "here", {"a.bin": (f"file://{source}", "sha256:" + "0" * 64)})
     assert not (tmp_path / "here" / "a.bin").exists()
     source.unlink()
-    with pytest.raises(DataError, match="cannot fetch"):
+    with pytest.raises(DataError, match="Expected to fetch"):
         fetch_missing(tmp_path / "here", {"a.bin": (f"file://{source}", "sha256:" + "0" * 64)})
 
 

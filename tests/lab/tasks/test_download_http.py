@@ -79,7 +79,9 @@ def test_a_file_comes_whole(serve, tmp_path):
 )
 def test_what_fails_is_said_and_leaves_nothing(serve, tmp_path, sent, name, content, message):
     url = serve(sent)
-    with pytest.raises(DataError, match=rf"(?s)cannot fetch {url}/{name}: .*{message}.*Fetch {name} by other means"):
+    with pytest.raises(
+        DataError, match=rf"(?s)Expected to fetch {url}/{name}, but got: .*{message}.*Fetch {name} by other"
+    ):
         fetch_missing(tmp_path / "here", sources(url, name, content))
     assert not (tmp_path / "here").exists() or os.listdir(tmp_path / "here") == []
 
@@ -88,7 +90,7 @@ def test_no_server_and_no_such_host(serve, tmp_path):
     url = serve()
     serve_nowhere = url.rsplit(":", 1)[0] + ":1"
     for nowhere in (serve_nowhere, "http://no-such-host.invalid"):
-        with pytest.raises(DataError, match="cannot fetch http") as failure:
+        with pytest.raises(DataError, match="Expected to fetch http") as failure:
             fetch_missing(tmp_path / "here", sources(nowhere))
         assert len(str(failure.value).splitlines()) == 1
 

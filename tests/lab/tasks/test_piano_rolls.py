@@ -67,13 +67,13 @@ def test_one_file_is_enough(tmp_path, task):
 
 
 BROKEN = {
-    "truncated, corrupt or no file of MATLAB": lambda path: path.write_bytes(path.read_bytes()[:-40]),
-    "no file of MATLAB": lambda path: path.write_bytes(b"nothing"),
+    "a file of MATLAB 4 to 7.2, but .* is truncated": lambda path: path.write_bytes(path.read_bytes()[:-40]),
+    "a file of MATLAB 4 to 7.2, but .* another file": lambda path: path.write_bytes(b"nothing"),
     "there is none at": lambda path: path.unlink(),
     "has no validdata, testdata": lambda path: io.savemat(path, {"traindata": np.zeros(1)}),
     r"of shape \(time, 88\)": lambda path: write(path, keys=80),
     "Expected zeros and ones": lambda path: write(path, edit=lambda piece: 2 * piece),
-    "no piece of at least two frames": lambda path: write(path, lengths=((3,), (2,), (1,))),
+    "Expected a piece of at least two frames, but .* has none": lambda path: write(path, lengths=((3,), (2,), (1,))),
 }
 
 

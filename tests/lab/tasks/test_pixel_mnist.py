@@ -148,15 +148,15 @@ def _rewrite(path, edit):
 
 BROKEN = {
     "has no train-images-idx3-ubyte.gz": lambda path: path.unlink(),
-    "is truncated: the gzip": lambda path: path.write_bytes(path.read_bytes()[:-20]),
+    "is truncated: it ends after": lambda path: path.write_bytes(path.read_bytes()[:-20]),
     "is corrupt": lambda path: path.write_bytes(
         path.read_bytes()[:-8] + bytes([path.read_bytes()[-8] ^ 255]) + path.read_bytes()[-7:]
     ),
     "Expected a gzip file": lambda path: path.write_bytes(gzip.decompress(path.read_bytes())),
     "begins with nothing": lambda path: path.write_bytes(b""),
     "Expected an idx file of unsigned bytes in 3 dimension": lambda path: write_idx(path, np.zeros(7)),
-    "is truncated: its header promises": lambda path: _rewrite(path, lambda raw: raw[:-1]),
-    "is truncated: its header has": lambda path: _rewrite(path, lambda raw: raw[:9]),
+    "promises, but got": lambda path: _rewrite(path, lambda raw: raw[:-1]),
+    "is truncated: it has 9": lambda path: _rewrite(path, lambda raw: raw[:9]),
     "is too long": lambda path: _rewrite(path, lambda raw: raw + b"0"),
     "39 images and train-labels-idx1-ubyte.gz 40 labels": lambda path: write_idx(path, np.zeros((39, 3, 3))),
 }
@@ -189,7 +189,7 @@ def test_a_damaged_stream_is_never_read_as_data(folder):
 
 def test_test_files_that_do_not_fit_are_refused(folder):
     write_idx(folder / "t10k-labels-idx1-ubyte.gz", np.full(12, 7))
-    with pytest.raises(DataError, match="labels up to 7, against 9 pixels and labels up to 3"):
+    with pytest.raises(DataError, match=r"labels up to 3, .* but got 9 pixels and labels up to 7"):
         next(made(folder).test(3))
 
 

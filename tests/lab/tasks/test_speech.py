@@ -116,7 +116,7 @@ def truncate(path):
 
 
 BROKEN = {
-    "is truncated, corrupt or no zip": (truncate, "train.zip"),
+    "a zip archive, but .* is truncated": (truncate, "train.zip"),
     "has no train.zip": (lambda path: path.unlink(), "train.zip"),
     "there is no folder": (lambda path: shutil.rmtree(path.parent), ""),
 }
@@ -194,5 +194,5 @@ def test_an_archive_that_becomes_too_large_is_refused(tmp_path):
 
 def test_a_damaged_download_is_one_error(tmp_path):
     (tmp_path / "test-clean.tar.gz").write_bytes(b"\x1f\x8b and nothing of the kind")
-    with pytest.raises(DataError, match=r"test-clean\.tar\.gz is truncated, corrupt or no tar archive"):
+    with pytest.raises(DataError, match=r"a tar archive, but .*test-clean\.tar\.gz is truncated"):
         Speech(data=str(tmp_path), download=True).trivial_loss  # noqa: B018

@@ -80,7 +80,12 @@ def test_each_error_names_its_place(plain, message):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(None, "cannot read"), ("{", "Expected .* to be JSON, but got"), ('{"a": 1}', "a: unk")]
+    ("content", "message"),
+    [
+        (None, "Expected to read"),
+        ("{", "Expected .* to be JSON, but got"),
+        ('{"a": 1}', "a: unk"),
+    ],
 )
 def test_a_bad_file_is_named(tmp_path, content, message):
     path = tmp_path / "config.json"

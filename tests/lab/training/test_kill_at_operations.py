@@ -65,7 +65,7 @@ def readable(path):
     try:
         load_model(path)
     except ArgumentError as error:
-        if "has no weights yet" not in str(error):
+        if "has none yet" not in str(error):
             raise
 
 

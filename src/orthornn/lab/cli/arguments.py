@@ -246,7 +246,9 @@ def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
     """Return how many updates these epochs are. ArgumentError for a task without epochs."""
     epoch = task.steps_per_epoch(batch_size)
     if epoch is None:
-        raise ArgumentError(f"--epochs was given, but {task.name} has no epochs; use --steps.")
+        raise ArgumentError(
+            f"Expected --steps, as {task.name} has no epochs, but got --epochs {epochs:g}. Pass --steps."
+        )
     if check_number("epochs", epochs, 0) == 0:
         raise ArgumentError(
             "Expected epochs to be above 0, but got 0. Pass a part of one, such as 0.5, for a short training."
@@ -276,7 +278,8 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
         raise SystemExit(0)
     if words[0].startswith("-"):
         raise ArgumentError(
-            f"the task comes first: orthornn {command} TASK {' '.join(words)}. TASK is one of {', '.join(TASKS)}."
+            f"Expected the task first, but got {words[0]}. Write: orthornn {command} TASK {' '.join(words)}. TASK is one of "
+            f"{', '.join(TASKS)}."
         )
     words = own_data(words)
     if words[0] not in TASKS and words[0] and Path(words[0]).expanduser().exists():

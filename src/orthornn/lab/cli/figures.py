@@ -61,13 +61,15 @@ def main(words: Sequence[str]) -> int:
     if "--out" in rest:
         place = rest.index("--out")
         if place + 1 >= len(rest) or not rest[place + 1]:
-            raise ArgumentError("--out needs a file, such as --out figure.png.")
+            raise ArgumentError("Expected a file after --out, but got none. Name one, such as --out figure.png.")
         out = Path(rest[place + 1])
         del rest[place : place + 2]
     unknown = [word for word in rest if word.startswith("-")]
     if unknown or not rest:
         came = f"got {unknown[0]}" if unknown else "got no run"
-        raise ArgumentError(f"orthornn figures KIND RUN [RUN ...] [--out FILE] [--force]; {came}.")
+        raise ArgumentError(
+            f"Expected a run, but {came}. Write: orthornn figures KIND RUN [RUN ...] [--out FILE] [--force]."
+        )
     runs = run_directories([Path(word) for word in rest])
     folders = list(runs.values())
     out = out or (folders[0] if len(folders) == 1 else folders[0].parent) / f"{kind}.png"
@@ -93,7 +95,9 @@ def run_directories(paths: Sequence[Path]) -> dict[str, Path]:
     for path in paths:
         inside = [path] if (path / "metrics.jsonl").exists() else sorted(p.parent for p in path.glob("*/metrics.jsonl"))
         if not inside:
-            raise ArgumentError(f"{path} is no run directory and holds none: there is no metrics.jsonl.")
+            raise ArgumentError(
+                f"Expected a run directory or a folder of some, but {path} has no metrics.jsonl. Name another folder."
+            )
         found += inside
     names = [path.resolve().name for path in found]
     unique = len(set(names)) == len(names)

@@ -66,7 +66,9 @@ class Setting:
         """Return the folder of a data set. DataError if it is not there."""
         path = self.data.expanduser() / name
         if not path.is_dir():
-            raise DataError(f"there is no folder {path}. Name the folder that holds {name} with --data.")
+            raise DataError(
+                f"Expected {name} in {self.data}, but got none there. Name the folder that holds it with --data."
+            )
         return str(path)
 
 

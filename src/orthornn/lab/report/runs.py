@@ -77,7 +77,7 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
             except OrthornnError as error:  # of one, which has no bearing on the others
                 unreadable.append(str(error))
     if not found and unreadable:
-        raise DataError(f"none of {len(unreadable)} runs can be read. {unreadable[0]}")
+        raise DataError(f"Expected runs that can be read, but got none of {len(unreadable)}. {unreadable[0]}")
     for reason in unreadable:
         warnings.warn(f"a run is left out: {reason}", OrthornnWarning, stacklevel=2)
     return list(found.values())

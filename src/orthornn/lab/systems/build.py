@@ -137,8 +137,9 @@ def _width_within(budget: int, count: Callable[[int], int], smallest: int, name:
     """Return the largest width whose count does not exceed the budget; `count` must not fall as the width grows."""
     if count(smallest) > budget:
         raise ArgumentError(
-            f"parameters={budget} is too few: the smallest {name} here, of width {smallest}, has "
-            f"{count(smallest)}. Raise parameters."
+            f"Expected parameters of at least {count(smallest)}, which the smallest {name} here has, of width "
+            f"{smallest}, but got "
+            f"{budget}. Raise parameters."
         )
     low, high = smallest, 2 * smallest
     while count(high) <= budget:

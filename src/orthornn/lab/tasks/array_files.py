@@ -27,7 +27,10 @@ def read_array(path: Path) -> np.ndarray:
         with open(path, "rb") as file:
             return _read(file, path.stat().st_size)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is truncated, corrupt or no .npy file without pickled objects: {error}.") from error
+        raise DataError(
+            f"Expected a .npy file without pickled objects, but {path} is truncated, corrupt or another file: {error}. Write "
+            f"it again with numpy.save."
+        ) from error
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -53,7 +56,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise
     except Exception as error:  # zipfile and its decompressors raise a dozen kinds for a damaged archive
         raise DataError(
-            f"{path} is truncated, corrupt or no .npz file without pickled objects: {str(error)[:200]}."
+            f"Expected a .npz file without pickled objects, but {path} is truncated, corrupt or another file: "
+            f"{str(error)[:200]}. Write it again with numpy.savez."
         ) from error
 
 

@@ -32,7 +32,9 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
         try:
             content = source.read_bytes()
         except OSError as error:
-            raise DataError(f"cannot read {name}: {error.strerror or error}.") from error
+            raise DataError(
+                f"Expected to read {name}, but got: {error.strerror or error}. Correct its name, or allow reading it."
+            ) from error
     else:
         content = source
     if content[:4] == b"RIFF":
@@ -100,7 +102,9 @@ def _read_wave(content: bytes, name: str, first: int, count: int) -> tuple[np.nd
             raw = file.readframes(wanted)
             rate = file.getframerate()
     except EOFError as error:
-        raise DataError(f"{name} is truncated: its header ends early. Fetch the file again.") from error
+        raise DataError(
+            f"Expected a whole header, but {name} is truncated: it ends early. Fetch the file again."
+        ) from error
     except DataError:
         raise
     except (wave.Error, ArithmeticError, RuntimeError, struct.error):
@@ -131,5 +135,7 @@ def _check_range(name: str, first: int, count: int, total: int) -> None:
 def _check_whole(name: str, found: int, wanted: int) -> None:
     if found != wanted:
         raise DataError(
-            f"{name} is truncated: {found} of the {wanted} samples that its header promises. Fetch the file again."
+            f"Expected the {wanted} samples that the header of {name} promises, but got {found}: it is "
+            f"truncated. Fetch the file "
+            f"again."
         )

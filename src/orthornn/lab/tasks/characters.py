@@ -258,10 +258,12 @@ def read_text(path: Path) -> str:
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+        raise DataError(
+            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
+        ) from error
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path} is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}. "
+            f"Expected text in UTF-8, but byte {error.start} of {path} is {error.object[error.start]:#04x}. "
             f"Convert it, or check that it is the file you mean."
         ) from error
     if not text.strip():

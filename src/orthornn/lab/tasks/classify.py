@@ -146,7 +146,9 @@ class Classify(TableTask):
         labels = self._file.labels(self._target, "target")
         if self.ignore is not None and self.ignore not in set(labels):
             known = ", ".join(map(str, sorted({str(label) for label in labels})[:20]))
-            raise DataError(f"ignore={self.ignore!r} is no label of {self._target!r}; it has {known}.")
+            raise DataError(
+                f"Expected ignore to be a label of {self._target!r}, but got {self.ignore!r}. Name one of {known}."
+            )
         return labels
 
     @property
@@ -228,8 +230,8 @@ class Classify(TableTask):
             if not bool(self._counts.all()):
                 absent = [label for label, count in zip(self.classes, self._counts) if not count]
                 raise DataError(
-                    f"no training target of {self.data} is of class {', '.join(absent)}, so class_weights='balanced' "
-                    f"is undefined. Choose another split_seed, or name weights."
+                    f"Expected training targets of every class for class_weights='balanced', but {self.data} has none of "
+                    f"{', '.join(absent)}. Choose another split_seed, or name weights."
                 )
             return (self._counts.sum() / (len(self.classes) * self._counts)).float()
         weights = dict.fromkeys(self.classes, 1.0)

@@ -81,7 +81,9 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     except DataError:
         raise
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+        raise DataError(
+            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
+        ) from error
 
 
 def _behind_mark(file: BinaryIO) -> BinaryIO:
@@ -96,7 +98,7 @@ def _inflated(path: Path) -> bytes:
     with open(path, "rb") as file:
         rest = file.read(_PIECE)
         if not rest:
-            raise DataError(f"{path} is truncated, corrupt or no gzip file: it is empty.")
+            raise DataError(f"Expected a gzip file, but {path} is empty. Fetch it or write it again.")
         try:
             while rest:
                 stream = zlib.decompressobj(31)
@@ -111,7 +113,10 @@ def _inflated(path: Path) -> bytes:
                     rest = b"" if stream.eof or stream.unconsumed_tail else file.read(_PIECE)
                 rest = stream.unused_data or file.read(_PIECE)
         except zlib.error as error:
-            raise DataError(f"{path} is truncated, corrupt or no gzip file: {error}.") from error
+            raise DataError(
+                f"Expected a gzip file, but {path} is truncated, corrupt or another file: {error}. Fetch it or "
+                f"write it again."
+            ) from error
     return b"".join(pieces)
 
 
@@ -198,11 +203,11 @@ def _lines(path: Path, content: bytes, separator: str) -> list[list[str]]:
     except UnicodeDecodeError as error:
         wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
         raise DataError(
-            f"{path} is not a CSV file in UTF-8: {error}. {'It seems to be UTF-16. ' * wide}Save it as UTF-8."
+            f"Expected a CSV file in UTF-8, but {path} is none: {error}. {'It seems to be UTF-16. ' * wide}Save it as UTF-8."
         ) from error
     except csv.Error as error:
-        advice = " Close the quote." if "end of data" in str(error) else ""
-        raise DataError(f"{path} is not a CSV file in UTF-8: {error}.{advice}") from error
+        advice = "Close the quote." if "end of data" in str(error) else "Correct it, or save it again as CSV."
+        raise DataError(f"Expected a CSV file in UTF-8, but {path} is none: {error}. {advice}") from error
     while lines and not lines[-1]:
         lines.pop()
     return lines

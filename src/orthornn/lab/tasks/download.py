@@ -64,6 +64,6 @@ def fetch_missing(folder: Path, sources: Mapping[str, tuple[str, str]]) -> None:
             pooch.retrieve(url, known, fname=name, path=folder, downloader=downloader(pooch, url, Bar(name)))
         except Exception as error:  # requests has many, and pooch raises ValueError for a wrong sum
             raise DataError(
-                f"cannot fetch {url}: {error} Fetch {name} by other means and put it into {folder}, "
+                f"Expected to fetch {url}, but got: {error} Fetch {name} by other means and put it into {folder}, "
                 f"or name the folder that has it with data, --data FOLDER."
             ) from error

@@ -31,24 +31,27 @@ def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarr
     try:
         compressed = path.read_bytes()
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+        raise DataError(
+            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
+        ) from error
     found = hashlib.sha256(compressed).hexdigest()
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(compressed)) as stream:
             array = _parse(path, stream, len(compressed), dimensions)
     except EOFError as error:
         raise DataError(
-            f"{path} is truncated: the gzip stream ends early after {len(compressed)} bytes. Fetch the file again."
+            f"Expected a whole gzip file, but {path} is truncated: it ends after {len(compressed)} bytes. Fetch "
+            f"the file again."
         ) from error
     except gzip.BadGzipFile as error:
         if compressed[:2] == b"\x1f\x8b":
-            raise DataError(f"{path} is corrupt: {error}. Fetch the file again.") from error
+            raise DataError(f"Expected a gzip file, but {path} is corrupt: {error}. Fetch the file again.") from error
         raise DataError(
             f"Expected a gzip file, beginning with 1f 8b, but {path} begins with "
             f"{compressed[:4].hex(' ') or 'nothing'}. Keep the data set's files compressed, as published."
         ) from error
     except zlib.error as error:
-        raise DataError(f"{path} is corrupt: {error}. Fetch the file again.") from error
+        raise DataError(f"Expected a gzip file, but {path} is corrupt: {error}. Fetch the file again.") from error
     if sha256 is not None and found != sha256:
         raise DataError(
             f"Expected the sha256 {sha256}, but {path} has {found}. Fetch it again; or, if this is another data set "
@@ -65,10 +68,12 @@ def _parse(path: Path, stream: gzip.GzipFile, size: int, dimensions: int) -> np.
     if head[:4] != magic:
         raise DataError(
             f"Expected an idx file of unsigned bytes in {dimensions} dimension(s), beginning with {magic.hex(' ')}, "
-            f"but {path} begins with {head[:4].hex(' ') or 'nothing'}."
+            f"but {path} begins with {head[:4].hex(' ') or 'nothing'}. Name the right file, or fetch it again."
         )
     if len(head) < header:
-        raise DataError(f"{path} is truncated: its header has {len(head)} of {header} bytes.")
+        raise DataError(
+            f"Expected a header of {header} bytes, but {path} is truncated: it has {len(head)}. Fetch it again."
+        )
     shape = tuple(int(entry) for entry in np.frombuffer(head, ">u4", dimensions, 4))
     promised = math.prod(shape)
     check_inflated(path, size, promised, "Divide it into smaller files, or fetch it again.")
@@ -77,7 +82,7 @@ def _parse(path: Path, stream: gzip.GzipFile, size: int, dimensions: int) -> np.
         raw += more
     if len(raw) != promised:
         raise DataError(
-            f"{path} is {'truncated' if len(raw) < promised else 'too long'}: its header promises "
-            f"{' x '.join(map(str, shape))} bytes, {len(raw) if len(raw) < promised else 'more'} follow."
+            f"Expected {' x '.join(map(str, shape))} bytes, as the header of {path} promises, but got "
+            f"{f'{len(raw)}: it is truncated' if len(raw) < promised else 'more: it is too long'}. Fetch the file again."
         )
     return np.frombuffer(bytes(raw), np.uint8).reshape(shape)

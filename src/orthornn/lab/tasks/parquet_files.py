@@ -39,7 +39,11 @@ def read_parquet(path: Path) -> dict[str, np.ndarray]:
     except DataError:
         raise
     except Exception as error:  # pyarrow raises many kinds for a damaged file
-        raise DataError(f"{path} is truncated, corrupt or no Parquet file: {str(error)[:500]}") from error
+        raise DataError(
+            f"Expected a Parquet file, but {path} is truncated, corrupt or another file: {str(error)[:500]} "
+            f"Fetch it or write it "
+            f"again."
+        ) from error
 
 
 def read_feather(path: Path) -> dict[str, np.ndarray]:
@@ -66,7 +70,11 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
     except DataError:
         raise
     except Exception as error:  # pyarrow raises many kinds for a damaged file
-        raise DataError(f"{path} is truncated, corrupt or no Feather file: {str(error)[:500]}") from error
+        raise DataError(
+            f"Expected a Feather file, but {path} is truncated, corrupt or another file: {str(error)[:500]} "
+            f"Fetch it or write it "
+            f"again."
+        ) from error
 
 
 def without_margins(names: Sequence[str]) -> list[str]:

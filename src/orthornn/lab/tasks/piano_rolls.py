@@ -183,7 +183,8 @@ class PianoRolls(Task):
             content = io.loadmat(path)
         except Exception as error:  # scipy raises many kinds for a damaged file
             raise DataError(
-                f"{path} is truncated, corrupt or no file of MATLAB 4 to 7.2: {error}. Fetch it again."
+                f"Expected a file of MATLAB 4 to 7.2, but {path} is truncated, corrupt or another file: "
+                f"{error}. Fetch it again."
             ) from error
         missing = [key for key in _PARTS.values() if key not in content]
         if missing:
@@ -223,6 +224,6 @@ def _part(path: Path, key: str, cells: np.ndarray) -> Rolls:
             )
     pieces = [piece for piece in pieces if len(piece) >= 2]  # no shorter one has anything to predict
     if not pieces:
-        raise DataError(f"{path}, {key}, has no piece of at least two frames.")
+        raise DataError(f"Expected a piece of at least two frames, but {path}, {key}, has none. Fetch the file again.")
     frames = torch.from_numpy(np.concatenate(pieces).astype(np.float32))
     return Rolls(frames, Ragged(np.array([len(piece) for piece in pieces])))

@@ -192,9 +192,8 @@ class Images(Task):
         shown = self._train.pixels.shape[1]
         if test.pixels.shape[1] != shown or highest >= self._classes:
             raise DataError(
-                f"the test files in {self.data} do not fit the training files: "
-                f"{test.pixels.shape[1]} pixels and labels up to {highest}, against "
-                f"{shown} pixels and labels up to {self._classes - 1}."
+                f"Expected test files with {shown} pixels and labels up to {self._classes - 1}, as the training files in "
+                f"{self.data} have, but got {test.pixels.shape[1]} pixels and labels up to {highest}. Fetch them again."
             )
         return test
 

@@ -145,11 +145,16 @@ class Numbers(TableTask):
         known = targets[rows]
         known = known[np.isfinite(known).all(1)]
         if not len(known):
-            raise DataError(f"no training target of {self.data} is there.")
+            raise DataError(
+                f"Expected targets in the training part of {self.data}, but got none. Choose another split_seed, or add data."
+            )
         mean, deviation = self._moments(known, self.target_columns)
         if not deviation.all():
             raise DataError(
-                f"the target(s) {self.target} of {self.data} are constant in the training part; nothing to learn."
+                f"Expected targets that differ in the training part of {self.data}, but "
+                f"{listed([name for name, spread in zip(self.target_columns, deviation) if not spread])} is the "
+                f"same in all of "
+                f"it. Choose another split_seed, or leave it out of target, --target."
             )
         return mean, deviation
 

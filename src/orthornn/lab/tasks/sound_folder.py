@@ -109,7 +109,9 @@ def read_sounds(path: Path, form: SoundFormat) -> tuple[dict[str, np.ndarray], i
         try:
             found = file.stat()
         except OSError as error:
-            raise DataError(f"cannot read {file}: {error.strerror or error}.") from error
+            raise DataError(
+                f"Expected to read {file}, but got: {error.strerror or error}. Correct its name, or allow reading it."
+            ) from error
         stamps.append((name, found.st_mtime_ns, found.st_size))
     columns, features = _read(path, form, tuple(stamps))
     return dict(columns), features

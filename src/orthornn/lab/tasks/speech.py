@@ -278,7 +278,9 @@ class Speech(Task):
                 self._unpack(folder, folder / name)
             except (tarfile.TarError, zlib.error, EOFError) as error:
                 raise DataError(
-                    f"{folder / name} is truncated, corrupt or no tar archive: {error}. Remove it and fetch it again."
+                    f"Expected a tar archive, but {folder / name} is truncated, corrupt or another file: "
+                    f"{error}. Remove it and "
+                    f"fetch it again."
                 ) from error
 
     def _unpack(self, folder: Path, path: Path) -> None:
@@ -292,6 +294,8 @@ class Speech(Task):
                     content = archive.extractfile(member)
                     assert content is not None
                     if ".." in inside.parts:
-                        raise DataError(f"{path} has a file outside its folder: {member.name}.")
+                        raise DataError(
+                            f"Expected files inside its folder, but {path} has {member.name}. Fetch it from its publisher."
+                        )
                     (folder / inside).parent.mkdir(parents=True, exist_ok=True)
                     (folder / inside).write_bytes(content.read())

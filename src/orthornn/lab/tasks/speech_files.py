@@ -98,7 +98,9 @@ def _from_archive(path: Path) -> Iterator[Utterance]:
             f"Expected {', '.join(ARCHIVES.values())} in {path.parent}, but it has no {path.name}."
         ) from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-        raise DataError(f"{path} is truncated, corrupt or no zip archive: {error}. Fetch it again.") from error
+        raise DataError(
+            f"Expected a zip archive, but {path} is truncated, corrupt or another file: {error}. Fetch it again."
+        ) from error
 
 
 def _timit_files(timit: dict[str, Path], part: str) -> list[Path]:

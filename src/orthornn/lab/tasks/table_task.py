@@ -259,7 +259,7 @@ class TableTask(TableSplits, TableSeries):
         if name in names_in(self.categories or ""):
             if mode == "interpolate":
                 raise ArgumentError(
-                    f"Expected another way than interpolate for the categories {name!r}. Try indicator."
+                    f"Expected another way for missing categories of {name!r}, but got interpolate. Pass indicator."
                 )
             return category_channels(self._file, name, rows, mode == "indicator")
         values = self._file.numbers(name, what)[rows]
@@ -268,7 +268,11 @@ class TableTask(TableSplits, TableSeries):
             return [Channel(name)]
         gone = np.isnan(values)
         if gone.all():
-            raise DataError(f"no value of {self.data}, column {name!r}, is there in the training part.")
+            raise DataError(
+                f"Expected values in the training part of {self.data}, column {name!r}, but got none. Choose "
+                f"another split_seed, "
+                f"or leave it out of inputs, --inputs."
+            )
         more = [Channel(name, "missing")] if mode == "indicator" and gone.any() else []
         return [Channel(name, kind, float(values[~gone].mean())), *more]
 
@@ -278,7 +282,10 @@ class TableTask(TableSplits, TableSeries):
         rows = self._training_rows
         seen = self._table.features[rows[self._table.observed[rows]]]
         if not len(seen):
-            raise DataError(f"no training step of {self.data} is observed in all of {', '.join(self.input_columns)}.")
+            raise DataError(
+                f"Expected training steps with a value in all of {', '.join(self.input_columns)}, but {self.data} has none. "
+                f"Say what a missing value means with missing, --missing, or name fewer inputs."
+            )
         mean, deviation = self._moments(seen, [channel.name for channel in self._channels])
         if self.embedding is not None:
             mean[-1] = deviation[-1] = 0.0  # a number of a series stays as it is
@@ -301,7 +308,7 @@ class TableTask(TableSplits, TableSeries):
         for name, found in zip(names, np.isfinite(mean + deviation)):
             if not found:
                 raise DataError(
-                    f"{self.data}, column {name!r}: its values are so large that their squares are no float64 numbers. "
+                    f"Expected values whose squares are float64 numbers, but {self.data}, column {name!r}, has larger ones. "
                     f"Give it in another unit."
                 )
         return mean, np.where(values.min(0) < values.max(0), deviation, 0.0)
@@ -331,8 +338,9 @@ class TableTask(TableSplits, TableSeries):
                 ends.append(at + steps - 1)
         if not chosen:
             raise DataError(
-                f"{self.data} leaves nothing to predict for {part}: {len(self._pieces[part])} piece(s), none with an "
-                f"observed step and a target that enters the loss. Give it more data or larger shares"
+                f"Expected something to predict for {part}, but {self.data} leaves {len(self._pieces[part])} "
+                f"piece(s), none with "
+                f"an observed step and a target that enters the loss. Give it more data or larger shares"
                 f"{', or a smaller skipped' if self.skipped else ''}."
             )
         rows, there = np.concatenate(chosen), np.concatenate(counted)

@@ -23,7 +23,9 @@ def read_ts(path: Path) -> tuple[dict[str, np.ndarray], int]:
     try:
         lines = path.read_text("utf-8-sig").split("\n")  # which reads \r\n as \n; a label may hold other separators
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}.") from error
+        raise DataError(
+            f"Expected to read {path} as text in UTF-8, but got: {error}. Correct its name, or convert it."
+        ) from error
     header: dict[str, str] = {}
     start = None
     for number, line in enumerate(lines):

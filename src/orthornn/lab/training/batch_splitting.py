@@ -36,7 +36,8 @@ def _split(values: Any, parts: int, along: int) -> list[Any]:
     count = int(values.batch_sizes[0]) if isinstance(values, PackedSequence) else values.shape[along]
     if count < parts:
         raise ArgumentError(
-            f"a batch of {count} sequences cannot be cut into {parts} parts; raise batch_size, --batch-size."
+            f"Expected at least {parts} sequences in a batch, one for each part, but got {count}. Raise "
+            f"batch_size, --batch-size."
         )
     bounds = [index * count // parts for index in range(parts + 1)]
     if isinstance(values, Tensor):

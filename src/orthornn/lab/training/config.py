@@ -113,7 +113,9 @@ class ScheduleConfig:
             check_integer("every", self.every, 1)
         check_integer("warmup", self.warmup, 0)
         if self.name == "plateau" and self.warmup:
-            raise ArgumentError("warmup does not go with the schedule plateau; leave one of them out.")
+            raise ArgumentError(
+                f"Expected warmup=0 with the schedule plateau, but got {self.warmup}. Leave one of them out."
+            )
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,9 @@ def read_config(path: str | Path) -> RunConfig:
     except DataError as error:
         raise ConfigError(str(error)) from error
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}.") from error
+        raise ConfigError(
+            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
+        ) from error
     try:
         return RunConfig.read(plain)
     except ConfigError as error:

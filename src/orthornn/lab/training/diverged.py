@@ -1,7 +1,7 @@
 """diverged.json of a run among others: the update at which its training diverged, and what was seen then.
 
-The same configuration diverges again, so this is a result: whoever trains many runs keeps it, and begins no such run
-anew.
+The same configuration diverges again, so this is a result: whoever trains many runs stores it, and begins no such run
+a second time.
 """
 
 from __future__ import annotations

@@ -86,7 +86,9 @@ def _of_file(name: str, path: Path) -> dict[str, Any]:
     except OSError as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"cannot read {path}: {error.strerror}.") from error
+        raise DataError(
+            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
+        ) from error
     return {"name": name, "bytes": size, "sha256": sums.hexdigest()}
 
 

@@ -54,18 +54,25 @@ class MetricsLog:
             if self._file.write(line) != len(line):
                 raise OSError(0, "the disk took a part of the line")
         except OSError as error:
-            raise CheckpointError(f"{self.path} cannot be written: {error.strerror or error}.") from error
+            raise _not_written(self.path, error) from error
 
     def sync(self) -> None:
         """Bring everything so far to the disk. CheckpointError if it does not take it."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise CheckpointError(f"{self.path} cannot be written: {error.strerror or error}.") from error
+            raise _not_written(self.path, error) from error
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _not_written(path: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"Expected to write {path}, but got: {error.strerror or error}. Make room there, or allow writing, and "
+        f"resume the run."
+    )
 
 
 class _Unreadable(NamedTuple):
@@ -94,7 +101,10 @@ def read_metrics(path: str | Path, first: int | None = None) -> list[dict[str, A
                 number += 1
                 if not line.endswith(b"\n"):
                     if len(line) == _LONGEST:
-                        raise DataError(f"{path}, line {number}, has more than {_LONGEST} bytes; no record has.")
+                        raise DataError(
+                            f"Expected lines of at most {_LONGEST} bytes, but line {number} of {path} has more. "
+                            f"Restore the file."
+                        )
                     if _goes_on_after_a_record(line):
                         records.append(_Unreadable(f"{path}, line {number}, was changed: it ends after its record."))
                     break
@@ -102,7 +112,9 @@ def read_metrics(path: str | Path, first: int | None = None) -> list[dict[str, A
     except OSError as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"cannot read {path}: {error.strerror}.") from error
+        raise DataError(
+            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
+        ) from error
     found: list[dict[str, Any]] = []
     for record in records if first is None else records[:first]:
         if isinstance(record, _Unreadable):

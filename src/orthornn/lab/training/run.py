@@ -164,9 +164,9 @@ class Run:
         self.trivial_loss = config.task.trivial_loss  # reads the data: what is wrong with them shows before the run
         if not self.trivial_loss > 0:
             raise DataError(
-                f"the trivial baseline of {config.task.name} has the loss {self.trivial_loss:g}: all training targets "
-                f"are the same, and there is nothing to learn. Give it other data, or divide them by another "
-                f"split_seed."
+                f"Expected training targets that differ, but got the same ones in {config.task.name}, whose "
+                f"trivial baseline has "
+                f"the loss {self.trivial_loss:g}. Give it other data, or divide them by another split_seed."
             )
         self.directory = _opened
         self.writes = self.trainer.processes.first
@@ -380,7 +380,11 @@ class Run:
                 self.directory.write_json(RESULT, result.summary())
             except OSError as error:
                 reason = error.strerror or error
-                raise CheckpointError(f"the results cannot be written: {reason}.{self._last_good()}") from error
+                raise CheckpointError(
+                    f"Expected to write the results to {self.directory.path}, but got: "
+                    f"{reason}. Make room there, or allow "
+                    f"writing, and resume the run.{self._last_good()}"
+                ) from error
         self.close()
         return result
 

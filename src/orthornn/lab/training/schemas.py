@@ -142,7 +142,7 @@ class Data(Struct):
 
 
 class Line(Struct):
-    """What every line of metrics.jsonl has."""
+    """The entries of every line of metrics.jsonl."""
 
     kind: str
     step: Step

@@ -108,7 +108,7 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
             listed = "".join(f"\n  {reason}" for _, reason in damaged)
             raise CheckpointError(f"{path} has no sound weights:{listed}")
         if step is None:
-            raise ArgumentError(f"{path} has no weights yet.")
+            raise ArgumentError(f"Expected weights, but {path} has none yet. Train it: orthornn train --resume {path}.")
         which = str(step)
     if which == "best":
         which = str(_best_step(path, checkpoints))
