@@ -358,7 +358,7 @@ def bad_tokens():
         "whole numbers in 0": np.full((2, 4), 1.5),
         "several, each with its steps": np.arange(4),
         "Expected whole numbers in 0": np.zeros((2, 4, 2), int),
-        "know 'a'": np.array([["a", "b"]]),
+        "but got 'a'": np.array([["a", "b"]]),
         "a list of strings": "abba",
         "and not empty": np.zeros((2, 0), int),
     }

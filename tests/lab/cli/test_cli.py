@@ -272,7 +272,7 @@ WRONG = {
     ("train", "copying", "--parameters", "many"): "a number like 5000, 5k or 1.3m, but got 'many'",
     ("train", "copying", "--parameters", "5"): "but got 5. Raise parameters",
     ("train", "copying", "--parameters", "5k", "--hidden-size", "3"): "Pass one",
-    ("train", "copying", "--epochs", "3"): "use --steps",
+    ("train", "copying", "--epochs", "3"): "Pass --steps",
     ("train", "copying", "--T", "0"): "T to be an integer between 1 and 2147483648, but got 0",
     ("train", "copying", "--threads", "0"): "threads to be",
     ("train", "copying", "--threads", "100000"): "threads to be an integer between 1 and",

@@ -268,5 +268,5 @@ def _show(result: RunResult, folder: Path) -> None:
 def _from_file(words: Sequence[str]) -> tuple[RunConfig, Path]:
     """Read `orthornn train --config FILE --out FOLDER`, which repeats the run that a config.json describes."""
     if len(words) != 3 or words[1] != "--out":
-        raise ArgumentError(f"Expected FILE --out FOLDER after --config, but got {' '.join(words)}. Name both.")
+        raise ArgumentError(f"Expected --config FILE --out FOLDER, but got --config {' '.join(words)}. Name both.")
     return read_config(Path(words[0])), Path(words[2])
