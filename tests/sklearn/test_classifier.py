@@ -53,5 +53,7 @@ def test_classes_that_were_rounded_before_are_an_error():
     ids = np.array([2**60 + label for label in range(2)])[np.arange(len(X)) % 2]
     assert OrthogonalClassifier(**SMALL).fit(X, ids).classes_.tolist() == [2**60, 2**60 + 1]
     rounded = np.where(np.arange(len(X)) % 3 == 0, 0.0, ids.astype(np.float64))
-    with pytest.raises(ValueError, match=rf"no rounding can make equal, but got {2**60} as y\[1\] as float64, in which"):
+    with pytest.raises(
+        ValueError, match=rf"no rounding can make equal, but got {2**60} as y\[1\] as float64, in which"
+    ):
         OrthogonalClassifier(**SMALL).fit(X, rounded)
