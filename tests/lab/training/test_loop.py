@@ -205,7 +205,7 @@ def test_bad_data_are_found_before_anything_is_written(tmp_path):
     with pytest.raises(DataError):
         train(config(task=PixelMNIST(data=str(tmp_path / "nowhere"))), tmp_path / "run")
     (tmp_path / "one.txt").write_text("aaaa\n" * 9)
-    with pytest.raises(DataError, match="all training targets are the same"):
+    with pytest.raises(DataError, match="Expected training targets that differ, but got the same"):
         train(config(task=Characters(data=str(tmp_path / "one.txt"))), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
