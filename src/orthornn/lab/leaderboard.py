@@ -232,9 +232,10 @@ def table(entries: Sequence[dict[str, Any]]) -> Table:
     columns = [Column("system", left=True), Column("options", left=True), *map(Column, headings)]
     shown = Table(entries[0]["task"], columns)
     groups = _by_training(entries)
-    options, common = shown_options([own[0]["command"] for own in groups])
+    options, common, letters = shown_options([own[0]["command"] for own in groups])
     if common:
         shown.notes.append(f"Every run also has {_quoted(_plain(common))}.")
+    shown.notes += [f"{letter}: {_quoted(_plain(words))}." for letter, words in letters.items()]
     for words, own in zip(options, groups):
         off = [one["orthogonality_error"] for one in own if one["orthogonality_error"] is not None]
         one = own[0]
@@ -267,9 +268,13 @@ def _by_training(entries: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]
 
 
 def _quoted(options: str) -> str:
-    """Return each option as code of its own; a run names its own command, which stays in the quotes."""
-    parts = options.replace("`", chr(39)).split(" --")
-    return " ".join(f"`{part if at == 0 else f'--{part}'}`" for at, part in enumerate(parts)) if options else ""
+    """Return each option as code of its own, after the letter of others; a run names its own command, which stays in the
+    quotes.
+    """
+    letter, _, rest = options.partition(" ") if options[:1].isupper() else ("", "", options)
+    parts = rest.replace("`", chr(39)).split(" --")
+    code = [f"`{part if at == 0 else f'--{part}'}`" for at, part in enumerate(parts)] if rest else []
+    return " ".join([*[letter] * bool(letter), *code])
 
 
 def _folded(words: str, width: int = 96) -> str:

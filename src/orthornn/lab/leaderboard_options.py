@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from string import ascii_uppercase
 
 from .recipes import RECIPES
 
 _SAID = ("data", "permuted", "variable", "model")  # by the page, the title of the table, or another column
 _RUN = "orthornn train "
+_RATE = "lr"
+_FEW = 3  # rows, and options, that get a letter in common
 
 
-def shown_options(commands: Sequence[str]) -> tuple[list[str], str]:
-    """Return the options of each command, and those that all runs have in common, which are left out of the rows.
+def shown_options(commands: Sequence[str]) -> tuple[list[str], str, dict[str, str]]:
+    """Return the options of each command, those that all runs have in common, and those for which a letter stands.
+
+    The ones in common are left out of the rows. Several rows with the same options, but for their learning rates, have a
+    letter in the place of those: "A --lr 0.004", and {"A": "--epochs 10 --head mlp --clip-norm 1"}.
 
     A command whose options are those of a recipe, but for the values of some, has `--recipe NAME` in their place, with the
     options that differ. What the table says elsewhere is left out: the data, the system, the variant of the task.
@@ -30,7 +37,19 @@ def shown_options(commands: Sequence[str]) -> tuple[list[str], str]:
         {name: value for name, value in pairs.items() if not (words.startswith(_RUN) and name in common)}
         for words, pairs in zip(commands, found)
     ]
-    return [_words(pairs) for pairs in own], _words(common)
+    counts = Counter(_without_rate(pairs) for pairs in own)
+    repeated = [options for options, rows in counts.items() if min(rows, len(options)) >= _FEW]
+    letters = dict(zip(repeated, ascii_uppercase))
+    shown = []
+    for pairs in own:
+        letter = letters.get(_without_rate(pairs))
+        rate = {name: value for name, value in pairs.items() if name == _RATE}
+        shown.append(f"{letter} {_words(rate)}".strip() if letter else _words(pairs))
+    return shown, _words(common), {letter: _words(dict(options)) for options, letter in letters.items()}
+
+
+def _without_rate(pairs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in pairs.items() if name != _RATE)
 
 
 def _pairs(words: str) -> dict[str, str]:
