@@ -19,6 +19,10 @@ class ArgumentTypeError(ArgumentError, TypeError):
     """An argument has a wrong type, such as a size that is no integer or an input that is no tensor."""
 
 
+class ReadOnlyError(OrthornnError, AttributeError):
+    """An attribute that the parameters were made from was set after construction."""
+
+
 class ShapeError(OrthornnError, ValueError, RuntimeError):
     """A tensor has the wrong number of dimensions or the wrong size in one of them."""
 

@@ -39,7 +39,15 @@ from orthornn import (
     modules,
     orthogonalize,
 )
-from orthornn.errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError, TransformError
+from orthornn.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DeviceError,
+    DTypeError,
+    ReadOnlyError,
+    ShapeError,
+    TransformError,
+)
 from support.tolerances import tolerance
 
 T, B, I, N = 7, 3, 3, 6
@@ -1067,6 +1075,126 @@ def test_options_are_attributes(make):
     hidden = {"device", "dtype"} | ({"radii", "bias", "learn_h0", "form"} if make is OrthogonalBlocks else set())
     net = make(*sizes)
     assert [n for n in inspect.signature(make).parameters if n not in hidden and not hasattr(net, n)] == []
+
+
+OTHER_VALUES = {  # of every option, one that a network built with OPTIONS does not have
+    "input_size": I + 1,
+    "hidden_size": 2 * N,
+    "d_model": 2 * N,
+    "state_size": 2 * N,
+    "num_layers": 1,
+    "depth": 1,
+    "parametrization": Stiefel(),
+    "nonlinearity": "tanh",
+    "bias": False,
+    "batch_first": True,
+    "dropout": 0.9,
+    "bidirectional": True,
+    "learn_h0": True,
+    "learn_state": True,
+    "gain": 0.5,
+    "learn_gain": True,
+    "clip_backward": 1e-3,
+    "linear_transition": True,
+    "form": "rotations",
+    "memory": "checkpoint",
+    "segment": 3,
+    "reflections": 2,
+    "heads": 2,
+    "transition": "rotation",
+    "beta": 0.5,
+    "gate": "scalar",
+    "base": "fixed",
+    "additive": False,
+    "key_size": 2,
+    "updates": 2,
+    "forget_bias": 3.0,
+    "init": "orthogonal",
+    "decay": True,
+    "radii": (0.1, 0.2),
+    "mixing": "gelu",
+    "expansion": 3,
+    "stride": 2,
+    "norm": "none",
+    "residual": False,
+}
+OPTIONS = {"num_layers": 2, "depth": 2, "dropout": 0.5, "beta": 1.5, "gain": 0.9}
+SETTABLE = {
+    OrthogonalRNN: {"batch_first", "dropout", "gain", "clip_backward", "linear_transition", "form"},
+    GORU: {"batch_first"},
+    PeepholeLSTM: {"batch_first", "forget_bias", "init"},
+    ReflectionRNN: {"batch_first", "dropout", "clip_backward", "beta"},
+    DeltaRNN: {"batch_first", "dropout", "beta"},
+    OrthogonalBlocks: {"batch_first", "dropout"},
+    OrthogonalRNNCell: set(),
+}
+
+
+def built(make: type[nn.Module], **options: object) -> nn.Module:
+    known = inspect.signature(make).parameters
+    torch.manual_seed(0)
+    sizes = (I, N, N) if make is OrthogonalBlocks else (I, N)
+    return make(*sizes, **{n: v for n, v in {**OPTIONS, **options}.items() if n in known}, dtype=torch.float64)
+
+
+def trained(net: nn.Module) -> tuple[Tensor, ...]:
+    """Outputs, and all gradients, in training."""
+    torch.manual_seed(3)
+    if isinstance(net, PeepholeLSTM):  # its options also choose initial values
+        net.reset_parameters()
+    outs = run(net, inputs(T, T, I))
+    leaves = [p for p in net.parameters() if p.numel()]
+    return *outs, *torch.autograd.grad(sum(out.abs().square().sum() for out in outs), leaves, allow_unused=True)
+
+
+@pytest.mark.parametrize("make", SETTABLE)
+def test_an_option_that_is_set_later_acts_or_is_refused(make):
+    """Set on a network, each option that may be set is that of a network built with it; the others are read-only."""
+    for name in inspect.signature(make).parameters:
+        if name in ("device", "dtype") or (make is PeepholeLSTM and name == "peepholes"):  # a parameter, as of torch
+            continue
+        net, value = built(make), OTHER_VALUES[name]
+        if make is OrthogonalRNN and name == "form":  # rotations need a linear transition
+            net.linear_transition = True
+        before = trained(net)
+        if name not in SETTABLE[make]:
+            with pytest.raises(ReadOnlyError, match=rf"^Expected {name} to .*, but got .*\. (Build|Call|Convert|Set) "):
+                setattr(net, name, value)
+            same(trained(net), before)
+            continue
+        setattr(net, name, value)
+        with_form = {"linear_transition": True} if name == "form" else {}
+        expected = trained(built(make, **{name: value}, **with_form))
+        same(trained(net), expected, EXACT)
+        if name != "form":  # the same function
+            assert any(mine.shape != old.shape or not torch.equal(mine, old) for mine, old in zip(expected, before))
+        assert f"{name}={value!r}" in repr(net)
+        with pytest.raises(ArgumentError, match=f"^Expected {name} to be "):
+            setattr(net, name, object())
+        assert getattr(net, name) == value
+
+
+def test_options_that_contradict_each_other_are_refused_when_set():
+    net = OrthogonalRNN(I, N, parametrization=Givens(layers=2), memory="checkpoint")
+    with pytest.raises(ArgumentError, match="Expected form='dense' or 'compact_wy' with memory='checkpoint'"):
+        net.form = "operator"
+    net.set_memory("store")
+    net.form = "operator"
+    with pytest.raises(ArgumentError, match="but got form='operator'"):
+        net.set_memory("checkpoint")
+    net.form = "rotations"
+    with pytest.raises(ArgumentError, match="Expected a linear recurrence for form='rotations'"):
+        net(inputs(dtype=torch.float32))
+    trains = OrthogonalRNN(I, N, learn_gain=True)
+    with pytest.raises(ReadOnlyError, match=r"Expected gain .* gain_l\{k\}"):
+        trains.gain = 0.5
+    for net, beta in ((DeltaRNN(I, N), 1.0), (DeltaRNN(I, N, beta=1.0), "input"), (ReflectionRNN(I, N), "input")):
+        with pytest.raises(ReadOnlyError, match=r"Expected beta to .* Build another"):
+            net.beta = beta
+    for net in (GORU(I, N), PeepholeLSTM(I, N), OrthogonalRNN(I, N), OrthogonalBlocks(I, N, N)):
+        for name, value in (("num_layers", 3), ("bidirectional", True), ("num_directions", 2), ("hidden_size", 3)):
+            with pytest.raises(ReadOnlyError, match=f"Expected {name} to stay"):
+                setattr(net, name, value)
 
 
 def test_a_parametrization_of_the_wrong_type_is_one_error_everywhere():

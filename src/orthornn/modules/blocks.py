@@ -111,6 +111,11 @@ class OrthogonalBlocks(RecurrentNetwork):
         (torch.Size([4, 16]), torch.Size([2, 4, 32]))
     """
 
+    _fixed = RecurrentNetwork._fixed | {"d_model", "state_size", "depth", "decay", "mixing", "expansion"}
+    _fixed |= {"stride", "norm", "residual"}
+    memory: Mode
+    segment: int | None
+
     def __init__(
         self,
         input_size: int,
@@ -171,6 +176,10 @@ class OrthogonalBlocks(RecurrentNetwork):
         _check_one_field(self.blocks)
         self.set_memory(memory, segment)
 
+    def _is_fixed(self, name: str, value: object) -> bool:
+        in_blocks = name in ("radii", "bias", "learn_h0", "form")
+        return in_blocks or super()._is_fixed(name, value)
+
     @property
     def hidden_size(self) -> int:  # type: ignore[override]
         """Features of the outputs, under the name that torch.nn.RNN has for them."""
@@ -208,7 +217,7 @@ class OrthogonalBlocks(RecurrentNetwork):
             ArgumentError: For another mode, a segment below 1, or a segment with ``memory="store"``.
         """
         check_memory(memory, segment)
-        self.memory, self.segment = memory, segment
+        vars(self).update(memory=memory, segment=segment)
         if self.bidirectional or self.stride > 1:  # otherwise all blocks share the segments
             for block in self.blocks:
                 block.recurrence.set_memory(memory, segment)  # type: ignore[union-attr, operator]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from .._checks import check_shape
 from ..activations import Activation, Name
+from ..errors import ReadOnlyError
 from ..kernels.validation import check_reset, check_restart_is_used
 from ..parametrizations.parametrization import Parametrization
 from .overview import network_html
@@ -74,6 +78,13 @@ class OrthogonalRNNCell(nn.Module):
             dtype=dtype,
         )
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OPTIONS:
+            raise ReadOnlyError(
+                f"Expected {name} to be set on the cell's network, but got {value!r}. Set cell.rnn.{name}."
+            )
+        super().__setattr__(name, value)
+
     @property
     def input_size(self) -> int:
         """I."""
@@ -131,3 +142,6 @@ class OrthogonalRNNCell(nn.Module):
         self.rnn.reset_parameters()
 
     _repr_html_ = network_html
+
+
+_OPTIONS = frozenset(inspect.signature(OrthogonalRNNCell).parameters) - {"device", "dtype"}

@@ -67,7 +67,7 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
         raise ArgumentError(f"Expected a network with a transition to convert, but got {type(network).__name__}.")
     for module in converted.modules():
         if any(isinstance(child, Transition) for child in module.children()):
-            module.parametrization = to  # type: ignore[assignment]
+            vars(module).update(parametrization=to)
     listed = ", ".join(f"{name}: {distance:.3g}" for name, distance in distances.items() if distance)
     if listed:
         warnings.warn(

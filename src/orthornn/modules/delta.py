@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, overload
+from typing import ClassVar, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +18,8 @@ from ..kernels.interception import is_autocast, no_autocast
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
 from .current import before_step
-from .network import RecurrentNetwork, Shape, listed
-from .reflections import GATES, Gate, check_beta, check_precision, unit_vectors
+from .network import Checks, RecurrentNetwork, Shape, listed
+from .reflections import GATES, Gate, check_precision, check_strength, unit_vectors
 from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states, unbatched_step
 from .stack import Stack, check_dropout
 
@@ -73,6 +73,8 @@ class DeltaRNN(RecurrentNetwork):
     """
 
     h0: nn.Parameter | None
+    _settable: ClassVar[Checks] = {**RecurrentNetwork._settable, "beta": check_strength}
+    _fixed = RecurrentNetwork._fixed | {"heads", "key_size", "state_shape", "updates", "gate"}
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class DeltaRNN(RecurrentNetwork):
             raise ArgumentError(f"Expected heads that divide hidden_size={hidden_size}, but got {heads}.")
         self.key_size = hidden_size // heads if key_size is None else check_integer("key_size", key_size, 1)
         self.updates = check_integer("updates", updates, 1)
-        self.beta: float | str = "input" if isinstance(beta, str) and beta == "input" else check_beta(beta)
+        self.beta: float | str = check_strength("beta", beta)
         self.gate = None if gate is None else check_choice("gate", gate, GATES)
         self.bias, self.batch_first = check_flag("bias", bias), check_flag("batch_first", batch_first)
         self.bidirectional, self.learn_h0 = check_flag("bidirectional", bidirectional), check_flag("learn_h0", learn_h0)
@@ -112,6 +114,10 @@ class DeltaRNN(RecurrentNetwork):
         self.suffixes = [suffix for suffix, _ in self.layer_inputs()]
         self.add_parameters(self._shapes(), device, dtype)
         self.reset_parameters()
+
+    def _is_fixed(self, name: str, value: object) -> bool:
+        has_maps = name == "beta" and "beta" in self.__dict__ and "input" in (self.beta, value)
+        return has_maps or super()._is_fixed(name, value)
 
     @property
     def state_shape(self) -> tuple[int, int, int]:

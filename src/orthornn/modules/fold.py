@@ -41,7 +41,7 @@ def _fold_(folded: nn.Module) -> None:
         setattr(folded, name, replacement)
         if gain is not None:
             folded._parameters[f"gain{suffix}"] = None
-    folded.gain, folded.learn_gain, folded.parametrization = 1.0, False, plain  # type: ignore[assignment]
+    vars(folded).update(gain=1.0, learn_gain=False, parametrization=plain)
 
 
 @torch.no_grad()

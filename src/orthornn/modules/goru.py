@@ -77,6 +77,7 @@ class GORU(RecurrentNetwork):
     """
 
     h0: nn.Parameter | None
+    _fixed = RecurrentNetwork._fixed | {"size"}
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class GORU(RecurrentNetwork):
         super().__init__()
         self.input_size = check_integer("input_size", input_size, 1)
         self.hidden_size = check_integer("hidden_size", hidden_size, 1)
+        self.num_layers, self.bidirectional = 1, False
         parametrization = Givens(layers=2) if parametrization is None else parametrization
         check_description("parametrization", parametrization, "Givens(layers=2)")
         self.parametrization = parametrization

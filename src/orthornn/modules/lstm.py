@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ from ..kernels.validation import check_restart_is_used
 from ..layout import SequenceLayout
 from ..parametrizations.matrices import haar
 from .gated import run_steps
-from .network import RecurrentNetwork, listed
+from .network import Checks, RecurrentNetwork, listed
 from .sequence_input import NetworkSizes, SequenceInput, check_batch, initial_states, one_initial_state
 
 Pair = tuple[Tensor, Tensor]
@@ -73,6 +73,12 @@ class PeepholeLSTM(RecurrentNetwork):
     peepholes: nn.Parameter | None
     h0: nn.Parameter | None
     c0: nn.Parameter | None
+    _settable: ClassVar[Checks] = {
+        **RecurrentNetwork._settable,
+        "forget_bias": check_number,
+        "init": partial(check_choice, allowed=("uniform", "orthogonal")),
+    }
+    _fixed = RecurrentNetwork._fixed | {"learn_state"}
 
     def __init__(
         self,
@@ -90,9 +96,8 @@ class PeepholeLSTM(RecurrentNetwork):
         super().__init__()
         self.input_size = check_integer("input_size", input_size, 1)
         self.hidden_size = n = check_integer("hidden_size", hidden_size, 1)
-        self.forget_bias = check_number("forget_bias", forget_bias)
-        self.init = check_choice("init", init, ("uniform", "orthogonal"))
-        self.batch_first = check_flag("batch_first", batch_first)
+        self.num_layers, self.bidirectional = 1, False
+        self.forget_bias, self.init, self.batch_first = forget_bias, init, batch_first
         check_factory(device, dtype)
         check_flag("peepholes", peepholes)
         self.learn_state = check_flag("learn_state", learn_state)

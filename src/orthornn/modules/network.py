@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from .._checks import check_flag, check_number
 from ..activations import ACTIVATIONS
-from ..errors import TransformError
+from ..errors import ReadOnlyError, TransformError
 from ..layout import SequenceLayout
 from .current import current
 from .overview import network_html
@@ -18,15 +20,45 @@ from .sequence_input import NetworkSizes, check_batch, initial_states
 
 Shape = tuple[int, ...]
 Self = TypeVar("Self", bound="RecurrentNetwork")  # typing has one from Python 3.11 on
+Checks = Mapping[str, Callable[[str, Any], Any]]
+_ADVICE = {
+    "parametrization": "Convert the network with orthornn.convert.",
+    "memory": "Call set_memory(memory, segment).",
+    "segment": "Call set_memory(memory, segment).",
+    "gain": "It is trained: write into the parameters gain_l{k}.",
+}
 
 
 class RecurrentNetwork(nn.Module):
-    """A network that reads sequences, of one or more layers and one or two directions."""
+    """A network that reads sequences, of one or more layers and one or two directions.
 
+    What every call reads may be set at any time and is checked then; what the parameters were made from is read-only.
+    """
+
+    _settable: ClassVar[Checks] = {
+        "batch_first": check_flag,
+        "dropout": partial(check_number, low=0.0, high=1.0),
+    }
+    _fixed: ClassVar[frozenset[str]] = frozenset(
+        {"input_size", "hidden_size", "num_layers", "num_directions", "bidirectional", "bias", "learn_h0"}
+        | {"parametrization", "nonlinearity", "activation", "is_complex", "suffixes", "memory", "segment"}
+    )
     input_size: int
     hidden_size: int
     num_layers: int = 1
     bidirectional: bool = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        check = self._settable.get(name)
+        value = value if check is None else check(name, value)
+        if self._is_fixed(name, value):
+            advice = _ADVICE.get(name, f"Build another {type(self).__name__}.")
+            raise ReadOnlyError(f"Expected {name} to stay as the network was built, but got {value!r}. {advice}")
+        super().__setattr__(name, value)
+
+    def _is_fixed(self, name: str, value: object) -> bool:
+        """Return whether an attribute has a value already that must stay."""
+        return name in self._fixed and (name in self.__dict__ or isinstance(getattr(type(self), name, None), property))
 
     @property
     def num_directions(self) -> int:

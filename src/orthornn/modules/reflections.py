@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args, overload
+from typing import ClassVar, Literal, get_args, overload
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from .current import before_step
 from .layer import BIASED, activation_in
-from .network import RecurrentNetwork, Shape, listed
+from .network import Checks, RecurrentNetwork, Shape, listed
 from .sequence_input import (
     NetworkSizes,
     SequenceInput,
@@ -50,6 +50,15 @@ Kind = Literal["reflections", "rotation"]
 Gate = Literal["scalar", "diagonal"]
 Base = Literal["fixed", "input"]
 GATES: tuple[str, ...] = get_args(Gate)
+
+
+def check_strength(name: str, beta: object) -> float | str:
+    """Return a strength as a float, or "input", or raise ArgumentError or ArgumentTypeError."""
+    if not isinstance(beta, str):
+        return check_number(name, beta, 0.0, 2.0, "2 is a reflection, 1 a projection, 0 the identity.")
+    if beta == "input":
+        return beta
+    raise ArgumentTypeError(f"Expected {name} to be a number in [0, 2] or 'input', but got {beta!r}.")
 
 
 class ReflectionRNN(RecurrentNetwork):
@@ -110,6 +119,14 @@ class ReflectionRNN(RecurrentNetwork):
     """
 
     h0: nn.Parameter | None
+    memory: Mode
+    segment: int | None
+    _settable: ClassVar[Checks] = {
+        **RecurrentNetwork._settable,
+        "clip_backward": check_positive,
+        "beta": check_strength,
+    }
+    _fixed = RecurrentNetwork._fixed | {"heads", "transition", "reflections", "gate", "base", "additive"}
 
     def __init__(
         self,
@@ -146,7 +163,7 @@ class ReflectionRNN(RecurrentNetwork):
         self.transition = check_choice("transition", transition, get_args(Kind))
         advice = f"A head of {hidden_size // heads} units has no use for more."
         self.reflections = check_integer("reflections", reflections, 1, hidden_size // heads, advice)
-        self.beta: float | str = "input" if isinstance(beta, str) and beta == "input" else check_beta(beta)
+        self.beta: float | str = check_strength("beta", beta)
         self.gate = None if gate is None else check_choice("gate", gate, GATES)
         self.base = None if base is None else check_choice("base", base, get_args(Base))
         if transition == "rotation" and (reflections != 1 or self.beta != 2.0):
@@ -192,6 +209,11 @@ class ReflectionRNN(RecurrentNetwork):
         shapes["h0"] = (len(self.suffixes), n) if self.learn_h0 else None
         return shapes
 
+    def _is_fixed(self, name: str, value: object) -> bool:
+        known = name == "beta" and "beta" in self.__dict__
+        has_maps = known and (self.transition == "rotation" or "input" in (self.beta, value))
+        return has_maps or super()._is_fixed(name, value)
+
     @property
     def num_reflections(self) -> int:
         """M; 2 for a rotation."""
@@ -209,7 +231,7 @@ class ReflectionRNN(RecurrentNetwork):
             ArgumentError: For another mode, a segment below 1, or a segment with ``memory="store"``.
         """
         check_memory(memory, segment)
-        self.memory, self.segment = memory, segment
+        vars(self).update(memory=memory, segment=segment)
 
     def reset_parameters(self) -> None:
         """Draw all parameters again.
@@ -453,13 +475,6 @@ def check_precision(dtype: torch.dtype | None) -> None:
     dtype = dtype or torch.get_default_dtype()
     if dtype not in REAL_DTYPES:
         raise DTypeError(f"Expected dtype to be float32 or float64, but got {dtype}. Pass dtype=torch.float32.")
-
-
-def check_beta(beta: object) -> float:
-    """Return a strength as a float, or raise ArgumentError or ArgumentTypeError."""
-    if isinstance(beta, str):
-        raise ArgumentTypeError(f"Expected beta to be a number in [0, 2] or 'input', but got {beta!r}.")
-    return check_number("beta", beta, 0.0, 2.0, "2 is a reflection, 1 a projection, 0 the identity.")
 
 
 def _rotation_reflectors(ab: Tensor, heads: int) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Literal, overload
+from functools import partial
+from typing import Any, ClassVar, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from .current import before_step
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form, check_rotations
 from .layer import BIASED, Layer, Settings, activation_in
-from .network import RecurrentNetwork, Shape, listed
+from .network import Checks, RecurrentNetwork, Shape, listed
 from .online import OnlineLearner, online
 from .sequence_input import (
     NetworkSizes,
@@ -98,6 +99,16 @@ class OrthogonalRNN(RecurrentNetwork):
         (torch.Size([20, 5, 8]), torch.Size([2, 5, 8]))
     """
 
+    memory: Mode
+    segment: int | None
+    _settable: ClassVar[Checks] = {
+        **RecurrentNetwork._settable,
+        "clip_backward": check_positive,
+        "form": partial(check_choice, allowed=FORMS),
+        "gain": check_number,
+        "linear_transition": check_flag,
+    }
+    _fixed = RecurrentNetwork._fixed | {"learn_gain"}
     _version = 1
     _traces: list[LayerTrace] | None = None  # see tracing.py
 
@@ -180,11 +191,8 @@ class OrthogonalRNN(RecurrentNetwork):
                 ``form="operator"``.
         """
         check_memory(memory, segment)
-        if memory != "store" and self.form == "operator":
-            raise ArgumentError(
-                f"Expected form='dense' or 'compact_wy' with memory={memory!r}, but got form='operator'."
-            )
-        self.memory, self.segment = memory, segment
+        _check_stored(self.form, memory)
+        vars(self).update(memory=memory, segment=segment)
 
     def reset_parameters(self) -> None:
         """Draw all parameters again.
@@ -553,10 +561,15 @@ class OrthogonalRNN(RecurrentNetwork):
 
     def __setattr__(self, name: str, value: Any) -> None:
         transition = self._transition_of(name)
+        if name == "form":
+            _check_stored(value, getattr(self, "memory", "store"))
         if transition is None:
             super().__setattr__(name, value)
         else:
             transition.set_weight_(value)
+
+    def _is_fixed(self, name: str, value: object) -> bool:
+        return super()._is_fixed(name, value) or (name == "gain" and getattr(self, "learn_gain", False))
 
     def _load_from_state_dict(
         self,
@@ -579,3 +592,9 @@ class OrthogonalRNN(RecurrentNetwork):
         """Return the constructor's arguments that differ from their defaults."""
         options = self.changed_options(OrthogonalRNN, always=("parametrization", "nonlinearity"))
         return f"{self.input_size}, {self.hidden_size}, {listed(options)}"
+
+
+def _check_stored(form: object, memory: str) -> None:
+    """Raise ArgumentError for form="operator" unless all states are stored."""
+    if memory != "store" and form == "operator":
+        raise ArgumentError(f"Expected form='dense' or 'compact_wy' with memory={memory!r}, but got form='operator'.")
