@@ -686,6 +686,21 @@ def test_resets_of_steps(subject, given, carried):
 
 
 @WITH_STEP
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
+def test_steps_under_autocast_have_the_dtype_of_a_sequence(subject, low):
+    net, x = subject(dtype=torch.float32), inputs(dtype=torch.float32)
+    with torch.autocast("cpu", low):
+        expected = run(net, x)
+        state = None
+        for x_t in x:
+            out, state = net.step(x_t, state)
+    found = (out, *parts(state))
+    assert [value.dtype for value in found] == [value.dtype for value in expected]
+    for mine, want in zip(found, (expected[0][-1].detach(), *expected[1:])):  # T states, rounded to 16 bits
+        torch.testing.assert_close(mine, want, rtol=0, atol=tolerance(low) * (1 + float(want.detach().abs().max())))
+
+
+@WITH_STEP
 def test_unbatched_steps(subject):
     """Steps without a batch dimension are those of a batch of one, and so are their states and resets."""
     net, x, reset = subject(), inputs()[:, 0].requires_grad_(), mask("random")[:, 0]

@@ -164,7 +164,7 @@ class Layer:
 
         clip: The bound on entries of dL/da_t, or None.
         """
-        weight_ih = self.input_weight(x)
+        dtype, weight_ih = self._state_dtype(), self.input_weight(x)
         bias, parameter = self.bias()
         x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
         with no_autocast(x):
@@ -173,7 +173,7 @@ class Layer:
                 states = _clipped(carried + self.activation(a, parameter), clip)
             else:
                 states = self.activation(_clipped(a + carried, clip), parameter)
-        return self.state_out(states).to(_narrow(self.weight_ih, self.is_complex))
+            return cast(self.state_out(states), dtype)
 
     def input_weight(self, x: Tensor) -> Tensor:
         """Return V (size, I) for a real input, (size, 2I) for a complex one as a real one."""
