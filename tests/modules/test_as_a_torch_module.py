@@ -11,10 +11,12 @@ from torch.nn.utils import parametrize, prune
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from orthornn import (
+    GORU,
     DeltaRNN,
     Householder,
     OrthogonalRNN,
     OrthogonalRNNCell,
+    PeepholeLSTM,
     ReflectionRNN,
     ScaledCayley,
     Stiefel,
@@ -58,7 +60,13 @@ def test_input_weights_under_torchs_reparametrizations():
 @pytest.mark.filterwarnings("ignore:.*spectral_norm:FutureWarning")
 @pytest.mark.parametrize(
     ("make", "name"),
-    [(OrthogonalRNN, "weight_ih_l0"), (ReflectionRNN, "weight_k_l0"), (DeltaRNN, "weight_v_l0")],
+    [
+        (OrthogonalRNN, "weight_ih_l0"),
+        (ReflectionRNN, "weight_k_l0"),
+        (DeltaRNN, "weight_v_l0"),
+        (GORU, "weight_ih"),
+        (PeepholeLSTM, "weight_hh"),
+    ],
 )
 @pytest.mark.parametrize("by_step", [False, True], ids=["call", "step"])
 def test_the_older_spectral_norm_makes_one_power_iteration_per_call_and_step(make, name, by_step):
@@ -83,6 +91,19 @@ def test_the_older_spectral_norm_makes_one_power_iteration_per_call_and_step(mak
         torch.testing.assert_close(outs[-1], expected, rtol=0, atol=EXACT)
     sum(out.square().sum() for out in outs).backward()
     assert getattr(net, f"{name}_orig").grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(OrthogonalRNN, "weight_ih_l0"), (GORU, "weight_ih"), (PeepholeLSTM, "weight_hh")]
+)
+def test_steps_read_a_pruned_weight_as_it_is_now(make, name):
+    """Pruning writes the weight before a call of the network; a step makes none."""
+    net, x = make(I, N, dtype=torch.float64), inputs()
+    prune.l1_unstructured(net, name, amount=0.5)
+    with torch.no_grad():
+        getattr(net, f"{name}_orig").add_(1)
+        out = net.step(x[0])[0]
+        torch.testing.assert_close(out, net(x[:1])[0][0], rtol=0, atol=EXACT)
 
 
 def train(net, x, steps=3):

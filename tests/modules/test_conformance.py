@@ -669,20 +669,25 @@ WITH_STEP = pytest.mark.parametrize(
 )
 
 
+def one(values: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
+    """A state as the network takes it: a tensor, or a pair."""
+    return values[0] if len(values) == 1 else values
+
+
 @WITH_STEP
 @pytest.mark.parametrize("given", [False, True], ids=["own state", "restart"])
 @pytest.mark.parametrize("carried", [False, True], ids=["from the start", "carried over"])
 def test_resets_of_steps(subject, given, carried):
     """`step` with resets is the sequence with resets, and its gradients, whatever the state before the first step."""
     net, x, reset = subject(), inputs().requires_grad_(), mask("random")
-    final = net(x)[1].detach()
-    restart = inputs(*final.shape).to(final.dtype) if given else None
-    h, outs = final if carried else None, []
+    final = tuple(part.detach() for part in run(net, x)[1:])
+    restart = one(tuple(inputs(*part.shape).to(part.dtype) for part in final)) if given else None
+    h, outs = one(final) if carried else None, []
     expected = net(x, h, reset=reset, restart=restart)
     for x_t, reset_t in zip(x, reset):
         out, h = net.step(x_t, h, reset_t, restart)
         outs.append(out)
-    check_episodes((torch.stack(outs), h), expected, [x, *net.parameters()])
+    check_episodes((torch.stack(outs), *parts(h)), (expected[0], *parts(expected[1])), [x, *net.parameters()])
 
 
 @WITH_STEP
@@ -704,16 +709,16 @@ def test_steps_under_autocast_have_the_dtype_of_a_sequence(subject, low):
 def test_unbatched_steps(subject):
     """Steps without a batch dimension are those of a batch of one, and so are their states and resets."""
     net, x, reset = subject(), inputs()[:, 0].requires_grad_(), mask("random")[:, 0]
-    restart = inputs(*net(x)[1].shape).to(net(x)[1].dtype)
+    restart = one(tuple(inputs(*part.shape).to(part.dtype) for part in run(net, x)[1:]))
     for resets in (None, reset):
         h, outs, again = None, [], None if resets is None else restart
-        expected = net(x, reset=resets, restart=again)
+        out, final = net(x, reset=resets, restart=again)
         for t, x_t in enumerate(x):
-            out, h = net.step(x_t, h, None if resets is None else resets[t], again)
-            outs.append(out)
-        check_episodes((torch.stack(outs), h), expected, [x, *net.parameters()])
-    with pytest.raises(ShapeError, match=r"^Expected h to have shape .*, but got "):
-        net.step(x[0], h.unsqueeze(1))
+            out_t, h = net.step(x_t, h, None if resets is None else resets[t], again)
+            outs.append(out_t)
+        check_episodes((torch.stack(outs), *parts(h)), (out, *parts(final)), [x, *net.parameters()])
+    with pytest.raises(ShapeError, match=r"^Expected (h|state\[0\]) to have shape .*, but got "):
+        net.step(x[0], one(tuple(part.unsqueeze(1) for part in parts(h))))
     with pytest.raises(ShapeError, match=r"^Expected .*reset.*, but got "):
         net.step(x[0], h, reset[:1])
     with pytest.raises(ArgumentError, match="restart"):

@@ -33,9 +33,9 @@ def current(module: nn.Module, name: str, called: bool = False) -> Any:
 
 
 def before_step(module: nn.Module) -> None:
-    """Make the power iteration of the older spectral_norm, which torch makes before a call but not before a step."""
+    """Run what torch runs before a call but not before a step: pruning, and the older weight_norm and spectral_norm."""
     for hook in module._forward_pre_hooks.values():
-        if isinstance(hook, SpectralNorm):
+        if isinstance(hook, _TOOLS):
             hook(module, ())
 
 

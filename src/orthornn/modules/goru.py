@@ -33,6 +33,7 @@ from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
 from ..parametrizations import Givens
 from ..parametrizations.parametrization import Parametrization, check_description
+from .current import before_step
 from .gated import run_steps
 from .layer import BIASED, activation_in, at_least_float32
 from .network import RecurrentNetwork, listed
@@ -209,14 +210,30 @@ class GORU(RecurrentNetwork):
         """
         check_choice("output", output, ("all", "last"))
         given = SequenceInput.of(input, self._sizes(False), reset)
+        return self._run(given, *one_initial_state(hx=hx, h0=h0), restart, output == "last")
+
+    def step(
+        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return (output (B, N), h (1, B, N)) of one time step from x (B, I) or tokens (B,) and h (1, B, N).
+
+        Arguments and errors are those of :meth:`OrthogonalRNN.step`; restart is (1, B, N).
+        """
+        before_step(self)
+        given = SequenceInput.of_step(x, self._sizes(False), reset)
+        return self._run(given, "h", h, restart, True)  # type: ignore[return-value]
+
+    def _run(
+        self, given: SequenceInput, name: str, h: Tensor | None, restart: Tensor | None, only_last: bool
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """Return what `forward` and `step` do. name: What the user calls the initial state h."""
         sizes, layout = self._sizes(), given.layout
-        name, h0 = one_initial_state(hx=hx, h0=h0)
-        first = given.initial_states(h0, self.h0, sizes, name)
+        first = given.initial_states(h, self.h0, sizes, name)
         again = given.restarts(restart, self.h0, sizes)
         multiply = product if is_autocast(self.weight_ih) else torch.matmul
         with no_autocast(self.weight_ih):
             states, last = self._states(layout.flatten(given.x), first[0], again[0], layout, multiply)
-        h_n, only_last = self._out(last), output == "last"
+        h_n = self._out(last)
         return given.out(h_n if only_last else self._out(states), h_n.unsqueeze(0), only_last)
 
     def _states(

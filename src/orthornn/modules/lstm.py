@@ -28,6 +28,7 @@ from ..kernels.projection import cast, is_tokens, project
 from ..kernels.validation import check_restart_is_used
 from ..layout import SequenceLayout
 from ..parametrizations.matrices import haar
+from .current import before_step
 from .gated import run_steps
 from .network import Checks, RecurrentNetwork, listed
 from .sequence_input import NetworkSizes, SequenceInput, check_batch, initial_states, one_initial_state
@@ -195,12 +196,29 @@ class PeepholeLSTM(RecurrentNetwork):
             - Output: (T, B, N) in the layout of the input, or (B, N) with ``output="last"``; h_n and c_n (1, B, N).
         """
         check_choice("output", output, ("all", "last"))
-        sizes = self._sizes()
-        given = SequenceInput.of(input, sizes, reset)
-        first = self._states(*one_initial_state(hx=hx, state=state), given.initial_states, sizes)
-        if reset is None:
+        given = SequenceInput.of(input, self._sizes(), reset)
+        return self._run(given, *one_initial_state(hx=hx, state=state), restart, output == "last")
+
+    def step(
+        self, x: Tensor, state: Pair | None = None, reset: Tensor | None = None, restart: Pair | None = None
+    ) -> tuple[Tensor, Pair]:
+        """Return (output (B, N), (h, c)) of one time step from x (B, I) or tokens (B,) and (h, c), each (1, B, N).
+
+        Arguments and errors are those of :meth:`OrthogonalRNN.step`, but that a state is a pair, as restart is.
+        """
+        before_step(self)
+        given = SequenceInput.of_step(x, self._sizes(), reset)
+        return self._run(given, "state", state, restart, True)  # type: ignore[return-value]
+
+    def _run(
+        self, given: SequenceInput, name: str, state: Pair | None, restart: Pair | None, only_last: bool
+    ) -> tuple[Tensor | PackedSequence, Pair]:
+        """Return what `forward` and `step` do. name: What the user calls the initial state."""
+        sizes, resets = self._sizes(), given.layout.resets
+        first = self._states(name, state, given.initial_states, sizes)
+        if resets is None:
             check_restart_is_used(restart)
-        again = first if reset is None else self._states("restart", restart, given.initial_states, sizes)
+        again = first if resets is None else self._states("restart", restart, given.initial_states, sizes)
         p = self.peepholes
 
         def step(x_t: Tensor, h: Tensor, c: Tensor) -> Pair:
@@ -214,7 +232,6 @@ class PeepholeLSTM(RecurrentNetwork):
         rows = rows if is_tokens(rows) else cast(rows, self.weight_ih.dtype)
         projected = (project(rows, self.weight_ih, self.bias),)
         states, (h_n, c_n) = run_steps(given.layout, projected, first, step, again)
-        only_last = output == "last"
         out, final = given.out(h_n if only_last else states, torch.stack([h_n, c_n]), only_last)
         return out, (final[:1], final[1:])
 

@@ -90,6 +90,17 @@ class SequenceInput(NamedTuple):
             layout.resets = reset_rows(reset, layout, packed, sizes.batch_first, is_batched, x.device)
         return cls(x, layout, is_batched, sizes.batch_first, packed)
 
+    @classmethod
+    def of_step(cls, x: Tensor, sizes: NetworkSizes, reset: Tensor | None) -> SequenceInput:
+        """Return the input (B, I), (I,) or tokens (B,) of one step, checked. reset: (B,) or (), as the user gives it."""
+        is_batched = check_step(x, sizes, False)
+        rows = x if is_batched else x.unsqueeze(0)
+        layout = SequenceLayout(1, rows.shape[0])
+        if reset is not None:
+            check_reset(reset, tuple(rows.shape[:1]) if is_batched else (), x.device)
+            layout.resets = reset.view(-1)
+        return cls(rows.unsqueeze(0), layout, is_batched, False, None)
+
     def initial_states(
         self, h0: Tensor | None, learned: Tensor | None, sizes: NetworkSizes, name: str = "h0"
     ) -> tuple[Tensor, ...]:
