@@ -9,6 +9,7 @@ from torch import nn
 from orthornn import Householder, OrthogonalRNN, SpectralMargin, Stiefel, Unconstrained
 from orthornn.errors import (
     ArgumentError,
+    ArgumentTypeError,
     DeviceError,
     DTypeError,
     NotOnGroupError,
@@ -146,6 +147,76 @@ def test_restarts_forget():
     torch.testing.assert_close(learner(x[20:], target[20:]), fresh(x[20:], target[20:]), rtol=0, atol=0)
     for name, gradient in learner.gradients.items():
         torch.testing.assert_close(gradient, fresh.gradients[name], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("compiled", COMPILED)
+@pytest.mark.parametrize("n", [6, 7])
+@pytest.mark.parametrize(("lr", "every", "optimizer"), [(None, 1, "adam"), (0.01, 3, "adam"), (0.01, 4, "sgd")])
+def test_learning_that_is_saved_resumes_to_the_bit(monkeypatch, tmp_path, compiled, n, lr, every, optimizer):
+    """In a learner of another network, rate and optimizer, between two updates and inside an episode."""
+    monkeypatch.setattr("orthornn.kernels.online._compiled", lambda wanted: compiled)
+    rnn, readout = network(n)
+    learner = rnn.online(readout, lr, every=every, optimizer=optimizer)
+    x, target = stream(50)
+    learner(x[:20], target[:20])
+    torch.save(learner.state_dict(), tmp_path / "learner.pt")
+    torch.save([rnn.state_dict(), readout.state_dict()], tmp_path / "network.pt")
+    expected = learner(x[20:], target[20:])
+    learner.write_back()
+
+    torch.manual_seed(7)
+    other = OrthogonalRNN(
+        2, n, nonlinearity="identity", parametrization=Stiefel(), learn_gain=True, learn_h0=True, dtype=torch.float64
+    )
+    other_readout = nn.Linear(n, 2, dtype=torch.float64)
+    resumed = other.online(other_readout, 0.5)
+    resumed.load_state_dict(torch.load(tmp_path / "learner.pt", weights_only=True))
+    for module, state in zip((other, other_readout), torch.load(tmp_path / "network.pt", weights_only=True)):
+        module.load_state_dict(state)
+    assert torch.equal(resumed(x[20:], target[20:]), expected)
+    assert torch.equal(resumed.state, learner.state)
+    assert torch.equal(resumed.transition, learner.transition)
+    assert all(torch.equal(value, learner.gradients[name]) for name, value in resumed.gradients.items())
+    resumed.write_back()
+    for mine, theirs in zip((other, other_readout), (rnn, readout)):
+        found = mine.state_dict()
+        assert all(torch.equal(value, found[name]) for name, value in theirs.state_dict().items())
+
+
+def test_a_saved_state_is_a_copy_and_must_fit():
+    rnn, readout = network()
+    learner = rnn.online(readout, 0.01)
+    x, target = stream(20)
+    state = learner.state_dict()
+    before = {name: value.clone() for name, value in state.items() if isinstance(value, torch.Tensor)}
+    first = learner(x, target)
+    learner.load_state_dict(state)
+    assert torch.equal(learner(x, target), first)
+    assert all(torch.equal(state[name], value) for name, value in before.items())
+
+    for wrong, error, words in (
+        ({}, ArgumentError, r"Expected a state_dict of the entries Q, parameters, .*, but got \[\]"),
+        ([1], ArgumentError, "but got list"),
+        ({**state, "lr": 1.0}, ArgumentError, r"but got .*'lr'"),
+        ({**state, "moments": None}, ArgumentTypeError, "Expected moments to be a tensor, but got NoneType"),
+        ({**state, "Q": torch.eye(5)}, ShapeError, r"Expected Q to have shape \(6, 6\), but got \(5, 5\)"),
+        (
+            {**state, "state": state["state"].float()},
+            DTypeError,
+            "Expected state to be torch.float64, but got torch.float32",
+        ),
+        ({**state, "turns": state["turns"].to("meta")}, DeviceError, "Expected turns on the CPU, but got meta"),
+        ({**state, "every": 0}, ArgumentError, "Expected every to be an integer of at least 1, but got 0"),
+        ({**state, "adam": "yes"}, ArgumentError, "Expected adam to be True or False"),
+    ):
+        expected = learner.state_dict()
+        with pytest.raises(error, match=words):
+            learner.load_state_dict(wrong)
+        assert all(
+            torch.equal(value, expected[name])
+            for name, value in learner.state_dict().items()
+            if isinstance(value, torch.Tensor)
+        )
 
 
 def test_what_was_learned_is_written_back():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -21,6 +22,8 @@ from ..errors import ArgumentError, DeviceError, DTypeError, NotOnGroupError, Sh
 from ..kernels.interception import is_intercepted
 from ..kernels.online import Online
 from ..rotation_basis import decompose
+
+_SAVED = ("parameters", "blocks", "turns", "rates", "gradient", "moments", "state", "counts")  # tensors of `Online`
 
 
 class OnlineLearner:
@@ -195,6 +198,62 @@ class OnlineLearner:
         ):
             if tensor is not None:
                 tensor.copy_(values[name].view(tensor.shape))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of all that later steps depend on, with which another learner continues to the bit.
+
+        It holds parameters, traces, the optimizer's moments, rates and settings, and the basis of W's rotations: not the
+        network and the readout, which have a state_dict of their own.
+
+        Example::
+
+            >>> rnn, readout = OrthogonalRNN(1, 8, nonlinearity="identity"), torch.nn.Linear(8, 1)
+            >>> learner = rnn.online(readout, lr=1e-3)
+            >>> resumed = rnn.online(readout, lr=1e-3)
+            >>> resumed.load_state_dict(learner.state_dict())
+        """
+        online = self._online
+        values = {name: getattr(online, name) for name in _SAVED}
+        tensors = {name: None if value is None else value.clone() for name, value in values.items()}
+        return {"Q": self._Q.clone(), **tensors, "every": online.every, "adam": online.adam}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue where the learner was whose `state_dict` this is, with its rates and settings.
+
+        Args:
+            state_dict: Of a learner of as many inputs, units and outputs. It is copied.
+
+        Raises:
+            ArgumentError: If entries are missing or unknown. ShapeError, DTypeError, DeviceError: If a tensor does not fit.
+        """
+        own, online = self.state_dict(), self._online
+        if not isinstance(state_dict, Mapping) or state_dict.keys() != own.keys():
+            found = sorted(map(str, state_dict)) if isinstance(state_dict, Mapping) else type(state_dict).__name__
+            raise ArgumentError(
+                f"Expected a state_dict of the entries {', '.join(own)}, but got {found}. Pass what state_dict() of a "
+                f"learner returned."
+            )
+        own["rates"] = online.parameters  # for its shape: a learner of gradients has none
+        tensors = {name: state_dict[name] for name in ("Q", *_SAVED)}
+        if tensors["rates"] is None:
+            del tensors["rates"]
+        for name, value in tensors.items():
+            check_shape(name, value, tuple(own[name].shape))
+            if value.dtype != own[name].dtype:
+                raise DTypeError(
+                    f"Expected {name} to be {own[name].dtype}, but got {value.dtype}. Pass it as it was saved."
+                )
+            if value.device.type != "cpu":
+                raise DeviceError(
+                    f"Expected {name} on the CPU, but got {value.device}. Load it with map_location='cpu'."
+                )
+        every, adam = check_integer("every", state_dict["every"], 1), check_flag("adam", state_dict["adam"])
+        with torch.inference_mode(False):  # what a learner writes to must be writable outside of it, too
+            taken = {
+                name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
+            }
+        self._Q = taken.pop("Q")
+        vars(online).update({"rates": None, **taken, "every": every, "adam": adam})
 
     def _learns(self, name: str) -> bool:
         rates = self._online.rates
