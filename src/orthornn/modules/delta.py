@@ -19,7 +19,7 @@ from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
 from .current import before_step
 from .network import Checks, RecurrentNetwork, Shape, listed
-from .reflections import GATES, Gate, check_precision, check_strength, unit_vectors
+from .reflections import GATES, Gate, check_strength, unit_vectors
 from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states, unbatched_step
 from .stack import Stack, check_dropout
 
@@ -56,7 +56,7 @@ class DeltaRNN(RecurrentNetwork):
         bidirectional: A second network reads each layer backwards; outputs have size 2 H V. Default: False.
         learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
         device: Of the parameters.
-        dtype: Of the parameters, float32 or float64.
+        dtype: Of the parameters. With 16-bit ones it computes in float32.
 
     Shape:
         - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, H, K, V). Output: (T, B, D * H V).
@@ -110,7 +110,6 @@ class DeltaRNN(RecurrentNetwork):
         self.bidirectional, self.learn_h0 = check_flag("bidirectional", bidirectional), check_flag("learn_h0", learn_h0)
         self.dropout = check_dropout(dropout, num_layers)
         check_factory(device, dtype)
-        check_precision(dtype)
         self.suffixes = [suffix for suffix, _ in self.layer_inputs()]
         self.add_parameters(self._shapes(), device, dtype)
         self.reset_parameters()
@@ -236,12 +235,7 @@ class DeltaRNN(RecurrentNetwork):
         stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
         for index, suffix in enumerate(self.suffixes):
             rows, order, ends = stack.enter(index)
-            every, last = self._layer(suffix, rows, h[index], restarts[index], order)
-            if ends and order.length == 0:  # zeros, with the graph of any other sequence
-                every = every.sum(0).expand(order.batch, -1)
-            elif ends:
-                every = order.last(order.flatten(every), every[:0])
-            stack.leave(every, last)
+            stack.leave(*self._run(suffix, rows, (h[index], restarts[index]), order, ends))
         return given.out(stack.x, stack.final_states(), only_last)
 
     def step(
@@ -259,7 +253,7 @@ class DeltaRNN(RecurrentNetwork):
         layout, finals = SequenceLayout(1, x.shape[0]), []
         x = x.unsqueeze(0)
         for suffix, state in zip(self.suffixes, states):
-            x, last = self._layer(suffix, x, state, None, layout)
+            x, last = self._run(suffix, x, (state, None), layout, False)
             finals.append(last)
         return x[0], torch.stack(finals)
 
@@ -275,18 +269,28 @@ class DeltaRNN(RecurrentNetwork):
         count = len(self.suffixes)
         return NetworkSizes(self.input_size, self.hidden_size, count, False, self.batch_first, weight, self.state_shape)
 
-    def _layer(
-        self, suffix: str, x: Tensor, first: Tensor, again: Tensor | None, layout: SequenceLayout
+    def _run(
+        self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout, only_last: bool
     ) -> tuple[Tensor, Tensor]:
-        """Return what one layer and direction reads (T, B, H V) or (R, H V), and its last states.
+        """Return what one layer and direction reads at all steps, or at the last one, and its last states.
 
-        first: S_0. again: With resets the state to restart from.
+        starts: S_0, and with resets the state to restart from.
         """
         weight = self._parameter(f"weight_k_{suffix}")
-        check_dtype("the network's weights", weight, REAL_DTYPES)
+        check_dtype("the network's weights", weight, (*REAL_DTYPES, torch.bfloat16, torch.float16))
         if is_autocast(weight):
             with no_autocast(weight):
-                return self._layer(suffix, x, first, again, layout)
+                return self._run(suffix, x, starts, layout, only_last)
+        every, last = run(self._call(suffix, x, starts, layout))
+        assert every is not None
+        assert last is not None
+        every, last = cast(every.flatten(-2), weight.dtype), cast(last, weight.dtype)
+        if only_last and layout.length == 0:  # zeros, with the graph of any other sequence
+            return every.sum(0).expand(layout.batch, -1), last
+        return (layout.last(layout.flatten(every), every[:0]) if only_last else every), last
+
+    def _call(self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout) -> DeltaCall:
+        """Return the kernel call of one layer and direction, in at least float32."""
         (H, K, V), M = self.state_shape, self.updates
         q = self._queries(suffix, x)
         k, v, z, g = (self._map(name, suffix, x) for name in ("k", "v", "beta", "gate"))
@@ -298,20 +302,10 @@ class DeltaRNN(RecurrentNetwork):
         else:
             beta = (1 - torch.cos(z)).unflatten(-1, (M, H))
         gate = None if g is None else (1 / (1 + g * g)).unflatten(-1, (H, -1))
-        call = DeltaCall(
-            q,
-            k.unflatten(-1, (M, H, K)),
-            v.unflatten(-1, (M, H, V)),
-            beta,
-            gate,
-            first.expand(layout.batch, H, K, V),
-            None if again is None else again.expand(layout.batch, H, K, V),
-            layout,
-        )
-        out, last = run(call)
-        assert out is not None
-        assert last is not None
-        return out.flatten(-2), last
+        first, again = (None if S is None else cast(S, k.dtype).expand(layout.batch, H, K, V) for S in starts)
+        assert first is not None
+        k, v = k.unflatten(-1, (M, H, K)), v.unflatten(-1, (M, H, V))
+        return DeltaCall(q, k, v, beta, gate, first, again, layout)
 
     def _queries(self, suffix: str, x: Tensor) -> Tensor:
         """Return what the steps read, (T, B, H, K) or (R, H, K), of length 1."""
@@ -321,7 +315,7 @@ class DeltaRNN(RecurrentNetwork):
 
     def _map(self, name: str, suffix: str, x: Tensor) -> Tensor | None:
         """Return a linear map of inputs (..., I) or of tokens (...), or None if there is none."""
-        weight, bias = self._parameter(f"weight_{name}_{suffix}"), self._parameter(f"bias_{name}_{suffix}")
+        weight, bias = self._wide(f"weight_{name}_{suffix}"), self._wide(f"bias_{name}_{suffix}")
         if weight is None:
             return None
         return project(x if is_tokens(x) else cast(x, weight.dtype), weight, bias)

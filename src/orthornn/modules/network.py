@@ -90,6 +90,11 @@ class RecurrentNetwork(nn.Module):
         own = self._parameters
         return own[name] if name in own else current(self, name, called=True)
 
+    def _wide(self, name: str) -> Any:
+        """Return a parameter in at least float32, or None."""
+        own = self._parameter(name)
+        return own.float() if own is not None and own.dtype in (torch.bfloat16, torch.float16) else own
+
     def initial_states(self, batch: int, h0: Tensor | None = None) -> tuple[Tensor, ...]:
         """Return the initial state (B, N) of every layer, or block, and direction: torch.stack of them is an ``hx``.
 

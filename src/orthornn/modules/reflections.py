@@ -21,11 +21,11 @@ from .._checks import (
     check_positive,
 )
 from ..activations import Activation, Name
-from ..errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 from ..kernels.checkpointing import Mode
 from ..kernels.functional import Output
 from ..kernels.interception import is_autocast, no_autocast
-from ..kernels.projection import is_tokens
+from ..kernels.projection import cast, is_tokens
 from ..kernels.reflections import reference
 from ..kernels.reflections.autograd import run
 from ..kernels.reflections.call import SHORTEST, ReflectionCall, ReflectionOptions
@@ -101,7 +101,7 @@ class ReflectionRNN(RecurrentNetwork):
             backward pass. Default: ``"store"``.
         segment: Steps of a segment. Default: None, the square root of T.
         device: Of the parameters.
-        dtype: Of the parameters, float32 or float64.
+        dtype: Of the parameters. With 16-bit ones it computes in float32.
 
     Shape:
         - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, N). Output: (T, B, D * N).
@@ -180,7 +180,6 @@ class ReflectionRNN(RecurrentNetwork):
         self.activation = activation_in(nonlinearity, False)
         self.nonlinearity = self.activation.name
         check_factory(device, dtype)
-        check_precision(dtype)
         self.suffixes = [suffix for suffix, _ in self.layer_inputs()]
         self.add_parameters(self._shapes(), device, dtype)
         self.reset_parameters()
@@ -334,7 +333,7 @@ class ReflectionRNN(RecurrentNetwork):
         stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
         for index, suffix in enumerate(self.suffixes):
             rows, order, ends = stack.enter(index)
-            stack.leave(*run(self._call(suffix, rows, (h[index], restarts[index]), order, ends)))
+            stack.leave(*self._run(suffix, rows, (h[index], restarts[index]), order, ends))
         return given.out(stack.x, stack.final_states(), only_last)
 
     def step(
@@ -352,9 +351,8 @@ class ReflectionRNN(RecurrentNetwork):
         layout, finals = SequenceLayout(1, x.shape[0]), []
         x = x.unsqueeze(0)
         for suffix, state in zip(self.suffixes, states):
-            every, last = run(self._call(suffix, x, (state, None), layout, False))
+            every, last = self._run(suffix, x, (state, None), layout, False)
             assert every is not None
-            assert last is not None
             x = every
             finals.append(last)
         return x[0], torch.stack(finals)
@@ -392,7 +390,7 @@ class ReflectionRNN(RecurrentNetwork):
             k, beta, gate = k[flat], beta[flat], None if gate is None else gate[flat]
             angles = angles if angles is None or angles.dim() == 1 else angles[flat]
         count = k.shape[0]
-        h = torch.eye(n, dtype=weight.dtype, device=weight.device).repeat(count, 1)  # row b N + j is e_j
+        h = torch.eye(n, dtype=k.dtype, device=k.device).repeat(count, 1)  # row b N + j is e_j
         if angles is not None:
             h = reference.rotate(h, angles if angles.dim() == 1 else angles.repeat_interleave(n, 0))
         for i in range(k.shape[1]):
@@ -414,24 +412,35 @@ class ReflectionRNN(RecurrentNetwork):
         weight = self._parameter(f"weight_k_{suffixes[0]}")
         return NetworkSizes(self.input_size, self.hidden_size, len(suffixes), False, self.batch_first, weight)
 
+    def _run(
+        self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout, only_last: bool
+    ) -> tuple[Tensor | None, Tensor]:
+        """Return all states of one layer and direction, unless only_last, and the last ones.
+
+        starts: h_0, and with resets the state to restart from.
+        """
+        weight = self._parameter(f"weight_k_{suffix}")
+        check_dtype("the network's weights", weight, (*REAL_DTYPES, torch.bfloat16, torch.float16))
+        if is_autocast(weight):
+            with no_autocast(weight):
+                return self._run(suffix, x, starts, layout, only_last)
+        every, last = run(self._call(suffix, x, starts, layout, only_last))
+        assert last is not None
+        return None if every is None else cast(every, weight.dtype), cast(last, weight.dtype)
+
     def _call(
         self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout, only_last: bool
     ) -> ReflectionCall:
-        """Return the kernel call of one layer and direction; starts: h_0, and with resets the state to restart from."""
-        weight = self._parameter(f"weight_k_{suffix}")
-        check_dtype("the network's weights", weight, REAL_DTYPES)
+        """Return the kernel call of one layer and direction, in at least float32."""
         tokens = is_tokens(x)
-        if is_autocast(weight):
-            with no_autocast(weight):
-                return self._call(suffix, x, starts, layout, only_last)
         k, beta, gate, angles, add = self._maps(suffix, x)
-        parameter = self._parameter(f"bias_ih_{suffix}" if self.nonlinearity in BIASED else f"activation_{suffix}")
+        parameter = self._wide(f"bias_ih_{suffix}" if self.nonlinearity in BIASED else f"activation_{suffix}")
         if parameter is None and self.activation.parameter is not None:  # modrelu without a bias
-            parameter = weight.new_zeros(self.activation.parameter_size(self.hidden_size))
+            parameter = k.new_zeros(self.activation.parameter_size(self.hidden_size))
         length = segment_of(self.memory, self.segment, layout.length)
         options = ReflectionOptions(self.activation, self.clip_backward, only_last, segment=length)
         index = x.long() if tokens else None
-        h0, again = (None if h is None else h.to(weight.dtype).expand(layout.batch, self.hidden_size) for h in starts)
+        h0, again = (None if h is None else h.to(k.dtype).expand(layout.batch, self.hidden_size) for h in starts)
         assert h0 is not None
         return ReflectionCall(k, beta, gate, angles, add, h0, parameter, again, index, layout, options)
 
@@ -440,7 +449,7 @@ class ReflectionRNN(RecurrentNetwork):
         tokens, n, count, heads = is_tokens(x), self.hidden_size, self.num_reflections, self.heads
 
         def linear(name: str, biased: bool = True) -> Tensor | None:
-            weight, bias = self._parameter(f"weight_{name}_{suffix}"), self._parameter(f"bias_{name}_{suffix}")
+            weight, bias = self._wide(f"weight_{name}_{suffix}"), self._wide(f"bias_{name}_{suffix}")
             if weight is None:
                 return None
             bias = bias if biased else None
@@ -461,20 +470,13 @@ class ReflectionRNN(RecurrentNetwork):
             beta = (1 - torch.cos(z)).unflatten(-1, (count, heads))
         g = linear("gate")
         gate = None if g is None else 1 / (1 + g * g)
-        angles = linear("base") if self.base == "input" else self._parameter(f"bias_base_{suffix}")
+        angles = linear("base") if self.base == "input" else self._wide(f"bias_base_{suffix}")
         return k, beta, gate, angles, linear("ih", self.nonlinearity not in BIASED)
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""
         options = self.changed_options(ReflectionRNN, always=("reflections",))
         return f"{self.input_size}, {self.hidden_size}, {listed(options)}"
-
-
-def check_precision(dtype: torch.dtype | None) -> None:
-    """Raise DTypeError unless parameters in `dtype` (None: torch's default) are float32 or float64."""
-    dtype = dtype or torch.get_default_dtype()
-    if dtype not in REAL_DTYPES:
-        raise DTypeError(f"Expected dtype to be float32 or float64, but got {dtype}. Pass dtype=torch.float32.")
 
 
 def _rotation_reflectors(ab: Tensor, heads: int) -> Tensor:
