@@ -25,6 +25,11 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         folder.close()
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically; see `write_atomically`."""
+    write_atomically(path, lambda file: file.write(content))
+
+
 def check_new(paths: Iterable[Path], advice: str) -> None:
     """Raise ArgumentError if a file, a folder or a link is where a file is to be written. advice: What to do then."""
     there = next((path for path in paths if os.path.lexists(path)), None)

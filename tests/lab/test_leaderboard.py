@@ -273,7 +273,7 @@ def test_a_page_that_cannot_be_written_is_one_error(tmp_path, capsys, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(leaderboard, "write_atomically", full)
+        patch.setattr(leaderboard, "write_bytes", full)
         assert main(["page", "--out", str(tmp_path)]) == 2
     assert "cannot write to" in capsys.readouterr().err
     assert main(["page", "--out", str(tmp_path)]) == 0

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._files import write_atomically
+from .._files import write_bytes
 from ..errors import ArgumentError, MissingPackageError
 from .graphs import prepare
 from .network import Network
@@ -80,7 +80,7 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
     check(model, lambda x: torch.from_numpy(whole.run(None, {"x": x.numpy()})[0]), run_step, step)
     folder.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():
-        write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
+        write_bytes(path, content)
     return list(contents)
 
 

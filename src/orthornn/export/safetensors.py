@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from .._files import write_atomically
+from .._files import write_bytes
 from .._safetensors import save_tensors
 from .graphs import Step
 from .network import Network
@@ -22,7 +22,7 @@ def to_safetensors(model: Network, folder: str | Path) -> list[Path]:
     content, folder = save_tensors(weights(model)), Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "folded.safetensors"
-    write_atomically(path, lambda file: file.write(content))
+    write_bytes(path, content)
     return [path]
 
 

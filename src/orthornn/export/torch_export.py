@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .._files import write_atomically
+from .._files import write_bytes
 from .graphs import prepare
 from .network import Network
 from .units import warn_of_large_offsets
@@ -37,7 +37,7 @@ def to_torch_export(model: Network, folder: str | Path, description: dict[str, A
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "model.pt2", folder / "step.pt2"]
     for path, content in zip(written, contents):
-        write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
+        write_bytes(path, content)
     return written
 
 

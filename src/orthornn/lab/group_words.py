@@ -38,7 +38,7 @@ import torch
 from torch import Tensor, nn
 
 from .._checks import check_choice
-from .._files import write_atomically
+from .._files import write_bytes
 from ..errors import ArgumentError
 from ..modules import ReflectionRNN
 from .given_once import parse_given_once
@@ -395,12 +395,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(runs[-1]), flush=True)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, {"recipe": dataclasses.asdict(recipe), "machine": machine, "runs": runs})
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    text = json.dumps(record, indent=1) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode()))
+            record = {"recipe": dataclasses.asdict(recipe), "machine": machine, "runs": runs}
+            write_bytes(path, (json.dumps(record, indent=1) + "\n").encode())
 
 
 def _finished(path: Path, recipe: Recipe) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ import torch
 from torch import nn
 
 from .._checks import check_integer, check_positive
-from .._files import read_bytes, write_atomically
+from .._files import read_bytes, write_bytes
 from .._printable import printable
 from ..errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
 from .given_once import parse_given_once
@@ -166,8 +166,7 @@ def store(entries: Iterable[dict[str, Any]], folder: Path) -> None:
         there = _stored(path) if path.exists() else []
         merged = [one for one in there if (*_training(one), one["seed"]) not in own] + list(own.values())
         merged.sort(key=lambda one: (one["system"], one["command"], one["seed"]))
-        text = json.dumps(merged, indent=1) + "\n"
-        _write(path, text)
+        write_bytes(path, (json.dumps(merged, indent=1) + "\n").encode())
 
 
 def _training(one: dict[str, Any]) -> tuple[Any, ...]:
@@ -192,10 +191,6 @@ def _stored(path: Path) -> list[dict[str, Any]]:
     for place, one in enumerate(entries, start=1):
         checked(one, "LeaderboardEntry", f"{path}, result {place},")
     return entries
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda file: file.write(text.encode()))
 
 
 def page(folder: Path) -> str:
@@ -477,7 +472,7 @@ def _carry_out(given: argparse.Namespace, shared: Sequence[str]) -> None:
         if not paths:
             raise ArgumentError(f"Expected at least one run to come to an end, but got none. Look at {given.runs}.")
         store(map(entry, read_runs(paths)), given.out)
-    _write(given.out / "README.md", page(given.out))
+    write_bytes(given.out / "README.md", page(given.out).encode())
 
 
 if __name__ == "__main__":

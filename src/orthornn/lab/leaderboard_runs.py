@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .._checks import check_choice, check_integer, check_number, check_positive
-from .._files import read_bytes, write_atomically
+from .._files import read_bytes, write_bytes
 from .._printable import printable
 from ..errors import ArgumentError, DataError
 from .given_once import repeated, told
@@ -228,7 +228,7 @@ def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
     if not begun:
         path.mkdir(parents=True, exist_ok=True)
         (path / FAILED).unlink(missing_ok=True)
-        write_atomically(path / COMMAND, lambda file: file.write(json.dumps(words).encode()))
+        write_bytes(path / COMMAND, json.dumps(words).encode())
     status, said = _run(["train", "--resume", str(path)] if begun else [*words, "--out", str(path)])
     if status == 0:
         say(f"{path.name}: finished")
@@ -237,7 +237,7 @@ def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
         raise ArgumentError(f"Expected {path.name} to come to an end, but it was stopped. Give the command again.")
     lines = said.strip().splitlines()
     why = lines[-1] if lines else f"exit status {status}"
-    write_atomically(path / FAILED, lambda file: file.write(f"{printable(why)}\n".encode()))
+    write_bytes(path / FAILED, f"{printable(why)}\n".encode())
     if not (path / CONFIG).exists():
         raise _NotBegunError(why)
     say(f"{path.name}: {why}")

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._checks import check_choice, check_flag, check_number
-from ..._files import write_atomically
+from ..._files import write_bytes
 from ...errors import ArgumentError, OrthornnWarning
 from ..units import warn_of_large_offsets
 from . import project_files
@@ -255,8 +255,7 @@ def write_files(folder: Path, files: dict[str, str], force: bool) -> tuple[Path,
         check_replaceable(paths)
     for path, content in paths.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        encoded = content.encode("ascii")
-        write_atomically(path, lambda file, encoded=encoded: file.write(encoded))  # type: ignore[misc]
+        write_bytes(path, content.encode("ascii"))
     return tuple(paths)
 
 

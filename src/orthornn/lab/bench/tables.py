@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+from ..._files import write_bytes
 from ..report.table import Column, Table
 from .benchmark import CaseResult, Results
 from .floors import Verdict
@@ -11,6 +16,7 @@ from .last_state import LastStateCost
 from .networks import NETWORKS, OURS
 from .timing import Ratio
 
+RESULTS = "results.json"
 MEMORY = "peak memory: rise of resident memory during one forward and backward, in a process of its own"
 
 
@@ -134,6 +140,14 @@ def last_state_table(result: LastStateCost) -> Table:
         each = 1e6 * timing.median / result.T
         table.rows.append([name, number(1e3 * timing.median), number(each), f"{number(ratio.value)}x", spread(ratio)])
     return table
+
+
+def write_results(folder: Path, results: dict[str, Any], tables: Sequence[Table], lines: Sequence[str] = ()) -> None:
+    """Write results.json and table.txt: the lines, then the tables."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / RESULTS, (json.dumps(results, indent=1) + "\n").encode())
+    plain = "\n\n".join(["\n".join(lines), *(table.plain() for table in tables)]).strip() + "\n"
+    write_bytes(folder / "table.txt", plain.encode())
 
 
 def number(value: float) -> str:

@@ -7,19 +7,17 @@ parametrization included. Left behind: results.json with every single run, table
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from ..._checks import check_integer, check_number
-from ..._files import write_atomically
 from ...environment import environment
 from .. import bench
 from ..bench import floors, gpu, linear_layers
@@ -30,7 +28,7 @@ from ..bench.long import long_steps, long_table
 from ..bench.networks import NETWORKS, OURS, peers
 from ..bench.resets import reset_table, reset_times
 from ..bench.scaling import QUICK, sweep_tables
-from ..bench.tables import case_table, last_state_table, machine_lines, step_table, verdict_table
+from ..bench.tables import case_table, last_state_table, machine_lines, step_table, verdict_table, write_results
 from ..report.table import Table
 from .arguments import read_options, results_folder, set_threads
 from .outputs import check_new_files
@@ -157,7 +155,7 @@ def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threa
     tables += [last_state_table(results.last_state)] if results.last_state is not None else []
     tables.append(verdict_table(results))
     _show(tables)
-    _write(folder, results.to_dict(), lines, tables)
+    write_results(folder, results.to_dict(), tables, lines)
     ratio_figure(folder / "bench.png", results)
     print(f"\nresults: {folder}   figure: {folder / 'bench.png'}")
     return 0
@@ -182,7 +180,7 @@ def _sweep(work: Work, grid: bench.Grid, rounds: int, cap: float, folder: Path) 
         result = bench.sweep(grid, work, rounds, cap, say)
     tables = sweep_tables(result)
     _show(tables)
-    _write(folder, result.to_dict(), [], tables)
+    write_results(folder, result.to_dict(), tables)
     sweep_figure(folder / "sweep.png", result)
     print(f"\nresults: {folder}   figure: {folder / 'sweep.png'}")
     return 0
@@ -195,7 +193,7 @@ def _long(arguments: BenchArguments, work: Work, folder: Path) -> int:
         steps = long_steps(cases, work, rounds, say)
     table = long_table(steps)
     _show([table])
-    _write(folder, {"environment": environment(), "steps": [asdict(step) for step in steps]}, [], [table])
+    write_results(folder, {"environment": environment(), "steps": [asdict(step) for step in steps]}, [table])
     print(f"\nresults: {folder}")
     return 0
 
@@ -206,7 +204,7 @@ def _layers(arguments: BenchArguments, rounds: int, folder: Path) -> int:
         times = linear_layers.measure(lengths, features=32, state_size=64, rounds=rounds, say=say)
     shown = linear_layers.table(times)
     _show([shown])
-    _write(folder, {"environment": environment(), "times": linear_layers.to_dict(times)}, [], [shown])
+    write_results(folder, {"environment": environment(), "times": linear_layers.to_dict(times)}, [shown])
     print(f"\nresults: {folder}")
     return 0
 
@@ -219,7 +217,7 @@ def _resets(arguments: BenchArguments, work: Work, rounds: int, folder: Path) ->
         found = reset_times(cases, work, probability, rounds, say)
     table = reset_table(found)
     _show([table])
-    _write(folder, {"environment": environment(), "resets": [asdict(times) for times in found]}, [], [table])
+    write_results(folder, {"environment": environment(), "resets": [asdict(times) for times in found]}, [table])
     print(f"\nresults: {folder}")
     return 0
 
@@ -228,14 +226,6 @@ def _show(tables: Sequence[Table]) -> None:
     for table in tables:
         print()
         table.show()
-
-
-def _write(folder: Path, results: dict[str, Any], lines: Sequence[str], tables: Sequence[Table]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(results, indent=1) + "\n"
-    write_atomically(folder / "results.json", lambda file: file.write(text.encode()))
-    plain = "\n\n".join(["\n".join(lines), *(table.plain() for table in tables)]).strip() + "\n"
-    write_atomically(folder / "table.txt", lambda file: file.write(plain.encode()))
 
 
 class _Status:

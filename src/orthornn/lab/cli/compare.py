@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..._files import write_atomically
+from ..._files import write_bytes
 from .. import compare
 from ..report.figures import learning_curves
 from ..report.pictures import curves_with_bands, save
@@ -66,7 +66,7 @@ def main(words: Sequence[str]) -> int:
         ]
         verdict, tables = with_baselines(shown, results)
         text = "\n\n".join(one.plain() for one in tables) + "\n"
-        write_atomically(table, lambda file: file.write(text.encode()))
+        write_bytes(table, text.encode())
         if arguments.seeds == 1:
             learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
         else:

@@ -12,7 +12,7 @@ import numpy as np
 import tyro
 
 from ... import export
-from ..._files import write_atomically
+from ..._files import write_bytes
 from ...errors import ArgumentError
 from ...export.c import Numbers, check_replaceable
 from ...export.c.folded import CForm
@@ -98,7 +98,7 @@ def main(words: Sequence[str]) -> int:
         check_replaceable(own)
     for path, content in contents.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
+        write_bytes(path, content)
     for line in (*said, *contents):
         show(line)
     return 0

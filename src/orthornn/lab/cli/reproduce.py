@@ -11,7 +11,7 @@ import torch
 import tyro
 
 from ..._checks import check_choice
-from ..._files import write_atomically
+from ..._files import write_bytes
 from ...errors import ArgumentError
 from ..papers import PAPERS, Budget, Experiment, Setting, experiments, reproduce
 from ..papers.core_hours import core_hours
@@ -92,7 +92,7 @@ def main(words: Sequence[str]) -> int:
     if arguments.page is not None:
         section = page(evidence, chosen)
         text = renewed(arguments.page.read_text(encoding="utf-8"), section)
-        write_atomically(arguments.page, lambda file: file.write(text.encode()))
+        write_bytes(arguments.page, text.encode())
         return 0
     # a gradient that vanishes over a thousand steps of an LSTM becomes denormal numbers, with which a processor may be
     # ten times slower

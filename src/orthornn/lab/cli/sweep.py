@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..._files import write_atomically
+from ..._files import write_bytes
 from ...errors import ArgumentError
 from .. import sweep
 from ..report.page import write_report
@@ -83,7 +83,7 @@ def main(words: Sequence[str]) -> int:
     shown = tables(runs)
     shown[-1].notes.extend([*failed, *diverged])
     text = "\n\n".join(one.plain() for one in shown) + "\n"
-    write_atomically(folder / "table.txt", lambda file: file.write(text.encode()))
+    write_bytes(folder / "table.txt", text.encode())
     write_report(runs, folder / "report.html")
     for one in shown:  # after the files: whoever reads this may be gone
         one.show()

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ..._files import write_atomically
+from ..._files import write_bytes
 from ...errors import DataError, Interrupted, OrthornnError
 from ..cli.arguments import read_options
 from ..given_once import parse_given_once
@@ -113,8 +113,7 @@ def run_all(places: Places, out: Path, wanted: Sequence[Cell], minutes: float | 
 
 def _store(file: Path, content: dict[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(content, indent=1).encode() + b"\n"
-    write_atomically(file, lambda stream: stream.write(text))
+    write_bytes(file, (json.dumps(content, indent=1) + "\n").encode())
     print(file, flush=True)
 
 
@@ -143,7 +142,7 @@ def main(words: Sequence[str] | None = None) -> int:
             show_plan(given.out, wanted)
         else:
             text = page(*read(given.out))
-            write_atomically(given.page, lambda file: file.write(text.encode()))
+            write_bytes(given.page, text.encode())
             print(given.page)
     except (Interrupted, KeyboardInterrupt):
         print("orthornn: stopped; the same command continues", file=sys.stderr)

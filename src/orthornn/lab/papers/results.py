@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from ..._files import read_bytes, write_atomically
+from ..._files import read_bytes, write_bytes
 from ...environment import environment
 from ..report.figures import canvas
 from ..report.table import Column, Table
@@ -42,8 +42,7 @@ def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / f"{budget}.json", content)
     if table.draw is not None and not (elsewhere and (place / f"{budget}.png").exists()):
-        image = picture(table)
-        write_atomically(place / f"{budget}.png", lambda file: file.write(image))
+        write_bytes(place / f"{budget}.png", picture(table))
     return content
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..._files import check_new, write_atomically
+from ..._files import check_new, write_bytes
 from ..._printable import printable
 from ..tasks import Task
 from . import pictures
@@ -97,7 +97,7 @@ def write_report(runs: Sequence[SavedRun], path: Path, figures: Sequence[str] = 
         check_new([path, *files], "Name another page with --out, or replace it and its figures with --force.")
     text = page(runs, {title: pictures.as_svg(figure) for title, figure in drawn.items()}, notes)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_bytes(path, text.encode())
     for file, title in files.items():
         pictures.save(drawn[title], file)
     return [path, *files]

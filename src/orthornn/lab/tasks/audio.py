@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..._files import write_atomically
+from ..._files import write_bytes
 from ...errors import DataError
 from .inflate import check_inflated
 from .optional_packages import import_optional
@@ -77,7 +77,7 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
         file.setsampwidth(2)
         file.setframerate(rate)
         file.writeframes(cut.tobytes())
-    write_atomically(path, lambda file: file.write(content.getvalue()))
+    write_bytes(path, content.getvalue())
 
 
 def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:

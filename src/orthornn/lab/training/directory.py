@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..._files import read_bytes, write_atomically
+from ..._files import read_bytes, write_bytes
 from ..._folder import Folder
 from ..._safetensors import save_tensors
 from ...environment import environment
@@ -211,8 +211,7 @@ def check_is_run(path: Path) -> None:
 
 def write_json(path: Path, content: dict[str, Any], summed: bool = False) -> None:
     """Write a JSON file atomically. summed: With the sum of its entries as the last one; see json_files.py."""
-    text = _json(with_sum(content) if summed else content)
-    write_atomically(path, lambda file: file.write(text))
+    write_bytes(path, _json(with_sum(content) if summed else content))
 
 
 def _json(content: dict[str, Any]) -> bytes:

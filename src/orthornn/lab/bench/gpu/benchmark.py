@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
-from ...._files import write_atomically
+from ...._files import write_bytes
 from ....environment import environment
 from ....errors import VerificationError
 from ....kernels import dispatch
 from ..cases import Case, Work
+from ..tables import RESULTS, write_results
 from . import layers, recurrence
 from .precision import PRECISIONS
 from .tables import tables
 
-RESULTS = "results.json"
 # The sizes at B = 50 first, since the goals are for them, and the epochs; then one sequence, and more than the GPU has
 # multiprocessors.
 _SIZES = ("cayley-170", "wy-256-32", "cayley-256", "cayley-128", "cayley-512", "wy-512-32")
@@ -67,7 +67,7 @@ def run(plan: BenchmarkPlan, say: Callable[[str], object] = print) -> dict[str, 
         except Exception as error:  # one case that fails must not lose the others
             row = {"failed": f"{type(error).__name__}: {error}"[:2000]}
         results[kind][name] = row
-        _write(plan.folder, results)
+        write_results(plan.folder, results, tables(results))
         say(f"{kind}: {name}: {_shown(row)}")
         return row
 
@@ -83,7 +83,7 @@ def run(plan: BenchmarkPlan, say: Callable[[str], object] = print) -> dict[str, 
                 measure = partial(layers.epoch, case, plan.work, precision, plan.rounds)
                 attempt("epochs", f"{case.name} {precision}", measure)
     results["seconds"] += time.monotonic() - started
-    _write(plan.folder, results)
+    write_results(plan.folder, results, tables(results))
     _require(results)
     return results
 
@@ -98,20 +98,12 @@ def _begun(plan: BenchmarkPlan, device: torch.device) -> dict[str, Any]:
         found = json.loads(path.read_text())
         if {k: found.get(k) for k in key} == key:
             return found
-        write_atomically(path.with_suffix(".before.json"), lambda file: file.write(path.read_bytes()))
+        write_bytes(path.with_suffix(".before.json"), path.read_bytes())
     chosen = {
         case.name: dispatch.describe(device, recurrence.Recurrence(case, "", "float32").size) for case in plan.cases
     }
     empty: dict[str, Any] = {kind: {} for kind in KINDS}
     return {**key, "environment": environment(), "backends": backends, "chosen": chosen, "seconds": 0.0, **empty}
-
-
-def _write(folder: Path, results: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(results, indent=1) + "\n"
-    write_atomically(folder / RESULTS, lambda file: file.write(text.encode()))
-    plain = "\n\n".join(table.plain() for table in tables(results)) + "\n"
-    write_atomically(folder / "table.txt", lambda file: file.write(plain.encode()))
 
 
 def _shown(row: dict[str, Any]) -> str:
