@@ -11,7 +11,6 @@ from .cells import OPTIONS, is_current
 from .sets import SETS
 
 NOISE = 2.0  # standard errors of a difference up to which two methods are level
-_EARLIER = "\\*"
 _PLAIN = "plain"
 _MAIN = ("default", "lstm", "gru", "goru", "auto")
 _VARIANTS = ("default", "lstm, pooled", "strict", "before")
@@ -29,7 +28,6 @@ class Row(NamedTuple):
     about: dict[str, Any]
     values: dict[str, list[float]]
     sign: int
-    earlier: bool
 
     @property
     def best_plain(self) -> dict[str, Any] | None:
@@ -63,15 +61,17 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
     """Return the page.
 
     Args:
-        about: The plain methods by set. stored: The cells.
+        about: The plain methods by set. stored: The cells; those of other options or another recipe are left out.
     """
-    runs, earlier = _runs(stored)
+    runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in filter(is_current, stored):
+        runs.setdefault((one["set"], one["method"]), []).append(one)
     rows = []
     for name in (name for name in SETS if name in about):
         entry, metric = about[name], about[name]["metric"]
         values = {m: [one["test"][metric] for one in runs[name, m]] for m in OPTIONS if (name, m) in runs}
         values |= {_PLAIN: [entry["methods"][0]["test"][metric]]} if entry["methods"] else {}
-        rows.append(Row(name, entry, values, 1 if entry["higher_is_better"] else -1, name in earlier))
+        rows.append(Row(name, entry, values, 1 if entry["higher_is_better"] else -1))
     there = [method for method in (*OPTIONS, _PLAIN) if any(method in row.values for row in rows)]
     lines = ["# Your own data: the default on many sets", "", _INTRODUCTION, "", *_summary(rows), "", _HEAD]
     kinds = (("Classes: test accuracy in percent", 1), ("Numbers and forecasts: test loss in thousandths", -1))
@@ -80,7 +80,6 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
         lines += ["", f"## {title}", "", *_table(own, [m for m in (*_MAIN, _PLAIN) if m in there])] if own else []
     if any(row.set == "oscillator" and row.verdict("lstm") == "losses" for row in rows):
         lines += ["", _TRIED]
-    lines += ["", _NOTE] if any(row.earlier for row in rows) else []
     variants = [m for m in _VARIANTS if m in there]
     if len(variants) > 1:
         lines += ["", "## Other options", "", _ABOUT_VARIANTS, "", *_table(rows, variants)]
@@ -141,20 +140,8 @@ def _table(rows: Sequence[Row], methods: Sequence[str]) -> list[str]:
         for method in methods:
             cell = _cell(row.values.get(method, []), row.sign, method == _PLAIN)
             cells.append(f"**{cell}**" if means.get(method) == max(means.values(), default=None) else cell)
-        lines.append(f"| {row.set}{f' {_EARLIER}' if row.earlier else ''} | {' | '.join(cells)} |")
+        lines.append(f"| {row.set} | {' | '.join(cells)} |")
     return lines
-
-
-def _runs(stored: Sequence[dict[str, Any]]) -> tuple[dict[tuple[str, str], list[dict[str, Any]]], set[str]]:
-    """Return the cells by (set, row), and the sets of which only trainings of an earlier recipe are stored; never both."""
-    current = {entry["set"] for entry in stored if is_current(entry) and entry["method"] == "default"}
-    runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    earlier = set()
-    for entry in stored:
-        if is_current(entry) == (entry["set"] in current):
-            runs.setdefault((entry["set"], entry["method"]), []).append(entry)
-            earlier |= set() if is_current(entry) else {entry["set"]}
-    return runs, earlier
 
 
 def _seconds(methods: Sequence[str], runs: Mapping[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
@@ -214,7 +201,6 @@ _ABOUT_SETS = """\
 `orthornn.lab.own_data.sets`; `digits` are spoken digits of six speakers (Jakobovski et al., free-spoken-digit-dataset, 20
 log-mel bands, numbers 0 to 4 of each speaker for the test); the others are from the UCR/UEA archive and the files of the
 package aeon, with their own test parts or the default split."""
-_NOTE = f"{_EARLIER} trained with an earlier recipe."
 _COMMANDS = """\
 ## Commands
 

@@ -52,7 +52,6 @@ def plain(places: Places, name: str) -> dict[str, Any]:
         "inputs": task.input_size,
         "pieces": [task.steps_per_epoch(1), *sizes],
         "methods": [one._asdict() for one in found],
-        "current": True,
     }
 
 
@@ -97,7 +96,7 @@ def run_all(places: Places, out: Path, wanted: Sequence[Cell], minutes: float | 
     """Train what is not stored yet, until so many minutes of processor time have passed."""
     about, _ = read(out)
     for name in dict.fromkeys(cell.set for cell in wanted):
-        if not about.get(name, {}).get("current"):
+        if name not in about:
             _store(out / f"{name}-plain.json", plain(places, name))
     left = missing(out, wanted)
     for place, (cell, _) in enumerate(left):
