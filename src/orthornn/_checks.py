@@ -40,7 +40,7 @@ def check_integer(name: str, value: object, low: int, high: int | None = None, a
 def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf, advice: str = "") -> float:
     """Return `value` as a float if it is finite and in [low, high], else raise ArgumentError or ArgumentTypeError."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and _is_finite(value) and low <= value <= high:  # type: ignore[operator]
+    if is_number and is_finite(value) and low <= value <= high:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
     if low == -math.inf and high == math.inf:
         needed = "a finite number"
@@ -52,7 +52,7 @@ def check_number(name: str, value: object, low: float = -math.inf, high: float =
     raise kind(f"Expected {name} to be {needed}, but got {value!r}.{' ' + advice if advice else ''}")
 
 
-def _is_finite(value: object) -> bool:
+def is_finite(value: object) -> bool:
     """Return whether a number is finite as a float: a whole number of a thousand digits is not."""
     try:
         return math.isfinite(value)  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:
         raise ShapeError(f"Expected {name} to have shape ({wanted}), but got {tuple(tensor.shape)}.")
 
 
-def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype]) -> None:
+def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype] = REAL_DTYPES) -> None:
     """Raise DTypeError unless the dtype of `tensor` is one of `allowed`, ArgumentTypeError unless it is a dense tensor."""
     check_tensor(name, tensor)
     if tensor.dtype not in allowed:

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from .._checks import (
-    REAL_DTYPES,
     check_callable,
     check_choice,
     check_dtype,
@@ -133,7 +132,7 @@ def operator_rnn(
         raise ArgumentTypeError(f"Expected operands to be a tuple of tensors, but got {type(operands).__name__}.")
     for index, operand in enumerate(operands):
         check_tensor(f"operands[{index}]", operand)
-    check_dtype("h0", h0, REAL_DTYPES)
+    check_dtype("h0", h0)
     check_shape("h0", h0, ("B", "N"))
     check_choice("output", output, OUTPUTS)
     n = h0.shape[1]

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from .. import activations
 from .._checks import (
-    REAL_DTYPES,
     check_choice,
     check_dtype,
     check_integer,
@@ -154,7 +153,7 @@ def check_reset(reset: Tensor, shape: tuple[int, ...], device: torch.device) -> 
 
 def check_dense(h0: Tensor, W: Tensor) -> int:
     """Return N if the transition fits the state."""
-    check_dtype("h0", h0, REAL_DTYPES)
+    check_dtype("h0", h0)
     check_shape("W", W, ("N", "N"))
     n = W.shape[0]
     if W.shape[1] != n:
@@ -165,7 +164,7 @@ def check_dense(h0: Tensor, W: Tensor) -> int:
 
 def check_compact_wy(h0: Tensor, U: Tensor, c: Tensor | None, s: Tensor | None) -> int:
     """Return N if the reflectors and the base fit the state."""
-    check_dtype("h0", h0, REAL_DTYPES)
+    check_dtype("h0", h0)
     if h0.dim() != 2:
         raise ShapeError(f"Expected h0 to have shape (B, N), but got {tuple(h0.shape)}.")
     n = h0.shape[1]

@@ -187,12 +187,10 @@ def _start(recipe: Recipe) -> tuple[WordNetwork, list[nn.Parameter], torch.optim
 
 
 @torch.no_grad()
-def accuracies(
-    network: WordNetwork, recipe: Recipe, lengths: Sequence[int], words: int = 200, seed: int = 0
-) -> dict[int, float]:
+def accuracies(network: WordNetwork, recipe: Recipe, lengths: Sequence[int], words: int = 200) -> dict[int, float]:
     """Return, for each length L, the share of words whose product of the first L letters is right."""
     task, found, state, done = recipe.task(1), {}, None, 0
-    group, generator = task.finite_group, np.random.default_rng(seed)
+    group, generator = task.finite_group, np.random.default_rng(0)
     element: np.ndarray | None = None
     for end in sorted(set(lengths)):
         while done < end:
@@ -208,17 +206,15 @@ def accuracies(
 
 
 @torch.no_grad()
-def snap(
-    network: WordNetwork, recipe: Recipe, words: int = 256, length: int = 64
-) -> tuple[WordNetwork, dict[str, Any]]:
+def snap(network: WordNetwork, recipe: Recipe) -> tuple[WordNetwork, dict[str, Any]]:
     """Return the network with exact transitions, in double precision, and what was found.
 
     Raises:
         ArgumentError: If some element was not seen, or a letter's exact matrix takes more reflections than there are.
     """
-    task = recipe.task(length)
+    task = recipe.task(64)
     group, n = task.finite_group, recipe.hidden_size
-    tokens, products = task.train_batch(0, words, 12345)
+    tokens, products = task.train_batch(0, 256, 12345)
     states = network.states(tokens)[0].double().flatten(0, 1)
     counts = torch.bincount(products.flatten(), minlength=group.order)
     if not bool(counts.all()):

@@ -186,7 +186,8 @@ class OnlineLearner:
         values, network, readout = self._named(self._online.parameters), self.network, self.readout
         suffix = network.suffixes[0]
         weight_ih = getattr(network, f"weight_ih_{suffix}")
-        if self._learns("angles"):
+        rates = self._online.rates
+        if rates is not None and bool(self._online.named(rates)["angles"].any()):
             setattr(network, f"weight_hh_{suffix}", self.transition.to(weight_ih))  # orthogonal in its dtype
         weight_ih.copy_(values["weight_ih"])
         for tensor, name in (
@@ -254,10 +255,6 @@ class OnlineLearner:
             }
         self._Q = taken.pop("Q")
         vars(online).update({"rates": None, **taken, "every": every, "adam": adam})
-
-    def _learns(self, name: str) -> bool:
-        rates = self._online.rates
-        return rates is not None and bool(self._online.named(rates)[name].any())
 
     def _pairs(self, rows: Tensor) -> Tensor:
         """Return rows (..., N) as (..., 2, H)."""

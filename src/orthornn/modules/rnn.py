@@ -109,7 +109,6 @@ class OrthogonalRNN(RecurrentNetwork):
         "linear_transition": check_flag,
     }
     _fixed = RecurrentNetwork._fixed | {"learn_gain"}
-    _version = 1
     _traces: list[LayerTrace] | None = None  # see tracing.py
 
     def __init__(

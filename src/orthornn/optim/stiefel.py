@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._checks import REAL_DTYPES, check_dtype, check_finite, check_integer, check_number, check_tensor
+from .._checks import check_dtype, check_finite, check_integer, check_number, check_tensor
 from ..errors import ArgumentError, ArgumentTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
 from ..parametrizations.matrices import as_complex, as_pairs, orthogonality_error, rounding, widen
 from .cayley import polar_step
@@ -172,7 +172,7 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     """Raise unless `tensor` is a matrix with orthonormal columns, to the rounding of its dtype."""
     check_tensor(name, tensor)
     if not tensor.is_complex():
-        check_dtype(name, tensor, REAL_DTYPES)
+        check_dtype(name, tensor)
     is_pairs = tensor.dim() == 3 and tensor.shape[-1] == 2 and not tensor.is_complex()
     if not (tensor.dim() == 2 or is_pairs) or tensor.shape[0] < tensor.shape[1]:
         raise ShapeError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..._checks import REAL_DTYPES, check_choice, check_dtype, check_same, check_shape, check_tensor
+from ..._checks import check_choice, check_dtype, check_same, check_shape, check_tensor
 from ...errors import ShapeError
 from ..reflections.functional import check_range, strengths
 from ..validation import Resets, check_kind_of_batch_sizes, check_resets, checked_layout
@@ -65,7 +65,7 @@ def delta_rnn(
         >>> o.shape, last.shape
         (torch.Size([7, 3, 2, 5]), torch.Size([3, 2, 8, 5]))
     """
-    check_dtype("state", state, REAL_DTYPES)
+    check_dtype("state", state)
     check_shape("state", state, ("B", "H", "K", "V"))
     batch, heads, keys, values = state.shape
     check_tensor("k", k)

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from ..._checks import (
-    REAL_DTYPES,
     check_choice,
     check_dtype,
     check_positive,
@@ -94,7 +93,7 @@ def reflection_rnn(
         >>> h.shape
         torch.Size([7, 3, 5])
     """
-    check_dtype("h0", h0, REAL_DTYPES)
+    check_dtype("h0", h0)
     check_shape("h0", h0, ("B", "N"))
     check_tensor("k", k)
     lead = 2 if tokens is None and batch_sizes is None else 1

@@ -78,14 +78,14 @@ def _start() -> int:
     """Set the high-water mark back where that is possible; the bytes from which the rise counts."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
-        return _status("VmHWM")
+        return _peak_of_linux()
     except OSError:
         return _peak()
 
 
 def _peak() -> int:
     try:
-        return _status("VmHWM")
+        return _peak_of_linux()
     except OSError:
         import resource  # not on every system
 
@@ -93,8 +93,8 @@ def _peak() -> int:
         return usage if sys.platform == "darwin" else 1024 * usage
 
 
-def _status(key: str) -> int:
+def _peak_of_linux() -> int:
     for line in _STATUS.read_text().splitlines():
-        if line.startswith(f"{key}:"):
+        if line.startswith("VmHWM:"):
             return 1024 * int(line.split()[1])
-    raise OSError(f"{_STATUS} has no {key}")
+    raise OSError(f"{_STATUS} has no VmHWM")

@@ -33,14 +33,14 @@ def curves(
     axes.legend(frameon=False, fontsize="small")
 
 
-def boxes(axes: Any, groups: Mapping[str, Sequence[float]], *, y: str, title: str = "") -> None:
+def boxes(axes: Any, groups: Mapping[str, Sequence[float]], *, y: str) -> None:
     """Draw one box per group: median, quartiles, whiskers from 9 to 91 %, and every value as a point."""
     axes.boxplot(list(groups.values()), whis=(9, 91), showfliers=False, medianprops={"color": "red"})
     for place, values in enumerate(groups.values(), start=1):
         axes.plot([place] * len(values), values, ".", color="0.4", markersize=4)
     axes.set_xticks(range(1, len(groups) + 1), list(groups), rotation=30, ha="right", fontsize="small")
     axes.set_yscale("log")
-    _words(axes, "", y, title)
+    _words(axes, "", y, "")
 
 
 def _words(axes: Any, x: str, y: str, title: str) -> None:

@@ -111,8 +111,8 @@ def _audio_costs(record: Record) -> list[str]:
     return lines + [f"| {name} | {ns:.1f} |" for name, ns in record["ns_per_sample"].items()]
 
 
-def _percent(value: float, digits: int = 2) -> str:
-    return f"{100 * value:.{digits}f} %"
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f} %"
 
 
 def _mnist(record: Record) -> list[str]:

@@ -159,10 +159,11 @@ def adding(setting: Setting) -> Plan:
     return Plan({}, tabulate)
 
 
-def _copying(setting: Setting, T: int, n: int, batch: int, updates: int, tested: int) -> ResultTable:
+def _copying(setting: Setting, T: int, batch: int, updates: int, tested: int) -> ResultTable:
     """Return a copier trained and tested, with rows for recall, loss and time."""
     torch.manual_seed(0)
     task = Copying(T=setting.at(30, T, T), test_size=setting.at(4, tested, 10 * tested))
+    n = 256
     if setting.budget == "smoke":
         n, batch, updates = 8, 2, 12
     model = Copier(n, task)
@@ -195,7 +196,7 @@ def _copying(setting: Setting, T: int, n: int, batch: int, updates: int, tested:
 def copying(setting: Setting) -> Plan:
     """Copying ten symbols across a hundred thousand steps, n = 256, by a linear orthogonal network."""
     updates = setting.at(12, 150, 400)
-    return Plan({}, lambda runs: _copying(setting, 100_000, 256, 4, updates, 40))
+    return Plan({}, lambda runs: _copying(setting, 100_000, 4, updates, 40))
 
 
 @reproduces(
@@ -208,4 +209,4 @@ def copying(setting: Setting) -> Plan:
 def copying_million(setting: Setting) -> Plan:
     """Copying ten symbols across a million steps, n = 256, by a linear orthogonal network."""
     updates = setting.at(12, 300, 600)
-    return Plan({}, lambda runs: _copying(setting, 1_000_000, 256, 2, updates, 20))
+    return Plan({}, lambda runs: _copying(setting, 1_000_000, 2, updates, 20))

@@ -136,10 +136,8 @@ def label(cell: object) -> str | None:
 
 def ranks_of_whole_numbers(cells: Sequence[object]) -> np.ndarray | None:
     """Return int64 by which whole numbers of any length are put in order; None if not all are whole numbers."""
-    texts = [str(cell) for cell in cells]
-    if not all(re.fullmatch(r"[+-]?\d{1,4000}", text, re.ASCII) for text in texts):
-        return None
-    return np.unique(np.array([int(text) for text in texts], object), return_inverse=True)[1]
+    numbers = [whole_number(cell) for cell in cells]
+    return None if None in numbers else np.unique(np.array(numbers, object), return_inverse=True)[1]
 
 
 def coded(labels: Iterable[str]) -> tuple[list[str], np.ndarray]:

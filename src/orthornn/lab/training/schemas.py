@@ -5,12 +5,12 @@ Numbers may be NaN or infinite only where a run writes such ones: the loss of a 
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
+from ..._checks import is_finite
 from ..tasks.frames import MOST_CATEGORIES, PANDAS_DTYPES
 
 LARGEST_SIZE = 1 << 24  # of an input or an output
@@ -65,7 +65,7 @@ class Description(Struct):
             values = value if isinstance(value, list) else [value]
             if isinstance(value, list) and len(value) not in (1, width):
                 return f"{name} has {len(value)} numbers, but there are {width}"
-            if not all(_is_float(number) for number in values):
+            if not all(is_finite(number) for number in values):
                 return f"{name} has a number that is not finite"
             if name == "target_scale" and 0 in values:
                 return "target_scale has a 0, by which nothing can be divided"
@@ -82,7 +82,7 @@ class Description(Struct):
             return "series, embedding and a last channel of the kind series are not all there, or not all absent"
         for column, kind, value in self.channels or ():
             if isinstance(value, str) != (kind == "category") or (
-                kind in ("last", "interpolated") and not (isinstance(value, (int, float)) and _is_float(value))
+                kind in ("last", "interpolated") and not (isinstance(value, (int, float)) and is_finite(value))
             ):
                 return f"channels has no fitting value for the kind {kind} of {column[:40]!r}"
         if self.vocabulary is not None and len(self.vocabulary) > self.input_size:
@@ -306,12 +306,4 @@ def _fits_float(value: object) -> bool:
     """Return whether a value is a number that a float can hold, be it NaN or infinite."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return isinstance(value, float) or _is_float(value)
-
-
-def _is_float(number: float) -> bool:
-    """Return whether a number is finite as a float: a whole number of a thousand digits is not."""
-    try:
-        return math.isfinite(number)
-    except OverflowError:
-        return False
+    return isinstance(value, float) or is_finite(value)

@@ -32,9 +32,9 @@ def rmsprop(recurrent_lr: float = 1e-4) -> OptimizerConfig:
     return OptimizerConfig("rmsprop", lr=1e-3, recurrent_lr=recurrent_lr)
 
 
-def adam_and_rmsprop(lr: float = 1e-3, recurrent_lr: float = 1e-4) -> OptimizerConfig:
+def adam_and_rmsprop(recurrent_lr: float = 1e-4) -> OptimizerConfig:
     """Return Adam, RMSprop for A: section 5.4, and the released code for the adding problem."""
-    return OptimizerConfig("adam", recurrent="rmsprop", lr=lr, recurrent_lr=recurrent_lr)
+    return OptimizerConfig("adam", recurrent="rmsprop", lr=1e-3, recurrent_lr=recurrent_lr)
 
 
 def of_baselines() -> OptimizerConfig:

@@ -24,9 +24,9 @@ _N = 128
 _LAPTOP = "n = 128; copying and adding over 200 steps, {} updates of 20 and of 50 sequences; one seed"
 
 
-def _compared(setting: Setting, models: dict[str, Model], updates: int) -> Plan:
+def _compared(setting: Setting, models: dict[str, Model]) -> Plan:
     """Return a plan with every model on both tasks: rows of the test loss over the trivial baseline's, curves of both."""
-    steps = setting.at(2, updates, 10_000)
+    steps = setting.at(2, 500, 10_000)
     tasks = copying_and_adding(setting)
     systems = {
         f"{name}-{where}": run(setting, task, model, steps, batch, 50, optimizer=optimizer)
@@ -64,7 +64,7 @@ def _compared(setting: Setting, models: dict[str, Model], updates: int) -> Plan:
 def activations(setting: Setting) -> Plan:
     """scoRNN with modReLU and with other activations."""
     names = ("modrelu", "relu", "leaky_relu", "tanh", "oplu", "identity")
-    return _compared(setting, {name: scornn(_N, 1 / 2).replace(nonlinearity=name) for name in names}, 500)
+    return _compared(setting, {name: scornn(_N, 1 / 2).replace(nonlinearity=name) for name in names})
 
 
 @reproduces(
@@ -77,7 +77,7 @@ def activations(setting: Setting) -> Plan:
 def first_values(setting: Setting) -> Plan:
     """scoRNN from the blocks of section 4.2, from A = 0 and from a uniform A."""
     inits = ("blocks", "zero", "uniform")
-    return _compared(setting, {name: scornn(_N, 1 / 2).replace(init=name) for name in inits}, 500)
+    return _compared(setting, {name: scornn(_N, 1 / 2).replace(init=name) for name in inits})
 
 
 @reproduces(
@@ -93,7 +93,7 @@ def first_values(setting: Setting) -> Plan:
 def rho_sweep(setting: Setting) -> Plan:
     """scoRNN with a tenth, half, seven tenths, all or none of D's entries -1."""
     shares = {"rho-0": 0.0, "rho-n_10": 0.1, "rho-n_2": 0.5, "rho-7n_10": 0.7, "rho-n": 1.0}
-    return _compared(setting, {name: scornn(_N, share) for name, share in shares.items()}, 500)
+    return _compared(setting, {name: scornn(_N, share) for name, share in shares.items()})
 
 
 @reproduces(
