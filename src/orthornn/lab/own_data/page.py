@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev, variance
 from typing import Any, NamedTuple
 
+from ..report.markdown import markdown_table
 from .cells import OPTIONS, is_current
 from .sets import SETS
 
@@ -84,22 +85,17 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
     if len(variants) > 1:
         lines += ["", "## Other options", "", _ABOUT_VARIANTS, "", *_table(rows, variants)]
     lines += ["", "## The sets and their best plain methods", "", _ABOUT_SETS, ""]
-    lines += ["| set | sequences | default | best plain method |", "|---|---|---:|---|"]
+    cells = []
     for row in rows:
         best, pieces = row.best_plain, ", ".join(map(str, row.about["pieces"]))
         its = "" if best is None else f"{_shown(row.values[_PLAIN][0], row.sign)}, {best['name']}"
-        lines.append(f"| {row.set} | {pieces} | {_cell(row.values.get('default', []), row.sign)} | {its} |")
-    lines += [
-        "",
-        "## Wins and losses of the default",
-        "",
-        "| against | wins | level | losses |",
-        "|---|---:|---:|---:|",
-    ]
-    for method in there[1:]:
-        verdicts = [row.verdict(method) for row in rows]
-        counts = " | ".join(str(verdicts.count(kind)) for kind in ("wins", "level", "losses"))
-        lines.append(f"| {method} | {counts} |")
+        cells.append([row.set, pieces, _cell(row.values.get("default", []), row.sign), its])
+    lines += markdown_table(["set", "sequences", "default", "best plain method"], cells, right=[2])
+    verdicts = {method: [row.verdict(method) for row in rows] for method in there[1:]}
+    kinds_of_verdict = ("wins", "level", "losses")
+    counts = [[method, *map(found.count, kinds_of_verdict)] for method, found in verdicts.items()]
+    lines += ["", "## Wins and losses of the default", ""]
+    lines += markdown_table(["against", *kinds_of_verdict], counts, right=[1, 2, 3])
     lines += ["", *_seconds(there[:-1], runs), "", _COMMANDS]
     lines += [f"| {m} | `{OPTIONS[m] or '(none)'}` |" for m in OPTIONS if m in there]
     return "\n".join(lines) + "\n"
@@ -133,15 +129,15 @@ def _summary(rows: Sequence[Row]) -> list[str]:
 
 def _table(rows: Sequence[Row], methods: Sequence[str]) -> list[str]:
     """Return a table of these sets and methods; the best mean of a row is bold."""
-    lines = [f"| set | {' | '.join(methods)} |", f"|---|{'---:|' * len(methods)}"]
+    lines = []
     for row in rows:
         means = {m: row.sign * fmean(row.values[m]) for m in methods if row.values.get(m)}
         cells = []
         for method in methods:
             cell = _cell(row.values.get(method, []), row.sign, method == _PLAIN)
             cells.append(f"**{cell}**" if means.get(method) == max(means.values(), default=None) else cell)
-        lines.append(f"| {row.set} | {' | '.join(cells)} |")
-    return lines
+        lines.append([row.set, *cells])
+    return markdown_table(["set", *methods], lines, right=range(1, 1 + len(methods)))
 
 
 def _seconds(methods: Sequence[str], runs: Mapping[tuple[str, str], list[dict[str, Any]]]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._checks import check_choice
+from ..report.markdown import markdown_table
 
 Record = Mapping[str, Any]
 
@@ -48,20 +49,20 @@ def _audio_table(record: Record, length: str) -> list[str]:
     several = any(len(training["seeds"]) > 1 for _, training in rows)
     titles = ["network", "parameters", "ns per sample", "learning rate", "ESR", "without pre-emphasis"]
     titles += ["seeds", "ESR of each"] if several else []
-    lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
+    lines = []
     for row, training in sorted(rows, key=lambda entry: _mean(_errors(entry[1]))):
         errors = _errors(training)
         cells = [row["name"], row["parameters"], f"{row['ns']:.0f}", f"{training['rate']:g}"]
         cells += [f"{_mean(errors):.4f}", f"{_mean(_errors(training, 'plain_esr')):.4f}"]
         cells += [len(errors), " ".join(f"{error:.4f}" for error in errors)] if several else []
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return lines
+        lines.append(cells)
+    return markdown_table(titles, lines)
 
 
 def _audio_comparisons(record: Record) -> list[str]:
     ours = [row for row in record["networks"] if row["name"].startswith("orthornn")]
     others = [row for row in record["networks"] if row not in ours]
-    lines = ["| orthornn | training | gated, nearest in parameters | gated, nearest in cost |", "|---|---|---|---|"]
+    lines = []
     for row in ours:
         for length in ("long", "brief"):
             there = [other for other in others if length in other]
@@ -72,8 +73,8 @@ def _audio_comparisons(record: Record) -> list[str]:
             for what, unit in (("parameters", "parameters"), ("ns", "ns")):
                 other = min(there, key=lambda entry: abs(math.log(entry[what] / row[what])))
                 cells.append(f"{other['name']}, {other[what]:.0f} {unit}: {_verdict(row[length], other[length])}")
-            lines.append(f"| {' | '.join(cells)} |")
-    return lines
+            lines.append(cells)
+    return markdown_table(["orthornn", "training", "gated, nearest in parameters", "gated, nearest in cost"], lines)
 
 
 def _verdict(ours: Record, other: Record) -> str:
@@ -93,22 +94,18 @@ def _audio_rates(record: Record) -> list[str]:
         if length in row
     ]
     rates = sorted({float(rate) for _, by_rate in trainings for rate in by_rate})
-    lines = [
-        f"| ESR on validation, seed 0 | {' | '.join(f'{rate:g}' for rate in rates)} |",
-        f"|{'---|' * (1 + len(rates))}",
-    ]
+    lines = []
     for name, by_rate in trainings:
         found = {float(rate): value for rate, value in by_rate.items()}
         cells = [
             "" if rate not in found else "diverged" if found[rate] is None else f"{found[rate]:.4f}" for rate in rates
         ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return lines
+        lines.append([name, *cells])
+    return markdown_table(["ESR on validation, seed 0", *(f"{rate:g}" for rate in rates)], lines)
 
 
 def _audio_costs(record: Record) -> list[str]:
-    lines = ["| network | ns per sample |", "|---|---|"]
-    return lines + [f"| {name} | {ns:.1f} |" for name, ns in record["ns_per_sample"].items()]
+    return markdown_table(["network", "ns per sample"], [(n, f"{ns:.1f}") for n, ns in record["ns_per_sample"].items()])
 
 
 def _percent(value: float) -> str:
@@ -117,32 +114,21 @@ def _percent(value: float) -> str:
 
 def _mnist(record: Record) -> list[str]:
     parts = [record["int16"], record["int8"]]
-
-    def line(what: str, first: str, cells: Sequence[Any]) -> str:
-        return f"| {what} | {first} | {' | '.join(map(str, cells))} |"
-
-    return [
-        "| | float32 in torch | int16 in C | int8 in C |",
-        "|---|---|---|---|",
-        line("accuracy on 10000 test images", _percent(record["accuracy"]), [_percent(p["accuracy"]) for p in parts]),
-        line(
-            "flash, weights and multipliers",
-            f"{4 * record['parameters']} bytes of parameters",
-            [f"{p['weights']} bytes" for p in parts],
-        ),
-        line("flash, code (-O2, Cortex-M4)", "", [f"{p['code']} bytes" for p in parts]),
-        line("RAM, one state", "", [f"{p['ram']} bytes" for p in parts]),
-        line("multiply-adds per pixel", "", [p["multiply_adds"] for p in parts]),
-        line("instructions per pixel, Cortex-M4", "", [p["instructions"] for p in parts]),
+    weights = [f"{4 * record['parameters']} bytes of parameters", *(f"{p['weights']} bytes" for p in parts)]
+    rows = [
+        ["accuracy on 10000 test images", *(_percent(p["accuracy"]) for p in (record, *parts))],
+        ["flash, weights and multipliers", *weights],
+        ["flash, code (-O2, Cortex-M4)", "", *(f"{p['code']} bytes" for p in parts)],
+        ["RAM, one state", "", *(f"{p['ram']} bytes" for p in parts)],
+        ["multiply-adds per pixel", "", *(p["multiply_adds"] for p in parts)],
+        ["instructions per pixel, Cortex-M4", "", *(p["instructions"] for p in parts)],
     ]
+    return markdown_table(["", "float32 in torch", "int16 in C", "int8 in C"], rows)
 
 
 def _sensor(record: Record) -> list[str]:
     seeds = record["seeds"]
-    lines = [
-        "| | mean | of each seed | weights | code | RAM | instructions per step, Cortex-M4 |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = []
     for numbers in ("float32", "int16", "int8"):
         rows = [seed if numbers == "float32" else seed[numbers] for seed in seeds]
         right = [row["accuracy"] for row in rows]
@@ -151,8 +137,9 @@ def _sensor(record: Record) -> list[str]:
         if numbers != "float32":
             most = {name: max(row[name] for row in rows) for name in ("weights", "code", "ram", "instructions")}
             cost = [*(f"{most[name]} bytes" for name in ("weights", "code", "ram")), str(most["instructions"])]
-        lines.append(f"| {numbers} | {_percent(_mean(right))} | {each} | {' | '.join(cost)} |")
-    return lines
+        lines.append([numbers, _percent(_mean(right)), each, *cost])
+    titles = ["", "mean", "of each seed", "weights", "code", "RAM", "instructions per step, Cortex-M4"]
+    return markdown_table(titles, lines)
 
 
 _AUDIO = {

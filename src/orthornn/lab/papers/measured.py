@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from ..._checks import check_choice
+from ..report.markdown import markdown_table
 
 LENGTHS = ("512", "1024", "4096")
 GOAL = 0.99
@@ -39,10 +40,8 @@ def _records(results: Path) -> Iterator[tuple[str, str, Record]]:
 
 
 def _trained(records: Sequence[tuple[str, str, Record]]) -> list[str]:
-    lines = [
-        "| group | letters | parameters | seeds | seconds | starts | L = 512 | L = 1024 | L = 4096 | at least .99 at 1024 |",
-        f"|{'---|' * 10}",
-    ]
+    titles = ["group", "letters", "parameters", "seeds", "seconds", "starts", "L = 512", "L = 1024", "L = 4096"]
+    rows = []
     for group, letters, record in records:
         runs = record["runs"]
         seconds = [run["seconds"] for run in runs]
@@ -50,15 +49,13 @@ def _trained(records: Sequence[tuple[str, str, Record]]) -> list[str]:
         cells += [_each(run["starts"] for run in runs)]
         cells += [_each(f"{run['accuracy'][length]:.3g}" for run in runs) for length in LENGTHS]
         reached = sum(run["accuracy"]["1024"] >= GOAL for run in runs)
-        lines.append(f"| {' | '.join(map(str, cells))} | {reached} of {len(runs)} |")
-    return lines
+        rows.append([*cells, f"{reached} of {len(runs)}"])
+    return markdown_table([*titles, "at least .99 at 1024"], rows)
 
 
 def _exact(records: Sequence[tuple[str, str, Record]]) -> list[str]:
-    lines = [
-        "| group | letters | dimension | distance | all of L = 32 to 4096 right | L = 1 000 000, seed 0 | in float32 |",
-        f"|{'---|' * 7}",
-    ]
+    titles = ["group", "letters", "dimension", "distance", "all of L = 32 to 4096 right", "L = 1 000 000, seed 0"]
+    rows = []
     for group, letters, record in records:
         found = [run["snapped"] for run in record["runs"]]
         made = [one for one in found if "failed" not in one]
@@ -71,8 +68,8 @@ def _exact(records: Sequence[tuple[str, str, Record]]) -> list[str]:
         ]
         distances = _each(f"{one['distance']:.2g}" for one in made)
         cells = [group, letters, _each(one["dimension"] for one in made), distances, f"{sum(right)} of {len(found)}"]
-        lines.append(f"| {' | '.join([*cells, *at_last])} |")
-    return lines
+        rows.append([*cells, *at_last])
+    return markdown_table([*titles, "in float32"], rows)
 
 
 def _failures(records: Sequence[tuple[str, str, Record]]) -> list[str]:
@@ -100,19 +97,18 @@ _KINDS = {"trained": _trained, "exact": _exact, "failures": _failures}
 def delta_rule(results: Path) -> str:
     """Return the times in results/bench/delta_rule.json as a table."""
     record = json.loads((results / "bench" / "delta_rule.json").read_text(encoding="utf-8"))
-    lines = [
-        "| T | B | updates | heads | K = V | gate | loop, ms | kernel, ms | times faster | chunks, ms | times faster |",
-        f"|{'---|' * 11}",
-    ]
+    titles = ["T", "B", "updates", "heads", "K = V", "gate", "loop, ms", "kernel, ms", "times faster"]
+    rows = []
     for run in record["runs"]:
         ms, faster = run["milliseconds"], run["times_faster"]
         cells = [run["T"], run["B"], run["M"], run["heads"], run["keys"], run["gate"] or "none", f"{ms['loop']:.0f}"]
         for backend in ("cpp", "chunked"):
             cells += [f"{ms[backend]:.3g}", f"{faster[backend]:.0f}"]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        rows.append(cells)
     first, off = record["runs"][0]["bytes"], record["norm_off_after_100000_updates"]
     worst = {name: max(v for key, v in off.items() if key.startswith(name)) for name in ("cpp", "chunked")}
-    lines += [
+    lines = [
+        *markdown_table([*titles, "chunks, ms", "times faster"], rows),
         "",
         f"Saved by the kernel for the backward pass of the first row, besides the inputs ({_megabytes(first['inputs'])}): "
         f"{_megabytes(first['saved_states'])}; every state would be {_megabytes(first['every_state'])}. The norm of a state "
@@ -129,10 +125,11 @@ def _megabytes(count: int) -> str:
 def reflections(results: Path) -> str:
     """Return the times in results/bench/reflections.json as a table."""
     record = json.loads((results / "bench" / "reflections.json").read_text(encoding="utf-8"))
-    lines = ["| T | B | N | M | plain loop, ms | kernel, ms | times faster |", f"|{'---|' * 7}"]
+    rows = []
     for run in record["runs"]:
         cells = [run["T"], run["B"], run["N"], run["M"], f"{1e3 * run['loop']:.0f}", f"{1e3 * run['kernel']:.2g}"]
-        lines.append(f"| {' | '.join(map(str, cells))} | {run['loop'] / run['kernel']:.0f} |")
+        rows.append([*cells, f"{run['loop'] / run['kernel']:.0f}"])
+    lines = markdown_table(["T", "B", "N", "M", "plain loop, ms", "kernel, ms", "times faster"], rows)
     return "\n".join([*lines, "", _machine(record["environment"])])
 
 
@@ -140,15 +137,15 @@ def resets(results: Path) -> str:
     """Return the times in results/bench/resets.json as a table: ratios of medians to the call without resets."""
     record = json.loads((results / "bench" / "resets.json").read_text(encoding="utf-8"))
     names = {"with resets": ".1f", "step loop in Python": ".0f", "nn.LSTM per piece": ".0f"}
-    lines = [f"| network | {' | '.join(names)} |", f"|{'---|' * 4}"]
+    rows = []
     for one in record["resets"]:
         case = one["case"]
         medians = {name: median(chain.from_iterable(time["rounds"])) for name, time in one["timings"].items()}
         W = f"{case['m']} reflections" if case["m"] else _TRANSITIONS[case["form"]]
         cells = [f"{W}, n = {case['n']}, B = {case['batch']}"]
         cells += [format(medians[name] / medians["without resets"], form) for name, form in names.items()]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", _machine(record["environment"])])
+        rows.append(cells)
+    return "\n".join([*markdown_table(["network", *names], rows), "", _machine(record["environment"])])
 
 
 def _machine(environment: Record) -> str:

@@ -31,6 +31,7 @@ from typing import Any
 
 from ...errors import ArgumentError
 from ..leaderboard import markdown, table
+from ..report.markdown import markdown_table
 from .devices import amplifier, microcontroller
 from .measured import delta_rule, group_words, reflections, resets
 from .results import best_test, reproduced, share
@@ -163,7 +164,7 @@ def _formatted(value: float, form: str) -> str:
     return format(value, ".0%" if form == "% of 1" else form).replace("%", " %")
 
 
-def markdown_table(rows: Iterable[Mapping[str, Any]], with_share: bool = False) -> str:
+def _results_table(rows: Iterable[Mapping[str, Any]], with_share: bool = False) -> str:
     """Return rows of results as a Markdown table; columns that would be empty are left out."""
     rows = list(rows)
     columns: dict[str, list[str]] = {
@@ -178,10 +179,8 @@ def markdown_table(rows: Iterable[Mapping[str, Any]], with_share: bool = False) 
     budgets = [f"{row['budget']} budget" if "budget" in row else "" for row in rows]
     columns["note"] = ["; ".join(filter(None, [row["note"], budget])) for row, budget in zip(rows, budgets)]
     chosen = {name: cells for name, cells in columns.items() if any(cells)}
-    lines = [f"| {' | '.join(chosen)} |", f"|{'---|' * len(chosen)}"]
-    for cells in zip(*chosen.values()):
-        lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
-    return "\n".join(lines)
+    cells = ((cell.replace("|", "&#124;") for cell in row) for row in zip(*chosen.values()))
+    return "\n".join(markdown_table(list(chosen), cells))
 
 
 def _published(row: Mapping[str, Any]) -> str:
@@ -193,7 +192,7 @@ def _published(row: Mapping[str, Any]) -> str:
 
 def _table(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     content, rows = evidence.content(name), evidence.rows(name, options[0] if options else "")
-    lines = [markdown_table(rows)]
+    lines = [_results_table(rows)]
     if not all("budget" in row for row in rows):
         lines += ["", *(f"- {content['budget']}: {difference}" for difference in content["differences"])]
     return "\n".join(lines).rstrip()
@@ -234,7 +233,7 @@ def _unfinished(evidence: Evidence, name: str, options: list[str], page: Path) -
             continue
         lines = [f"## {content['paper']}, {content['place']}: {content['name']}", "", content["summary"], ""]
         if rows:
-            lines += [markdown_table(rows, with_share=True), ""]
+            lines += [_results_table(rows, with_share=True), ""]
         if absent:
             lines += [f"Published, and not run: {'; '.join(absent)}.", ""]
         lines += [f"- {content['budget']}: {difference}" for difference in content["differences"]]
@@ -260,16 +259,15 @@ def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str
             known = ", ".join(content["cases"])
             raise ArgumentError(f"Expected CASE | PEER in a place, but got {name!r} and {options}. Cases: {known}.")
         return _two_digits(networks[options[0]]["seconds"] / networks["ours"]["seconds"])
-    lines = [
-        "| transition | batch | ms | `nn.RNN`, same width | `nn.LSTM`, same width | `nn.LSTM`, as many parameters |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for case in content["cases"].values():
         networks = case["networks"]
         ours = networks["ours"]["seconds"]
         title = f"n = {case['n']}, {case['m']} reflections" if case["m"] else f"scaled Cayley, n = {case['n']}"
         ratios = [f"{_two_digits(networks[peer]['seconds'] / ours)} x" for peer in ("rnn", "lstm", "lstm-parameters")]
-        lines.append(f"| {title} | {case['batch']} | {_two_digits(1e3 * ours)} | {' | '.join(ratios)} |")
+        rows.append([title, case["batch"], _two_digits(1e3 * ours), *ratios])
+    titles = ["`nn.RNN`, same width", "`nn.LSTM`, same width", "`nn.LSTM`, as many parameters"]
+    lines = markdown_table(["transition", "batch", "ms", *titles], rows)
     machine = content["machine"]
     lines += ["", f"{machine['processor']}, one thread, torch {machine['torch']}; `{content['command']}`."]
     return "\n".join(lines)
@@ -298,11 +296,11 @@ def _demo(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     content = json.loads((evidence.results / "demo" / "demo.json").read_text(encoding="utf-8"))
     if name:
         return _formatted(content["models"][name][options[0]], options[1])
-    lines = ["| | parameters | loss / trivial baseline | recalled |", "|---|---|---|---|"]
+    rows = []
     for model, row in content["models"].items():
         ratio = row["test_loss"] / content["trivial_loss"]
-        lines.append(f"| `{model}`: {row['what']} | {row['parameters']} | {ratio:.1g} | {100 * row['recall']:.0f} % |")
-    return "\n".join(lines)
+        rows.append([f"`{model}`: {row['what']}", row["parameters"], f"{ratio:.1g}", f"{100 * row['recall']:.0f} %"])
+    return "\n".join(markdown_table(["", "parameters", "loss / trivial baseline", "recalled"], rows))
 
 
 def _board(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
@@ -333,11 +331,12 @@ def _layers(evidence: Evidence, name: str, options: list[str], page: Path) -> st
     cases: dict[tuple[int, int, str], dict[str, float]] = {}
     for time in content["times"]:
         cases.setdefault((time["T"], time["batch"], time["place"]), {})[time["name"]] = 1e3 * time["seconds"]
-    lines = [f"| T | B | read | {' | '.join(names)} |", f"|---:|---:|---|{'---:|' * len(names)}"]
+    rows = []
     for (T, batch, place), times in cases.items():
         cells = [f"{times[name]:.3g}" if name in times and times[name] < 1e3 else "" for name in names]
         cells = [cell or (f"{times[name]:.0f}" if name in times else "") for name, cell in zip(names, cells)]
-        lines.append(f"| {T} | {batch} | {place} | {' | '.join(cells)} |")
+        rows.append([T, batch, place, *cells])
+    lines = markdown_table(["T", "B", "read", *names], rows, right=[0, 1, *range(3, 3 + len(names))])
     machine = content["environment"]
     words = " ".join(machine["command"])
     lines += ["", f"{machine['processor']}, {machine['torch_instruction_set']}, torch {machine['torch']}; `{words}`."]
