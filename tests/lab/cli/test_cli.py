@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import importlib.util
 import io
 import json
@@ -611,7 +612,7 @@ def test_epochs_and_steps_are_one_too_many(capsys):
     assert run("train", "--resume", "run", "--epochs", "3") == 2
     error = capsys.readouterr().err
     assert "Expected --steps or --epochs, but got both, 3 and 3" in error
-    assert "copying has no epochs; use --steps" in error
+    assert "Expected --steps, as copying has no epochs, but got --epochs 3. Pass --steps." in error
 
 
 def test_threads_of_a_strangers_run_are_not_believed(tmp_path, capsys):
@@ -652,7 +653,7 @@ def test_a_report_says_which_run_has_lost_its_records(tmp_path, capsys):
     assert run("report", "runs", "--out", "report.html") == 0
     assert "a run is left out: runs/bad has no metrics.jsonl." in capsys.readouterr().err
     assert run("report", "runs/bad", "--out", "other.html") == 2
-    assert "none of 1 runs can be read. runs/bad has no metrics.jsonl." in capsys.readouterr().err
+    assert "Expected runs that can be read, but got none of 1. runs/bad has no metrics.jsonl." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -687,14 +688,39 @@ def test_resume_names_the_run_that_it_needs(words, got, capsys):
     assert f"Expected a run directory after --resume, but got {got}. Name it" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["page.html", ".page.html.4711"])  # the second is a file that is being written
-def test_a_place_that_cannot_be_written_is_named_with_what_to_do(name, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left"), "Expected room to work, but got: No space left. Make room on the disk."),
+        (ConnectionResetError(errno.ECONNRESET, "Connection reset"), "but got: Connection reset. Add --traceback to see"),
+    ],
+)
+def test_a_disk_is_blamed_only_where_it_is_full(error, told, monkeypatch, capsys):
+    def refuse(words):
+        raise error
+
+    monkeypatch.setattr("orthornn.lab.cli.report.main", refuse)
+    assert cli.main(["report", "runs"]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("page.html", "page.html"),
+        (f".page.html.{os.getpid()}", "page.html"),  # a file that is being written
+        ("page.v1.2024.html", "page.v1.2024.html"),
+        (f"page.v1.{os.getpid()}", f"page.v1.{os.getpid()}"),
+        (".page.2024", ".page.2024"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named_with_what_to_do(name, shown, tmp_path, monkeypatch, capsys):
     def refuse(words):
         raise PermissionError(13, "Permission denied", str(tmp_path / name))
 
     monkeypatch.setattr("orthornn.lab.cli.report.main", refuse)
     assert cli.main(["report", "runs"]) == 2
     assert capsys.readouterr().err == (
-        f"orthornn: Expected to use {tmp_path / 'page.html'}, but got: Permission denied. Correct the name, make room, allow "
+        f"orthornn: Expected to use {tmp_path / shown}, but got: Permission denied. Correct the name, make room, allow "
         "reading and writing there, or choose another place.\n"
     )

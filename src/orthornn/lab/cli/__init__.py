@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
-import re
 import signal
 import sys
 import traceback as tb
@@ -38,7 +38,7 @@ COMMANDS = {
     "doctor": "report what this machine and installation can run, and what a network would get",
 }
 
-_BEING_WRITTEN = re.compile(r"\.(.+)\.\d+")  # a file that gets its name when it is whole
+_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no quota among its errors
 _LONGEST = 300  # characters of an error that nobody foresaw
 _CLOSED = 128 + getattr(signal, "SIGPIPE", 13)  # Windows has the error, and not the signal
 
@@ -129,9 +129,13 @@ def _not_taken(error: OSError) -> str:
 def _not_used(error: OSError) -> str:
     """Return what to say of a file or a folder that cannot be read or written, by its name when it is whole."""
     if error.filename is None:
-        return f"Expected room to work, but got: {error.strerror or error}. Make room on the disk."
+        wanted, advice = "the system to serve this command", "Add --traceback to see where"
+        if error.errno in _FULL:
+            wanted, advice = "room to work", "Make room on the disk"
+        return f"Expected {wanted}, but got: {error.strerror or error}. {advice}."
     folder, name = os.path.split(os.fsdecode(error.filename))
-    place = os.path.join(folder, _BEING_WRITTEN.sub(r"\1", name))
+    mark = f".{os.getpid()}"  # of a file that gets its name when it is whole; see Folder.write_atomically
+    place = os.path.join(folder, name[1 : -len(mark)] if name.startswith(".") and name.endswith(mark) else name)
     return (
         f"Expected to use {place}, but got: {error.strerror or error}. Correct the name, make room, allow reading and "
         f"writing there, or choose another place."
