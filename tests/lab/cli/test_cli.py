@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -198,6 +199,18 @@ def test_demo(capsys, tmp_path):
     out = capsys.readouterr().out
     for name in ("ornn-rotations", "ornn", "scornn", "lstm", "nn.RNN ms", "nn.LSTM ms"):
         assert name in out
+    assert (tmp_path / "demo" / "demo.png").stat().st_size > 10_000
+
+
+def test_demo_without_a_recurrent_matrix_to_show(capsys, tmp_path):
+    """Where every orthogonal network has diverged, or none was named: no empty table, and no words of matplotlib's."""
+    small = ["--T", "4", "--steps", "4", "--parameters", "500", "--models", "ornn,lstm", "--lr", "1e30", "--out", "demo"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert run("demo", *small) == 2
+    out = capsys.readouterr().out
+    assert "ornn diverged: " in out
+    assert "nn.RNN ms" not in out
     assert (tmp_path / "demo" / "demo.png").stat().st_size > 10_000
 
 

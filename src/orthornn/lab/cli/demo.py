@@ -112,8 +112,10 @@ def main(words: Sequence[str]) -> int:
         )
     print()  # after the figure: whoever reads this may be gone
     compare.table(results, comparison.diverged).show()
-    print()
-    _speed(models, task, arguments.batch_size).show()
+    speed = _speed(models, task, arguments.batch_size)
+    if speed.rows:
+        print()
+        speed.show()
     print(f"\nfigure: {figure}   run directories: {folder}")
     return 2 if comparison.diverged else 0
 

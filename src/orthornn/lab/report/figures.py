@@ -132,4 +132,5 @@ def _draw_eigenvalues(axes: Any, names: Sequence[str], eigenvalues: Mapping[str,
     for side in axes.spines.values():
         side.set_visible(False)
     axes.set_title("eigenvalues of W (one ring per model, scaled from the unit circle)", fontsize="small")
-    axes.legend(frameon=False, fontsize="small", loc="center")
+    if eigenvalues:
+        axes.legend(frameon=False, fontsize="small", loc="center")
