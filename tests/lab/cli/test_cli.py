@@ -204,7 +204,20 @@ def test_demo(capsys, tmp_path):
 
 def test_demo_without_a_recurrent_matrix_to_show(capsys, tmp_path):
     """Where every orthogonal network has diverged, or none was named: no empty table, and no words of matplotlib's."""
-    small = ["--T", "4", "--steps", "4", "--parameters", "500", "--models", "ornn,lstm", "--lr", "1e30", "--out", "demo"]
+    small = [
+        "--T",
+        "4",
+        "--steps",
+        "4",
+        "--parameters",
+        "500",
+        "--models",
+        "ornn,lstm",
+        "--lr",
+        "1e30",
+        "--out",
+        "demo",
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         assert run("demo", *small) == 2
@@ -666,7 +679,9 @@ def test_a_report_says_which_run_has_lost_its_records(tmp_path, capsys):
     assert run("report", "runs", "--out", "report.html") == 0
     assert "a run is left out: runs/bad has no metrics.jsonl." in capsys.readouterr().err
     assert run("report", "runs/bad", "--out", "other.html") == 2
-    assert "Expected runs that can be read, but got none of 1. runs/bad has no metrics.jsonl." in capsys.readouterr().err
+    assert (
+        "Expected runs that can be read, but got none of 1. runs/bad has no metrics.jsonl." in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -704,8 +719,14 @@ def test_resume_names_the_run_that_it_needs(words, got, capsys):
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (OSError(errno.ENOSPC, "No space left"), "Expected room to work, but got: No space left. Make room on the disk."),
-        (ConnectionResetError(errno.ECONNRESET, "Connection reset"), "but got: Connection reset. Add --traceback to see"),
+        (
+            OSError(errno.ENOSPC, "No space left"),
+            "Expected room to work, but got: No space left. Make room on the disk.",
+        ),
+        (
+            ConnectionResetError(errno.ECONNRESET, "Connection reset"),
+            "but got: Connection reset. Add --traceback to see",
+        ),
     ],
 )
 def test_a_disk_is_blamed_only_where_it_is_full(error, told, monkeypatch, capsys):
