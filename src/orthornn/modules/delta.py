@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_choice, check_dtype, check_factory, check_flag, check_integer
+from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer
 from ..errors import ArgumentError
 from ..kernels.delta.autograd import run
 from ..kernels.delta.call import DeltaCall
