@@ -742,13 +742,15 @@ def test_a_disk_is_blamed_only_where_it_is_full(error, told, monkeypatch, capsys
     ("name", "shown"),
     [
         ("page.html", "page.html"),
-        (f".page.html.{os.getpid()}", "page.html"),  # a file that is being written
+        (".page.html.PID", "page.html"),  # a file that is being written
         ("page.v1.2024.html", "page.v1.2024.html"),
-        (f"page.v1.{os.getpid()}", f"page.v1.{os.getpid()}"),
-        (".page.2024", ".page.2024"),
+        ("page.v1.PID", "page.v1.PID"),
+        (".page.0", ".page.0"),
     ],
 )
 def test_a_place_that_cannot_be_written_is_named_with_what_to_do(name, shown, tmp_path, monkeypatch, capsys):
+    name, shown = (words.replace("PID", str(os.getpid())) for words in (name, shown))
+
     def refuse(words):
         raise PermissionError(13, "Permission denied", str(tmp_path / name))
 
