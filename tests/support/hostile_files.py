@@ -245,7 +245,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], bytes], str | None]] = {
     "not_utf8.npz": (lambda folder: npz(a=np.array([b"\xff"])), "not UTF-8"),
     "digits.csv": (lambda folder: b"key,x\n" + b"9" * 5000 + b",1\n7,2\n", None),
     "field.csv": (lambda folder: b'x,y\n"' + b"9" * 200_000 + b'",1\n', "larger than field limit"),
-    "utf16.csv": (lambda folder: "x,y\n1,2\n".encode("utf-16"), "not a CSV file in UTF-8"),
+    "utf16.csv": (lambda folder: "x,y\n1,2\n".encode("utf-16"), "a CSV file in UTF-8, but .*UTF-16"),
     "gap.csv": (lambda folder: b"x,y\n1,2\n\n3,4\n", "line 3, has 0"),
     "channels.wav": (lambda folder: wave_of(0, 8000, 16, 0, bytes(8)), "sound file"),
     "rate.wav": (lambda folder: wave_of(1, 0, 16, 2, bytes(8)), "rate between 1 and|sound file"),

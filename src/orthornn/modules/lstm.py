@@ -202,9 +202,15 @@ class PeepholeLSTM(RecurrentNetwork):
     def step(
         self, x: Tensor, state: Pair | None = None, reset: Tensor | None = None, restart: Pair | None = None
     ) -> tuple[Tensor, Pair]:
-        """Return (output (B, N), (h, c)) of one time step from x (B, I) or tokens (B,) and (h, c), each (1, B, N).
+        """Return (output (B, N), (h, c)) of one time step.
 
-        Arguments and errors are those of :meth:`OrthogonalRNN.step`, but that a state is a pair, as restart is.
+        Args:
+            x: Inputs (B, I), or tokens (B,).
+            state: (h, c), each (1, B, N). Default: None, the trained states or zeros.
+            reset, restart: As in :meth:`OrthogonalRNN.step`, with a pair (h, c) to restart from.
+
+        Raises:
+            As :meth:`OrthogonalRNN.step` does.
         """
         before_step(self)
         given = SequenceInput.of_step(x, self._sizes(), reset)

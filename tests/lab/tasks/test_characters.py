@@ -144,7 +144,7 @@ def test_characters_that_training_has_not_share_one_symbol(folder):
     [
         (None, "Expected a text file, or .* but .* has no ptb.valid.txt"),
         (b"", "is empty"),
-        (b"ab\xff\n", "not text in UTF-8: byte 2"),
+        (b"ab\xff\n", "Expected text in UTF-8, but byte 2 of"),
     ],
 )
 def test_a_bad_file_is_one_clear_error(folder, content, message):

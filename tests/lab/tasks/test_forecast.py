@@ -161,16 +161,8 @@ def test_what_nobody_foresaw_has_the_highest_score(wave, tmp_path):
     assert float(written[101].split(",")[2]) == pytest.approx(scores[100], rel=1e-6)
 
 
-def test_configurations_of_earlier_versions_divide_as_they_did(wave, tmp_path):
-    config = RunConfig(task=Forecast(data=wave, target="value"), model=model_named("gru", hidden_size=4))
-    plain = config.to_dict()
-    for name in ("horizons", "quantiles", "history"):
-        del plain["task"][name]
-    for name in ("pool", "dropout", "lags", "depth", "bidirectional"):
-        del plain["model"][name]
-    read = RunConfig.read(plain)
-    assert not read.task.history
-    assert read.model == config.model
+def test_a_configuration_is_read_as_it_was_written(wave, tmp_path):
+    config = RunConfig(task=Forecast(data=wave, target="value", history=False), model=model_named("gru", hidden_size=4))
     (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
     assert read_config(tmp_path / "config.json") == config
 
