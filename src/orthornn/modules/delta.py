@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, overload
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import REAL_DTYPES, check_choice, check_dtype, check_factory, check_flag, check_integer
+from .._checks import check_choice, check_factory, check_flag, check_integer
 from ..errors import ArgumentError
 from ..kernels.delta.autograd import run
 from ..kernels.delta.call import DeltaCall
-from ..kernels.functional import Output
-from ..kernels.interception import is_autocast, no_autocast
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
-from .current import before_step
+from .input_dependent import GATES, Gate, InputDependentNetwork, check_strength, unit_vectors
 from .network import Checks, RecurrentNetwork, Shape, listed
-from .reflections import GATES, Gate, check_strength, unit_vectors
-from .sequence_input import NetworkSizes, SequenceInput, check_step, one_initial_state, step_states, unbatched_step
-from .stack import Stack, check_dropout
+from .sequence_input import NetworkSizes
+from .stack import check_dropout
 
 
-class DeltaRNN(RecurrentNetwork):
+class DeltaRNN(InputDependentNetwork):
     r"""A recurrent network whose state is a matrix that each step erases and writes along keys that the input chooses.
 
     .. math:: S \leftarrow g_t \circ S_{t-1}, \quad
@@ -161,102 +157,6 @@ class DeltaRNN(RecurrentNetwork):
             else:
                 nn.init.uniform_(parameter, -bound, bound)
 
-    @overload
-    def forward(
-        self,
-        input: Tensor,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        output: Literal["all"] = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[PackedSequence, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        *,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    def forward(
-        self,
-        input: Tensor | PackedSequence,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Return what the last layer reads at every step, and the final state of every layer and direction.
-
-        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`; ``output="last"`` returns what the last
-        layer reads from its final states: the forward direction at each sequence's last step, the reverse one at t = 0, as
-        torch's h_n.
-
-        Shape:
-            - hx, h0, restart: (L * D, B, H, K, V), or (L * D, H, K, V) unbatched.
-            - Output: (T, B, D * H V) in the layout of the input, or (B, D * H V); h_n (L * D, B, H, K, V).
-        """
-        check_choice("output", output, ("all", "last"))
-        sizes = self._sizes()
-        given = SequenceInput.of(input, sizes, reset)
-        name, h0 = one_initial_state(hx=hx, h0=h0)
-        h = given.initial_states(h0, self._parameter("h0"), sizes, name)
-        restarts = given.restarts(restart, self._parameter("h0"), sizes)
-        only_last, dropout = output == "last", self.dropout if self.training else 0.0
-        stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
-        for index, suffix in enumerate(self.suffixes):
-            rows, order, ends = stack.enter(index)
-            stack.leave(*self._run(suffix, rows, (h[index], restarts[index]), order, ends))
-        return given.out(stack.x, stack.final_states(), only_last)
-
-    def step(
-        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return (output (B, H V), h (L, B, H, K, V)) of one time step from x (B, I) or tokens (B,) and h.
-
-        Arguments and errors are those of :meth:`OrthogonalRNN.step`; restart is (L, B, H, K, V).
-        """
-        sizes = self._sizes()
-        if not check_step(x, sizes, self.bidirectional):
-            return unbatched_step(self.step, x, h, sizes, reset, restart)
-        states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
-        before_step(self)
-        layout, finals = SequenceLayout(1, x.shape[0]), []
-        x = x.unsqueeze(0)
-        for suffix, state in zip(self.suffixes, states):
-            x, last = self._run(suffix, x, (state, None), layout, False)
-            finals.append(last)
-        return x[0], torch.stack(finals)
-
     def fold(self) -> nn.Module:
         """Refuse: the transition is another one at each step, so there is no one W to fold into."""
         raise ArgumentError(
@@ -269,22 +169,13 @@ class DeltaRNN(RecurrentNetwork):
         count = len(self.suffixes)
         return NetworkSizes(self.input_size, self.hidden_size, count, False, self.batch_first, weight, self.state_shape)
 
-    def _run(
+    def _layer(
         self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout, only_last: bool
     ) -> tuple[Tensor, Tensor]:
-        """Return what one layer and direction reads at all steps, or at the last one, and its last states.
-
-        starts: S_0, and with resets the state to restart from.
-        """
-        weight = self._parameter(f"weight_k_{suffix}")
-        check_dtype("the network's weights", weight, (*REAL_DTYPES, torch.bfloat16, torch.float16))
-        if is_autocast(weight):
-            with no_autocast(weight):
-                return self._run(suffix, x, starts, layout, only_last)
         every, last = run(self._call(suffix, x, starts, layout))
         assert every is not None
         assert last is not None
-        every, last = cast(every.flatten(-2), weight.dtype), cast(last, weight.dtype)
+        every = every.flatten(-2)
         if only_last and layout.length == 0:  # zeros, with the graph of any other sequence
             return every.sum(0).expand(layout.batch, -1), last
         return (layout.last(layout.flatten(every), every[:0]) if only_last else every), last

@@ -3,65 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, get_args, overload
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import (
-    REAL_DTYPES,
-    check_choice,
-    check_dtype,
-    check_factory,
-    check_flag,
-    check_integer,
-    check_number,
-    check_positive,
-)
+from .._checks import check_choice, check_factory, check_flag, check_integer, check_positive
 from ..activations import Activation, Name
-from ..errors import ArgumentError, ArgumentTypeError, ShapeError
+from ..errors import ArgumentError, ShapeError
 from ..kernels.checkpointing import Mode
-from ..kernels.functional import Output
-from ..kernels.interception import is_autocast, no_autocast
-from ..kernels.projection import cast, is_tokens
+from ..kernels.projection import is_tokens
 from ..kernels.reflections import reference
 from ..kernels.reflections.autograd import run
-from ..kernels.reflections.call import SHORTEST, ReflectionCall, ReflectionOptions
+from ..kernels.reflections.call import ReflectionCall, ReflectionOptions
 from ..kernels.reflections.functional import check_tokens, segment_of
 from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
-from .current import before_step
+from .input_dependent import GATES, Gate, InputDependentNetwork, check_strength, unit_vectors
 from .layer import BIASED, activation_in
 from .network import Checks, RecurrentNetwork, Shape, listed
-from .sequence_input import (
-    NetworkSizes,
-    SequenceInput,
-    check_step,
-    check_tensor,
-    one_initial_state,
-    step_states,
-    unbatched_step,
-)
-from .stack import Stack, check_dropout
+from .sequence_input import NetworkSizes, check_tensor
+from .stack import check_dropout
 
 Kind = Literal["reflections", "rotation"]
-Gate = Literal["scalar", "diagonal"]
 Base = Literal["fixed", "input"]
-GATES: tuple[str, ...] = get_args(Gate)
 
 
-def check_strength(name: str, beta: object) -> float | str:
-    """Return a strength as a float, or "input", or raise ArgumentError or ArgumentTypeError."""
-    if not isinstance(beta, str):
-        return check_number(name, beta, 0.0, 2.0, "2 is a reflection, 1 a projection, 0 the identity.")
-    if beta == "input":
-        return beta
-    raise ArgumentTypeError(f"Expected {name} to be a number in [0, 2] or 'input', but got {beta!r}.")
-
-
-class ReflectionRNN(RecurrentNetwork):
+class ReflectionRNN(InputDependentNetwork):
     r"""A recurrent network whose transition is a product of reflections that the input chooses at each step.
 
     .. math:: h_t = \phi(g_t \circ H_M \cdots H_1 R_t h_{t-1} + V x_t + b), \quad
@@ -260,103 +229,6 @@ class ReflectionRNN(RecurrentNetwork):
             else:
                 nn.init.uniform_(parameter, -bound, bound)
 
-    @overload
-    def forward(
-        self,
-        input: Tensor,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        output: Literal["all"] = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[PackedSequence, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        *,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    def forward(
-        self,
-        input: Tensor | PackedSequence,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Return the states of the last layer for every step, and the final state of every layer and direction.
-
-        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`.
-
-        Shape:
-            - hx, h0, restart: (L * D, B, N), or (L * D, N) unbatched.
-            - Output: (T, B, D * N) in the layout of the input, or (B, D * N) with ``output="last"``; h_n (L * D, B, N).
-              The last state of the reverse direction is that at t = 0, as torch's h_n.
-        """
-        check_choice("output", output, ("all", "last"))
-        sizes = self._sizes()
-        given = SequenceInput.of(input, sizes, reset)
-        name, h0 = one_initial_state(hx=hx, h0=h0)
-        h = given.initial_states(h0, self._parameter("h0"), sizes, name)
-        restarts = given.restarts(restart, self._parameter("h0"), sizes)
-        only_last, dropout = output == "last", self.dropout if self.training else 0.0
-        stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
-        for index, suffix in enumerate(self.suffixes):
-            rows, order, ends = stack.enter(index)
-            stack.leave(*self._run(suffix, rows, (h[index], restarts[index]), order, ends))
-        return given.out(stack.x, stack.final_states(), only_last)
-
-    def step(
-        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return (output (B, N), h (L, B, N)) of one time step from x (B, I) or tokens (B,) and h (L, B, N).
-
-        Arguments and errors are those of :meth:`OrthogonalRNN.step`; restart is (L, B, N).
-        """
-        sizes = self._sizes()
-        if not check_step(x, sizes, self.bidirectional):
-            return unbatched_step(self.step, x, h, sizes, reset, restart)
-        states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
-        before_step(self)
-        layout, finals = SequenceLayout(1, x.shape[0]), []
-        x = x.unsqueeze(0)
-        for suffix, state in zip(self.suffixes, states):
-            every, last = self._run(suffix, x, (state, None), layout, False)
-            assert every is not None
-            x = every
-            finals.append(last)
-        return x[0], torch.stack(finals)
-
     def transition_matrices(self, x: Tensor | None = None, layer: int = 0) -> Tensor:
         """Return W_t = g_t H_M ... H_1 R_t of one layer, forward direction, as matrices.
 
@@ -412,26 +284,9 @@ class ReflectionRNN(RecurrentNetwork):
         weight = self._parameter(f"weight_k_{suffixes[0]}")
         return NetworkSizes(self.input_size, self.hidden_size, len(suffixes), False, self.batch_first, weight)
 
-    def _run(
+    def _layer(
         self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout, only_last: bool
     ) -> tuple[Tensor | None, Tensor]:
-        """Return all states of one layer and direction, unless only_last, and the last ones.
-
-        starts: h_0, and with resets the state to restart from.
-        """
-        weight = self._parameter(f"weight_k_{suffix}")
-        check_dtype("the network's weights", weight, (*REAL_DTYPES, torch.bfloat16, torch.float16))
-        if is_autocast(weight):
-            with no_autocast(weight):
-                return self._run(suffix, x, starts, layout, only_last)
-        every, last = run(self._call(suffix, x, starts, layout, only_last))
-        assert last is not None
-        return None if every is None else cast(every, weight.dtype), cast(last, weight.dtype)
-
-    def _call(
-        self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout, only_last: bool
-    ) -> ReflectionCall:
-        """Return the kernel call of one layer and direction, in at least float32."""
         tokens = is_tokens(x)
         k, beta, gate, angles, add = self._maps(suffix, x)
         parameter = self._wide(f"bias_ih_{suffix}" if self.nonlinearity in BIASED else f"activation_{suffix}")
@@ -442,7 +297,9 @@ class ReflectionRNN(RecurrentNetwork):
         index = x.long() if tokens else None
         h0, again = (None if h is None else h.to(k.dtype).expand(layout.batch, self.hidden_size) for h in starts)
         assert h0 is not None
-        return ReflectionCall(k, beta, gate, angles, add, h0, parameter, again, index, layout, options)
+        every, last = run(ReflectionCall(k, beta, gate, angles, add, h0, parameter, again, index, layout, options))
+        assert last is not None
+        return every, last
 
     def _maps(self, suffix: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
         """Return k, beta, gate, angles and V x + b for inputs x (..., I), or for every symbol if x is tokens."""
@@ -487,10 +344,3 @@ def _rotation_reflectors(ab: Tensor, heads: int) -> Tensor:
     parts = ab.unflatten(-1, (heads, -1))
     unit = unit_vectors(parts).flatten(-2)
     return torch.stack([unit[..., 0, :], unit[..., 0, :] + unit[..., 1, :]], dim=-2)
-
-
-def unit_vectors(x: Tensor) -> Tensor:
-    """Return x / max(|x|, SHORTEST) along the last dimension; lengths are summed in double precision."""
-    x, _ = reference.scale_down(x, 1)
-    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64)
-    return x / length.clamp_min(SHORTEST).to(x.dtype)
