@@ -210,6 +210,7 @@ def board(tmp_path):
         ("{{board pixel-mnist | recipe a$ | test}}", "75.00 ± 7.07 %"),
         ("{{board pixel-mnist | recipe a$ | seeds}}", "2"),
         ("{{board pixel-mnist | recipe b$ | epochs}}", "5"),
+        ("{{board pixel-mnist | ^blocks --recipe b$ | test}}", "60.00 %"),
     ],
 )
 def test_a_number_of_the_leaderboard(board, place, text):

@@ -7,8 +7,8 @@ A template is Markdown with places in double braces:
     {{PAPER/NAME | ROW | .2g}}        the value in another form, for fewer digits; {{... | % of 1}} as a percentage
     {{table PAPER/NAME}}              all rows of an experiment; {{table PAPER/NAME | REGEX}} those whose names match
     {{line PAPER/NAME | ROW | WORDS}} a line of the table of the README
-    {{board TASK}}                    the leaderboard of a task; {{board TASK | REGEX | FIELD}} the test, validation, seeds,
-                                      epochs, parameters or core s of the one row whose options match
+    {{board TASK}}                    the leaderboard of a task; {{board TASK | REGEX | FIELD}} a field (test, validation,
+                                      seeds, ...) of the one row whose system and options match
     {{layers}}                        processor time of linear layers
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
@@ -316,7 +316,7 @@ def _board(evidence: Evidence, name: str, options: list[str], page: Path) -> str
         )
     pattern, field = options
     fields = [column.heading for column in shown.columns]
-    rows = [row for row in shown.rows if re.search(pattern, row[1].replace("`", ""))]
+    rows = [row for row in shown.rows if re.search(pattern, f"{row[0]} {row[1]}".replace("`", ""))]
     if len(rows) != 1 or field not in fields:
         raise ArgumentError(
             f"Expected one row of {name} that matches {pattern!r} and a field of it, but got {len(rows)} rows and "
