@@ -22,7 +22,7 @@ from .complex_as_real import embed_matrix
 from .errors import NotOnGroupError, ShapeError
 from .optim import CayleySGD
 from .parametrizations import BoundParametrization, Parametrization
-from .parametrizations.matrices import haar
+from .parametrizations.matrices import as_complex, haar
 from .parametrizations.parametrization import check_description
 
 __all__ = ["LAWS", "check_parametrization"]
@@ -363,7 +363,7 @@ def _moves(method: BoundParametrization, name: str, value: Tensor, grad: Tensor)
     """Return whether a gradient, or its part along the manifold, is more than rounding."""
     if name in method.manifolds and grad.numel():
         pairs = method.field == "complex"
-        M, G = (torch.view_as_complex(t.detach().contiguous()) if pairs else t.detach() for t in (value, grad))
+        M, G = (as_complex(t.detach()) if pairs else t.detach() for t in (value, grad))
         grad = G @ M.mH - M @ G.mH
     return bool((grad.abs() > 1e-9).any())
 

@@ -13,11 +13,15 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from orthornn import (
     GORU,
     DeltaRNN,
+    Givens,
     Householder,
+    MatrixExponential,
+    OrthogonalBlocks,
     OrthogonalRNN,
     OrthogonalRNNCell,
     PeepholeLSTM,
     ReflectionRNN,
+    RestrictedUnitary,
     ScaledCayley,
     Stiefel,
     Unconstrained,
@@ -285,6 +289,42 @@ def test_assign_of_a_torch_state_dict_keeps_its_dtype(dtype):
         assert all(parameter.dtype == dtype for parameter in net.parameters())
         x = inputs().to(dtype)
         torch.testing.assert_close(net(x)[0], peer(x)[0], rtol=0, atol=tolerance(dtype, T * N))
+
+
+COMPLEX = [
+    ScaledCayley(field="complex", phases=True),
+    MatrixExponential(field="complex", rebase_every=2),
+    Givens(field="complex"),
+    RestrictedUnitary(),
+    Stiefel(field="complex"),
+    Householder(field="complex"),
+]
+
+
+@pytest.mark.parametrize("make", [OrthogonalRNN, GORU])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("parametrization", [*COMPLEX, Householder()], ids=repr)
+def test_parameters_may_be_views_of_one_vector(parametrization, first, make):
+    """torch.nn.utils.vector_to_parameters and FSDP place them anywhere in it, at odd places too."""
+    net = make(I, N, parametrization=parametrization, learn_h0=True, dtype=torch.float64)
+    x, weights = inputs(), list(net.parameters())
+    out = net(x)[0]
+    expected = torch.autograd.grad(out.abs().square().sum(), weights)
+    vector = torch.cat([torch.zeros(first, dtype=torch.float64), nn.utils.parameters_to_vector(weights).detach()])
+    nn.utils.vector_to_parameters(vector[first:], weights)
+    again = net(x)[0]
+    torch.testing.assert_close(again, out, rtol=0, atol=EXACT)
+    found = torch.autograd.grad(again.abs().square().sum(), weights)
+    torch.testing.assert_close(found, expected, rtol=0, atol=100 * EXACT)
+
+
+def test_a_complex_input_is_read_wherever_weights_are():
+    net = network(parametrization=Householder(field="complex"))
+    x = torch.complex(inputs(), inputs())
+    expected = net(x)[0]
+    for weight in net.parameters():
+        weight.data = torch.cat([weight.new_zeros(1), weight.detach().flatten()])[1:].view_as(weight)
+    torch.testing.assert_close(net(x)[0], expected, rtol=0, atol=EXACT)
 
 
 def test_fold_of_a_cell_and_of_a_model():

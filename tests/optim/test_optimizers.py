@@ -189,6 +189,32 @@ def test_strides_do_not_matter(maker, field):
     assert torch.equal(parameter, back)
 
 
+@pytest.mark.parametrize("maker", MAKERS)
+def test_pairs_may_begin_anywhere_in_memory(maker):
+    """As views of one vector of all parameters do."""
+    parameter = point(6, 4, "pairs")
+    vector = torch.cat([torch.zeros(1, dtype=parameter.dtype), parameter.detach().flatten()])
+    view = torch.nn.Parameter(vector[1:].view_as(parameter))
+    optimizers = [MAKERS[maker]([p]) for p in (parameter, view)]
+    for _ in range(3):
+        parameter.grad = view.grad = torch.randn_like(parameter)
+        for optimizer in optimizers:
+            optimizer.step()
+    assert torch.equal(parameter, view)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_lazily_conjugated_gradient_is_read_as_what_it_stands_for(maker):
+    twins = [torch.nn.Parameter(point(6, 4, "complex").detach().to(torch.complex128)) for _ in range(2)]
+    with torch.no_grad():
+        twins[1].copy_(twins[0])
+    gradient = torch.randn_like(twins[0])
+    for parameter, grad in zip(twins, (gradient.conj().resolve_conj(), gradient.conj())):
+        parameter.grad = grad
+        MAKERS[maker]([parameter]).step()
+    assert torch.equal(*twins)
+
+
 def test_a_sparse_gradient_is_named():
     parameter = point(3, 3)
     parameter.grad = torch.eye(3, dtype=torch.float64).to_sparse()

@@ -25,6 +25,7 @@ from ..kernels.interception import is_autocast, is_observed, no_autocast, refuse
 from ..kernels.operator_rnn import OperatorCall, number_like, run_operator
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
+from ..parametrizations.matrices import as_complex
 from ..rotation_basis import cached, rotations_of
 from . import impulse
 from .forms import FormSizes, check_rotations, choose_form
@@ -180,7 +181,7 @@ class Layer:
         weight = at_least_float32(self.weight_ih)
         if not self.is_complex:
             return weight
-        return embed_matrix(torch.view_as_complex(weight)) if x.is_complex() else torch.cat(weight.unbind(-1))
+        return embed_matrix(as_complex(weight)) if x.is_complex() else torch.cat(weight.unbind(-1))
 
     def bias(self) -> tuple[Tensor | None, Tensor | None]:
         """Return (what is added to the pre-activation, phi's parameter), each of at most ``size`` numbers, or None."""

@@ -22,6 +22,7 @@ from ..kernels.interception import is_autocast
 from ..kernels.projection import is_tokens
 from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset, check_restart_is_used
 from ..layout import SequenceLayout
+from ..parametrizations.matrices import as_complex
 from .torchscript import with_recorded_sizes, with_recorded_steps
 
 State = TypeVar("State")  # a tensor, or a pair of them
@@ -159,7 +160,7 @@ def initial_states(
     """Return h_0 (B, N) of each layer and direction, its sequences in the order of h0 (L * D, B, N)."""
     batch, shape, dtype = layout.batch, sizes.state_shape, sizes.state_dtype
     if h0 is None and learned is not None:
-        own = torch.view_as_complex(learned.to(sizes.real_dtype)) if sizes.is_complex else learned
+        own = as_complex(learned) if sizes.is_complex else learned
         rows = (own,) if sizes.num_states == 1 else own.split(1)
         return rows if batch == 1 else tuple([row.expand(batch, *shape) for row in rows])
     if h0 is None:

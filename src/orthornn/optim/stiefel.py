@@ -150,7 +150,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
 def as_matrix(tensor: Tensor) -> Tensor:
     """Return (N, P), complex if the tensor is or holds pairs (N, P, 2)."""
-    return as_complex(tensor.contiguous()) if tensor.dim() == 3 else tensor
+    return as_complex(tensor) if tensor.dim() == 3 else tensor
 
 
 def stored(M: Tensor, like: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from .. import compact_wy
 from .._checks import check_choice, check_flag, check_integer
 from ..compact_wy import Base
 from ..errors import ArgumentError, NotOnGroupError
-from .matrices import as_complex, check_on_group, check_square, rounding
+from .matrices import check_on_group, check_square, rounding
 from .parametrization import FIELDS, BoundParametrization, Field, Parametrization
 from .reduction import reduce_orthogonal, reduce_rank, reduce_unitary
 
@@ -327,7 +327,8 @@ class BoundComplexHouseholder(BoundHouseholder):
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
         left = compact_wy.product(*self._embedded(free))[:, : self.n]
         dtype = torch.float64 if free[0].dtype == torch.float64 else torch.float32
-        return as_complex(torch.stack(left.to(dtype).chunk(2), dim=-1))
+        real, imaginary = left.to(dtype).chunk(2)
+        return torch.complex(real, imaginary)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Return reflectors of any unitary matrix at m = n; at m < n of what m reflections make, trained angles again

@@ -12,13 +12,18 @@ from ..errors import DTypeError, NotOnGroupError
 
 
 def as_complex(pairs: Tensor) -> Tensor:
-    """Return (...) complex from (..., 2) real; at least float32, since complex numbers have no 16-bit arithmetic."""
-    return torch.view_as_complex(pairs.float() if pairs.dtype in (torch.bfloat16, torch.float16) else pairs)
+    """Return (...) complex from (..., 2) real; at least float32, since complex numbers have no 16-bit arithmetic.
+
+    Not a view, which strides and offsets of some tensors do not allow: the parameters of FSDP and of
+    torch.nn.utils.vector_to_parameters begin anywhere in one vector.
+    """
+    real, imaginary = (pairs.float() if pairs.dtype in (torch.bfloat16, torch.float16) else pairs).unbind(-1)
+    return torch.complex(real, imaginary)
 
 
 def as_pairs(W: Tensor) -> Tensor:
     """Return (...) complex -> (..., 2) real; a real tensor stays as it is."""
-    return torch.view_as_real(W) if W.is_complex() else W
+    return torch.view_as_real(W.resolve_conj()) if W.is_complex() else W
 
 
 def widen(tensor: Tensor) -> Tensor:

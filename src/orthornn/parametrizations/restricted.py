@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..complex_as_real import complex_dtype
-from .matrices import check_on_group, rounding
+from .matrices import as_complex, check_on_group, rounding
 from .parametrization import BoundParametrization, Parametrization
 from .search import search
 
@@ -67,7 +67,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         phases, reflectors = free[0].double(), free[1].double()
         squared = reflectors.square().sum(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST)
         d = torch.polar(torch.ones_like(phases), phases)
-        v = torch.view_as_complex((reflectors * torch.sqrt(2 / squared)).contiguous())
+        v = as_complex(reflectors * torch.sqrt(2 / squared))
         narrow = complex_dtype(free[0].dtype)
         return d.to(narrow), v.to(narrow)
 

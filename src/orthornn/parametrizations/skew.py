@@ -25,7 +25,7 @@ def places_above(n: int, device: torch.device | None = None) -> tuple[Tensor, Te
 
 def skew_matrix(n: int, skew: Tensor, diagonal: Tensor | None = None) -> Tensor:
     """Return A (n, n) in double precision, complex if a diagonal is given."""
-    above = skew.double() if diagonal is None else as_complex(skew.double().contiguous())
+    above = skew.double() if diagonal is None else as_complex(skew.double())
     upper = above.new_zeros(n, n).index_put(places_above(n, above.device), above)
     A = upper - upper.mH
     if diagonal is None:
