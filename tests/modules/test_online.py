@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize, prune
 
 from orthornn import Householder, OrthogonalRNN, SpectralMargin, Stiefel, Unconstrained
 from orthornn.errors import (
@@ -238,6 +239,42 @@ def test_what_was_learned_is_written_back():
     fixed(x, target)
     fixed.write_back()
     assert torch.equal(rnn.weight_hh_l0, W)
+
+
+class Half(nn.Module):
+    def forward(self, value):
+        return value / 2
+
+    def right_inverse(self, value):
+        return 2 * value
+
+
+def test_what_was_learned_is_written_through_a_parametrization():
+    rnn, readout = network()
+    for module, name in ((rnn, "weight_ih_l0"), (rnn, "gain_l0"), (rnn, "h0"), (readout, "weight")):
+        parametrize.register_parametrization(module, name, Half())
+    learner, (x, target) = rnn.online(readout, 1e-2), stream(60)
+    learner(x, target)
+    learner.write_back()
+    learner.restart()
+    learner._online.rates = None
+    with torch.no_grad():
+        expected = readout(rnn(x.unsqueeze(1))[0].squeeze(1))
+    torch.testing.assert_close(learner(x), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_what_pruning_computes_cannot_be_written_and_nothing_else_is():
+    rnn, readout = network()
+    prune.random_unstructured(readout, "weight", 0.5)
+    learner, (x, target) = rnn.online(readout, 1e-2), stream(60)
+    learner(x, target)
+    before = {name: value.clone() for name, value in rnn.state_dict().items()}
+    with pytest.raises(ArgumentError, match=r"prune.remove\(module, 'weight'\)"):
+        learner.write_back()
+    assert all(torch.equal(value, before[name]) for name, value in rnn.state_dict().items())
+    prune.remove(readout, "weight")
+    learner.write_back()
+    torch.testing.assert_close(readout.weight.detach(), learner._named(learner._online.parameters)["readout_weight"])
 
 
 @pytest.mark.parametrize("missing", ["bias", "learn_gain", "learn_h0", "readout bias"])

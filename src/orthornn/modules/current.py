@@ -1,4 +1,4 @@
-"""A parameter as it is now, also where one of torch's tools computes it from others."""
+"""Reading and setting a parameter, also where one of torch's tools computes it from others."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
+
+from ..errors import ArgumentError
 
 _TOOLS = (BasePruningMethod, SpectralNorm, WeightNorm)
 
@@ -30,6 +33,37 @@ def current(module: nn.Module, name: str, called: bool = False) -> Any:
                 return _normalized(hook, module)
             hook(module, ())
     return getattr(module, name)
+
+
+def check_assignable(module: nn.Module, *names: str) -> None:
+    """Raise ArgumentError if a parameter is computed from others by pruning or weight_norm, which have no inverse."""
+    for name in names:
+        if name not in module._parameters and not parametrize.is_parametrized(module, name):
+            raise ArgumentError(
+                f"Expected {name} to be a parameter, but got a tensor that pruning or weight_norm computes. Make it "
+                f"one first, with torch.nn.utils.prune.remove(module, {name!r}) or remove_weight_norm."
+            )
+
+
+@torch.no_grad()
+def assign_(module: nn.Module, name: str, value: Tensor) -> None:
+    """Copy a value into a parameter, or through the parametrization of torch that computes it. See `check_assignable`."""
+    parameter = module._parameters.get(name)
+    if parameter is None:
+        now = getattr(module, name)
+        setattr(module, name, value.to(now.device, now.dtype))
+    else:
+        parameter.copy_(_distributed_like(value, parameter))
+
+
+def _distributed_like(value: Tensor, parameter: Tensor) -> Tensor:
+    """Return `value`, sharded as `parameter` is if that is a DTensor."""
+    if not hasattr(parameter, "full_tensor"):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    value = value.to(parameter.device, parameter.dtype)
+    return distribute_tensor(value, parameter.device_mesh, parameter.placements)  # type: ignore[attr-defined]
 
 
 def before_step(module: nn.Module) -> None:

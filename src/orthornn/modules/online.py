@@ -22,6 +22,7 @@ from ..errors import ArgumentError, DeviceError, DTypeError, NotOnGroupError, Sh
 from ..kernels.interception import is_intercepted
 from ..kernels.online import Online
 from ..rotation_basis import decompose
+from .current import assign_, check_assignable
 
 _SAVED = ("parameters", "blocks", "turns", "rates", "gradient", "moments", "state", "counts")  # tensors of `Online`
 
@@ -181,24 +182,32 @@ class OnlineLearner:
     def write_back(self) -> None:
         """Write what was learned into the network and the readout.
 
-        W is set by the parametrization's right inverse, which raises NotOnGroupError for a set that W has left.
+        W is set by the parametrization's right inverse, which raises NotOnGroupError for a set that W has left, and other
+        tensors through that of a parametrization of torch, if they have one.
+
+        Raises:
+            ArgumentError: If pruning or weight_norm, which have no inverse, compute one of them; then nothing is written.
         """
         values, network, readout = self._named(self._online.parameters), self.network, self.readout
         suffix = network.suffixes[0]
-        weight_ih = getattr(network, f"weight_ih_{suffix}")
+        places = (
+            (network, f"weight_ih_{suffix}", "weight_ih"),
+            (network, f"bias_ih_{suffix}", "bias_ih"),
+            (network, f"gain_{suffix}", "gain"),
+            (network, "h0", "h0"),
+            (readout, "weight", "readout_weight"),
+            (readout, "bias", "readout_bias"),
+        )
+        for module, name, _ in places:
+            check_assignable(module, name)
         rates = self._online.rates
         if rates is not None and bool(self._online.named(rates)["angles"].any()):
-            setattr(network, f"weight_hh_{suffix}", self.transition.to(weight_ih))  # orthogonal in its dtype
-        weight_ih.copy_(values["weight_ih"])
-        for tensor, name in (
-            (getattr(network, f"bias_ih_{suffix}"), "bias_ih"),
-            (getattr(network, f"gain_{suffix}"), "gain"),
-            (network.h0, "h0"),
-            (readout.weight, "readout_weight"),
-            (readout.bias, "readout_bias"),
-        ):
-            if tensor is not None:
-                tensor.copy_(values[name].view(tensor.shape))
+            W = self.transition.to(getattr(network, f"weight_ih_{suffix}"))  # orthogonal in its dtype
+            setattr(network, f"weight_hh_{suffix}", W)
+        for module, name, key in places:
+            now = getattr(module, name)
+            if now is not None:
+                assign_(module, name, values[key].view(now.shape))
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all that later steps depend on, with which another learner continues to the bit.

@@ -7,16 +7,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from .._checks import check_factory, check_tensor, is_captured, is_transformed
 from ..compact_wy import Base
 from ..complex_as_real import complex_state, embed_state
-from ..errors import ArgumentError
 from ..kernels.interception import is_intercepted
 from ..parametrizations.parametrization import BoundParametrization, Parametrization, check_description
 from ..parametrizations.upkeep import watch
-from .current import current
+from .current import assign_, check_assignable, current
 
 
 class Operator(NamedTuple):
@@ -73,7 +71,6 @@ class Transition(nn.Module):
         if not self.free()[0].is_meta:
             self.assign_(self.method.initial(generator))
 
-    @torch.no_grad()
     def assign_(self, free: tuple[Tensor, ...]) -> None:
         """Copy values into the free tensors, or through those parametrizations of torch that compute them.
 
@@ -83,23 +80,9 @@ class Transition(nn.Module):
         Raises:
             ArgumentError: If a free tensor is computed from others by pruning or weight_norm, which have no inverse.
         """
-        self._check_assignable()
+        check_assignable(self, *self.method.names)
         for name, value in zip(self.method.names, free):
-            parameter = self._parameters.get(name)
-            if parameter is None:
-                now = getattr(self, name)
-                setattr(self, name, value.to(now.device, now.dtype))
-            else:
-                parameter.copy_(_distributed_like(value, parameter))
-
-    def _check_assignable(self) -> None:
-        """Raise ArgumentError if a free tensor is computed from others by what has no inverse."""
-        for name in self.method.names:
-            if name not in self._parameters and not parametrize.is_parametrized(self, name):
-                raise ArgumentError(
-                    f"Expected {name} to be a parameter, but got a tensor that pruning or weight_norm computes. Make it "
-                    f"one first, with torch.nn.utils.prune.remove(transition, {name!r}) or remove_weight_norm."
-                )
+            assign_(self, name, value)
 
     def under(self, parametrization: Parametrization) -> Transition:
         """Return a new transition under another parametrization: of this size, dtype, device and mode, and as trained.
@@ -127,7 +110,7 @@ class Transition(nn.Module):
             ShapeError, DTypeError: If W does not fit.
         """
         check_tensor("W", W)
-        self._check_assignable()  # before right_inverse, which sets buffers
+        check_assignable(self, *self.method.names)  # before right_inverse, which sets buffers
         self.assign_(self.method.right_inverse(W.detach()))
 
     def free(self) -> tuple[nn.Parameter, ...]:
@@ -252,16 +235,6 @@ def _wide(parameter: Tensor) -> Tensor:
     """Return a free tensor as W is computed from it."""
     whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter  # sharded: a DTensor
     return whole.float() if whole.dtype in (torch.bfloat16, torch.float16) else whole
-
-
-def _distributed_like(value: Tensor, parameter: Tensor) -> Tensor:
-    """Return `value`, sharded as `parameter` is if that is a DTensor."""
-    if not hasattr(parameter, "full_tensor"):
-        return value
-    from torch.distributed.tensor import distribute_tensor
-
-    value = value.to(parameter.device, parameter.dtype)
-    return distribute_tensor(value, parameter.device_mesh, parameter.placements)  # type: ignore[attr-defined]
 
 
 def _same(then: Tensor, now: Tensor) -> bool:
