@@ -327,6 +327,26 @@ def test_a_complex_input_is_read_wherever_weights_are():
     torch.testing.assert_close(net(x)[0], expected, rtol=0, atol=EXACT)
 
 
+def test_fold_under_a_parametrization_of_the_gain():
+    net = network(num_layers=2, gain=0.9, learn_gain=True)
+    parametrize.register_parametrization(net, "gain_l0", Twice())
+    with torch.no_grad():
+        net.parametrizations.gain_l0.original.fill_(0.3)
+        net.get_parameter("gain_l1").fill_(0.5)
+    x, folded = inputs(), net.fold()
+    torch.testing.assert_close(folded(x)[0], net(x)[0], rtol=0, atol=EXACT)
+    assert net.gain_l0 == 0.6  # a class of torch's that both share is as it was
+    assert isinstance(folded.parametrization, Unconstrained)
+
+
+@pytest.mark.parametrize("to_torch", [False, True])
+def test_fold_draws_no_random_numbers(to_torch):
+    net = network(nonlinearity="tanh")
+    before = torch.get_rng_state()
+    net.fold(to_torch=to_torch)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_fold_of_a_cell_and_of_a_model():
     cell = OrthogonalRNNCell(I, N, gain=0.9, dtype=torch.float64)
     model = nn.ModuleDict({"cell": cell, "head": nn.Linear(N, 1, dtype=torch.float64)})

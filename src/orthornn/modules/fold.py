@@ -1,8 +1,8 @@
 """A trained network with its transitions as plain matrices.
 
 W and the gain become one matrix per layer and direction, under Unconstrained() (Stiefel(field="complex") if complex,
-where the matrix itself is the free tensor). Outputs are those of the original to rounding. With tanh or relu the same
-matrices make a torch.nn.RNN.
+where the matrix itself is the free tensor); a gain under a parametrization of torch stays. Outputs are those of the
+original to rounding. With tanh or relu the same matrices make a torch.nn.RNN.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 from ..errors import ArgumentError
 from ..parametrizations import Stiefel, Unconstrained
@@ -24,24 +25,29 @@ Network = TypeVar("Network", bound=nn.Module)
 def fold(network: Network) -> Network:
     """Return a copy of an OrthogonalRNN, or of a module that holds some (OrthogonalRNNCell), with folded transitions."""
     folded = copy.deepcopy(network)
-    for module in folded.modules():
-        if any(isinstance(child, Transition) for child in module.children()):
-            _fold_(module)
+    with torch.random.fork_rng(devices=[]):  # new transitions draw initial values, here of no use
+        for module in folded.modules():
+            if any(isinstance(child, Transition) for child in module.children()):
+                _fold_(module)
     return folded
 
 
 def _fold_(folded: nn.Module) -> None:
     plain = Stiefel(field="complex") if folded.is_complex else Unconstrained()
+    computed = False
     for name, transition in list(folded.transitions()):  # type: ignore[operator]
         suffix = name.removeprefix("transition")
-        gain = folded._parameters.get(f"gain{suffix}")
-        W = transition.matrix() * (getattr(folded, "gain", 1.0) if gain is None else gain)
+        gain, W = folded._parameters.get(f"gain{suffix}"), transition.matrix()
+        if parametrize.is_parametrized(folded, f"gain{suffix}"):
+            computed = True  # it stays: removing it would take it from the original, whose class the copy has
+        else:
+            W = W * (getattr(folded, "gain", 1.0) if gain is None else gain)
         replacement = transition.under(plain)
         replacement.assign_((torch.view_as_real(W) if W.is_complex() else W,))
         setattr(folded, name, replacement)
         if gain is not None:
             folded._parameters[f"gain{suffix}"] = None
-    vars(folded).update(gain=1.0, learn_gain=False, parametrization=plain)
+    vars(folded).update(gain=1.0, learn_gain=computed, parametrization=plain)
 
 
 @torch.no_grad()
@@ -74,9 +80,9 @@ def as_torch_rnn(network: Any) -> nn.RNN:
         batch_first=network.batch_first,
         dropout=network.dropout if network.num_layers > 1 else 0.0,
         bidirectional=network.bidirectional,
-        device=first.device,
+        device="meta",  # where it draws no random numbers
         dtype=first.dtype,
-    )
+    ).to_empty(device=first.device)
     for layer, suffix in zip(network.layers(), network.suffixes):
         getattr(folded, f"weight_ih_{suffix}").copy_(layer.weight_ih)
         getattr(folded, f"weight_hh_{suffix}").copy_(layer.matrix() * layer.gain)
