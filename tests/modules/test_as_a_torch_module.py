@@ -327,6 +327,32 @@ def test_a_complex_input_is_read_wherever_weights_are():
     torch.testing.assert_close(net(x)[0], expected, rtol=0, atol=EXACT)
 
 
+class Doubled(OrthogonalRNN):
+    """A subclass that changes what it returns."""
+
+    def forward(self, *given, **options):
+        states, h_n = super().forward(*given, **options)
+        return 2 * states, h_n
+
+
+def test_no_shorter_way_passes_by_the_forward_of_a_subclass():
+    rnn = Doubled(I, N, nonlinearity="identity", form="rotations", dtype=torch.float64)
+    readout, x = nn.Linear(N, 1, dtype=torch.float64), inputs()
+    torch.testing.assert_close(rnn.forward_readout(x, readout), readout(rnn(x)[0]), rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("options", [{"stride": 4}, {"memory": "checkpoint", "segment": 5}], ids=str)
+def test_blocks_call_the_forward_of_a_subclass(options, monkeypatch):
+    monkeypatch.setattr("orthornn.modules.blocks.groups_pay", lambda *_: True)
+    blocks = OrthogonalBlocks(1, 4, N, parametrization=Householder(), dtype=torch.float64, **options)
+    x = inputs(16, B, 1)
+    blocks.blocks[0].recurrence.__class__ = Doubled
+    found = blocks(x)[0]
+    blocks.blocks[0].recurrence.__class__ = OrthogonalRNN
+    blocks.blocks[0].recurrence.register_forward_hook(lambda *call: (2 * call[2][0], call[2][1]))
+    torch.testing.assert_close(found, blocks(x)[0], rtol=0, atol=EXACT)
+
+
 def test_fold_under_a_parametrization_of_the_gain():
     net = network(num_layers=2, gain=0.9, learn_gain=True)
     parametrize.register_parametrization(net, "gain_l0", Twice())

@@ -474,9 +474,8 @@ class _Block(nn.Module):
         """
         recurrence = self.recurrence
         (layer,) = recurrence.layers()
-        if layer.transition.num_reflections == 0 or recurrence.form == "operator" or is_watched(recurrence):
-            return None
-        return layer.built()
+        by_structure = layer.transition.num_reflections == 0 or recurrence.form == "operator"
+        return None if by_structure or is_watched(recurrence, OrthogonalRNN) else layer.built()
 
     def forward(
         self,
@@ -542,7 +541,7 @@ class _Block(nn.Module):
             return out
         if self.skip is None:
             return x + out
-        if is_tokens(x) and type(self.skip) is nn.Linear and not is_watched(self.skip):
+        if is_tokens(x) and type(self.skip) is nn.Linear and not is_watched(self.skip, nn.Linear):
             return out + project(x, self.skip.weight, None)
         return out + self.skip(self._vectors(x))
 
@@ -566,7 +565,7 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
     length = x.shape[0]
     first = (length - 1) % stride
     plain = not (recurrence.bidirectional or recurrence.is_complex or is_tokens(x) or recurrence.form != "auto")
-    plain = plain and not is_watched(recurrence) and not torch.jit.is_tracing()
+    plain = plain and not is_watched(recurrence, OrthogonalRNN) and not torch.jit.is_tracing()
     if not plain or length <= stride or recurrence.memory != "store" or not _groups_pay(recurrence, x, stride):
         states, h_n = recurrence(x, h)
         return states[first::stride], h_n

@@ -439,7 +439,7 @@ class OrthogonalRNN(RecurrentNetwork):
         """Return what `forward_readout` does where a linear layer runs as rotations, or None."""
         if (self.nonlinearity != "identity" and not self.linear_transition) or len(self.suffixes) > 1:
             return None
-        if type(readout) is not nn.Linear or is_watched(readout) or is_watched(self):
+        if type(readout) is not nn.Linear or is_watched(readout, nn.Linear) or is_watched(self, OrthogonalRNN):
             return None
         sizes = self._sizes()
         given = SequenceInput.of(input, sizes, reset)

@@ -102,9 +102,9 @@ def tracing(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[LayerT
             _restore(network, before[name])
 
 
-def is_watched(module: Any) -> bool:
-    """Return whether a trace or a hook, a module's own or one for all modules, must see its call, so that no shorter way
-    may take its place.
+def is_watched(module: Any, kind: type[nn.Module]) -> bool:
+    """Return whether a trace, a hook, a module's own or one for all modules, or the forward() of a subclass of `kind` must
+    see its call, so that no shorter way may take its place.
     """
     own = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     of_all = (
@@ -113,7 +113,8 @@ def is_watched(module: Any) -> bool:
         _every._global_backward_hooks,
         _every._global_backward_pre_hooks,
     )
-    return getattr(module, "_traces", None) is not None or any(own) or any(of_all) or "forward" in vars(module)
+    replaced = "forward" in vars(module) or type(module).forward is not kind.forward
+    return replaced or getattr(module, "_traces", None) is not None or any(own) or any(of_all)
 
 
 def _restore(network: Any, traces: list[LayerTrace] | None) -> None:
