@@ -291,6 +291,30 @@ def test_assign_of_a_torch_state_dict_keeps_its_dtype(dtype):
         torch.testing.assert_close(net(x)[0], peer(x)[0], rtol=0, atol=tolerance(dtype, T * N))
 
 
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize(
+    "parametrization",
+    [
+        ScaledCayley(negatives=2),
+        MatrixExponential(rebase_every=3),
+        Givens(),
+        Householder(base="rotations"),
+        Unconstrained(),
+    ],
+    ids=repr,
+)
+def test_a_network_on_meta_takes_a_torch_state_dict(parametrization, assign):
+    peer = nn.RNN(I, N, dtype=torch.float64)
+    nn.init.orthogonal_(peer.weight_hh_l0)
+    with torch.device("meta"):
+        net = network(parametrization=parametrization, nonlinearity="tanh")
+    if not assign:
+        net.to_empty(device="cpu").reset_parameters()
+    net.load_state_dict(peer.state_dict(), assign=assign)
+    x = inputs()
+    torch.testing.assert_close(net(x)[0], peer(x)[0], rtol=0, atol=EXACT)
+
+
 COMPLEX = [
     ScaledCayley(field="complex", phases=True),
     MatrixExponential(field="complex", rebase_every=2),

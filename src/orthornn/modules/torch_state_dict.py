@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from .layer import BIASED
@@ -16,15 +17,19 @@ def read_torch_state(rnn: Any, state_dict: dict[str, Any], prefix: str, assign: 
         W = state_dict.pop(f"{prefix}weight_hh_{suffix}", None)
         if W is None:
             continue
+        method = copy.deepcopy(transition.method)  # right_inverse sets its buffers
+        if any(buffer.is_meta for buffer in method.buffers()) and not W.is_meta:
+            method.to_empty(device=W.device)
+            method.reset_parameters()
         try:
-            free = transition.method.right_inverse(W)
+            free = method.right_inverse(W)
         except ValueError as error:
             errors.append(f"{prefix}weight_hh_{suffix} cannot be represented by {rnn.parametrization}: {error}")
             continue
-        for key, value in zip(transition.method.names, free):
+        for key, value in zip(method.names, free):
             state_dict[f"{prefix}{name}.{key}"] = value.to(W.dtype.to_real()) if assign else value
-        for key, buffer in transition.method.state_dict().items():
-            state_dict[f"{prefix}{name}.method.{key}"] = buffer.clone()
+        for key, buffer in method.state_dict().items():
+            state_dict[f"{prefix}{name}.method.{key}"] = buffer
         bias_hh = state_dict.pop(f"{prefix}bias_hh_{suffix}", None)
         if bias_hh is not None and f"{prefix}bias_ih_{suffix}" in state_dict:
             if rnn.nonlinearity in BIASED:
