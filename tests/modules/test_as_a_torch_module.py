@@ -291,6 +291,48 @@ def test_assign_of_a_torch_state_dict_keeps_its_dtype(dtype):
         torch.testing.assert_close(net(x)[0], peer(x)[0], rtol=0, atol=tolerance(dtype, T * N))
 
 
+class Counted(nn.Module):
+    """Another value at each access, as under spectral_norm in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def forward(self, value):
+        self.count += 1
+        return value * (1 + self.count)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize(
+    ("make", "path"),
+    [
+        (PeepholeLSTM, "weight_hh"),
+        (PeepholeLSTM, "weight_ih"),
+        (PeepholeLSTM, "peepholes"),
+        (GORU, "weight_ih"),
+        (GORU, "weight_gates"),
+        (GORU, "transition.theta"),
+        (OrthogonalRNN, "transition_l0.reflectors"),
+    ],
+)
+def test_a_parametrization_is_asked_once_per_sequence_and_step(make, path, trained):
+    net, x = make(I, N, dtype=torch.float64), inputs()
+    plain = copy.deepcopy(net)
+    owner, _, name = path.rpartition(".")
+    counted = Counted()
+    parametrize.register_parametrization(net.get_submodule(owner), name, counted)
+    with torch.set_grad_enabled(trained):
+        for call, given in ((net, x), (net.step, x[0])):
+            counted.count = 0
+            out = call(given)[0]
+            assert counted.count == 1
+            with torch.no_grad():
+                plain.get_parameter(path).copy_(2 * net.get_submodule(owner).parametrizations[name].original)
+            expected = (plain if call is net else plain.step)(given)[0]
+            torch.testing.assert_close(out, expected, rtol=0, atol=EXACT)
+
+
 @pytest.mark.parametrize("assign", [False, True])
 @pytest.mark.parametrize(
     "parametrization",

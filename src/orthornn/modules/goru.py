@@ -209,8 +209,9 @@ class GORU(RecurrentNetwork):
             - Output: (T, B, N) in the layout of the input, or (B, N) with ``output="last"``; h_n (1, B, N).
         """
         check_choice("output", output, ("all", "last"))
-        given = SequenceInput.of(input, self._sizes(False), reset)
-        return self._run(given, *one_initial_state(hx=hx, h0=h0), restart, output == "last")
+        sizes = self._sizes()
+        given = SequenceInput.of(input, _of_input(sizes), reset)
+        return self._run(given, sizes, *one_initial_state(hx=hx, h0=h0), restart, output == "last")
 
     def step(
         self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
@@ -220,25 +221,35 @@ class GORU(RecurrentNetwork):
         Arguments and errors are those of :meth:`OrthogonalRNN.step`; restart is (1, B, N).
         """
         before_step(self)
-        given = SequenceInput.of_step(x, self._sizes(False), reset)
-        return self._run(given, "h", h, restart, True)  # type: ignore[return-value]
+        sizes = self._sizes()
+        given = SequenceInput.of_step(x, _of_input(sizes), reset)
+        return self._run(given, sizes, "h", h, restart, True)  # type: ignore[return-value]
 
     def _run(
-        self, given: SequenceInput, name: str, h: Tensor | None, restart: Tensor | None, only_last: bool
+        self,
+        given: SequenceInput,
+        sizes: NetworkSizes,
+        name: str,
+        h: Tensor | None,
+        restart: Tensor | None,
+        only_last: bool,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return what `forward` and `step` do. name: What the user calls the initial state h."""
-        sizes, layout = self._sizes(), given.layout
+        layout, weight_ih = given.layout, sizes.weight
         first = given.initial_states(h, self.h0, sizes, name)
         again = given.restarts(restart, self.h0, sizes)
-        multiply = product if is_autocast(self.weight_ih) else torch.matmul
-        with no_autocast(self.weight_ih):
-            states, last = self._states(layout.flatten(given.x), first[0], again[0], layout, multiply)
-        h_n = self._out(last)
-        return given.out(h_n if only_last else self._out(states), h_n.unsqueeze(0), only_last)
+        multiply = product if is_autocast(weight_ih) else torch.matmul
+        with no_autocast(weight_ih):
+            states, last = self._states(
+                layout.flatten(given.x), at_least_float32(weight_ih), first[0], again[0], layout, multiply
+            )
+        h_n = self._out(last, weight_ih.dtype)
+        return given.out(h_n if only_last else self._out(states, weight_ih.dtype), h_n.unsqueeze(0), only_last)
 
     def _states(
         self,
         rows: Tensor,
+        weight_ih: Tensor,
         first: Tensor,
         again: Tensor | None,
         layout: SequenceLayout,
@@ -246,13 +257,13 @@ class GORU(RecurrentNetwork):
     ) -> tuple[Tensor, Tensor]:
         """Return the states for every step and the last of each sequence, real and in at least float32.
 
-        rows: (R, I), or tokens (R,). first: h_0. again: With resets the state to restart from.
-        multiply: The product of the state with the weights of one step.
+        rows: (R, I), or tokens (R,). weight_ih: In at least float32. first: h_0. again: With resets the state to restart
+        from. multiply: The product of the state with the weights of one step.
         """
-        n, weight_ih, bias = self.hidden_size, at_least_float32(self.weight_ih), at_least_float32(self.bias)
+        n, bias = self.hidden_size, at_least_float32(self.bias)
         rows = rows if is_tokens(rows) else cast(rows, weight_ih.dtype)
         gates, candidate = project(rows, weight_ih, None).split([2 * n, self.size], dim=-1)
-        W, h = self.transition.cached_matrix(), self._in(first)
+        W, h = self.transition.cached_matrix(), self._in(first, weight_ih.dtype)
         across = torch.cat([at_least_float32(self.weight_gates), embed_matrix(W) if self.is_complex else W]).mT
         biased = self.activation.name in BIASED
         parameter = bias if biased else None
@@ -265,22 +276,25 @@ class GORU(RecurrentNetwork):
             return (z * h + (1 - z) * self.activation(candidate_t + r * carried, parameter),)
 
         projected = (gates + self.bias_gates, candidate if biased else candidate + bias)
-        states, (last,) = run_steps(layout, projected, (h,), step, (h if again is None else self._in(again),))
+        states, (last,) = run_steps(layout, projected, (h,), step, (h if again is None else self._in(again, h.dtype),))
         return states, last
 
-    def _sizes(self, is_complex: bool | None = None) -> NetworkSizes:
-        """Return what a state must fit; with is_complex=False what an input must, which is real."""
-        is_complex = self.is_complex if is_complex is None else is_complex
-        return NetworkSizes(self.input_size, self.hidden_size, 1, is_complex, self.batch_first, self.weight_ih)
+    def _sizes(self) -> NetworkSizes:
+        """Return what a state must fit."""
+        return NetworkSizes(self.input_size, self.hidden_size, 1, self.is_complex, self.batch_first, self.weight_ih)
 
-    def _in(self, h: Tensor) -> Tensor:
-        h = embed_state(h) if self.is_complex else h
-        return cast(h, torch.float64 if self.weight_ih.dtype == torch.float64 else torch.float32)
+    def _in(self, h: Tensor, dtype: torch.dtype) -> Tensor:
+        return cast(embed_state(h) if self.is_complex else h, dtype)
 
-    def _out(self, h: Tensor) -> Tensor:
-        return complex_state(h) if self.is_complex else cast(h, self.weight_ih.dtype)
+    def _out(self, h: Tensor, dtype: torch.dtype) -> Tensor:
+        return complex_state(h) if self.is_complex else cast(h, dtype)
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""
         options = self.changed_options(GORU, always=("parametrization", "nonlinearity"))
         return f"{self.input_size}, {self.hidden_size}, {listed(options)}"
+
+
+def _of_input(sizes: NetworkSizes) -> NetworkSizes:
+    """Return what an input must fit, which is real, from what a state must."""
+    return NetworkSizes(sizes.input_size, sizes.hidden_size, sizes.num_states, False, sizes.batch_first, sizes.weight)

@@ -196,8 +196,9 @@ class PeepholeLSTM(RecurrentNetwork):
             - Output: (T, B, N) in the layout of the input, or (B, N) with ``output="last"``; h_n and c_n (1, B, N).
         """
         check_choice("output", output, ("all", "last"))
-        given = SequenceInput.of(input, self._sizes(), reset)
-        return self._run(given, *one_initial_state(hx=hx, state=state), restart, output == "last")
+        sizes = self._sizes()
+        given = SequenceInput.of(input, sizes, reset)
+        return self._run(given, sizes, *one_initial_state(hx=hx, state=state), restart, output == "last")
 
     def step(
         self, x: Tensor, state: Pair | None = None, reset: Tensor | None = None, restart: Pair | None = None
@@ -213,30 +214,38 @@ class PeepholeLSTM(RecurrentNetwork):
             As :meth:`OrthogonalRNN.step` does.
         """
         before_step(self)
-        given = SequenceInput.of_step(x, self._sizes(), reset)
-        return self._run(given, "state", state, restart, True)  # type: ignore[return-value]
+        sizes = self._sizes()
+        given = SequenceInput.of_step(x, sizes, reset)
+        return self._run(given, sizes, "state", state, restart, True)  # type: ignore[return-value]
 
     def _run(
-        self, given: SequenceInput, name: str, state: Pair | None, restart: Pair | None, only_last: bool
+        self,
+        given: SequenceInput,
+        sizes: NetworkSizes,
+        name: str,
+        state: Pair | None,
+        restart: Pair | None,
+        only_last: bool,
     ) -> tuple[Tensor | PackedSequence, Pair]:
         """Return what `forward` and `step` do. name: What the user calls the initial state."""
-        sizes, resets = self._sizes(), given.layout.resets
+        resets = given.layout.resets
         first = self._states(name, state, given.initial_states, sizes)
         if resets is None:
             check_restart_is_used(restart)
         again = first if resets is None else self._states("restart", restart, given.initial_states, sizes)
-        p = self.peepholes
+        # Each is read once: torch's parametrizations compute it anew, and spectral_norm another one, at each access.
+        weight_ih, weight_hh, p = sizes.weight, self.weight_hh, self.peepholes
 
         def step(x_t: Tensor, h: Tensor, c: Tensor) -> Pair:
-            i, f, g, o = (x_t + F.linear(h, self.weight_hh)).split(self.hidden_size, dim=-1)
+            i, f, g, o = (x_t + F.linear(h, weight_hh)).split(self.hidden_size, dim=-1)
             if p is not None:
                 i, f = i + p[0] * c, f + p[1] * c
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             return torch.sigmoid(o if p is None else o + p[2] * c) * torch.tanh(c), c
 
         rows = given.layout.flatten(given.x)
-        rows = rows if is_tokens(rows) else cast(rows, self.weight_ih.dtype)
-        projected = (project(rows, self.weight_ih, self.bias),)
+        rows = rows if is_tokens(rows) else cast(rows, weight_ih.dtype)
+        projected = (project(rows, weight_ih, self.bias),)
         states, (h_n, c_n) = run_steps(given.layout, projected, first, step, again)
         out, final = given.out(h_n if only_last else states, torch.stack([h_n, c_n]), only_last)
         return out, (final[:1], final[1:])

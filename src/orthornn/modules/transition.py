@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -120,7 +120,7 @@ class Transition(nn.Module):
 
     def wide_free(self) -> tuple[Tensor, ...]:
         """Return the free tensors, gathered if they are sharded, in at least float32: W in 16 bits is not orthogonal."""
-        return tuple([_wide(p) for p in self.free()])
+        return tuple(map(_wide, self.free()))
 
     def matrix(self) -> Tensor:
         """Return W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32).
@@ -134,16 +134,16 @@ class Transition(nn.Module):
         free = self.free()
         if torch.jit.is_tracing():
             return self._traced_matrix()
-        if self.learns or torch.compiler.is_compiling() or is_transformed() or is_intercepted(*free):
-            return self.method(*self.wide_free())
+        if _learns(free) or torch.compiler.is_compiling() or is_transformed() or is_intercepted(*free):
+            return self.method(*map(_wide, free))
         if free and is_captured(free[0]):  # comparing values is waiting for them, and W is the graph's own
-            return self.method(*self.wide_free())
+            return self.method(*map(_wide, free))
         made_from = (*free, *self.method.buffers())
         cached = self._cache
         if cached is None or not cached.holds(made_from):
             # Not in inference mode, where W could not be saved for a later backward pass of the inputs.
             with torch.inference_mode(False), torch.no_grad():
-                W = self.method(*self.wide_free())
+                W = self.method(*map(_wide, free))
                 # A view would hold the free tensor, which torch.utils.swap_tensors then refuses to exchange.
                 W = W.clone() if W.is_inference() or W._is_view() else W
                 cached = self._cache = _CachedMatrix(tuple(t.detach().clone() for t in made_from), W, W._version)
@@ -173,7 +173,7 @@ class Transition(nn.Module):
     @property
     def learns(self) -> bool:
         """Whether W, built now, would require a gradient."""
-        return torch.is_grad_enabled() and any([p.requires_grad for p in self.free()])
+        return _learns(self.free())
 
     @property
     def num_reflections(self) -> int | None:
@@ -229,6 +229,11 @@ class _CachedMatrix(NamedTuple):
         These by value: torch's fused optimizers, and `.data`, change a tensor but not its version.
         """
         return self.W._version == self.version and all(map(_same, self.made_from, now))
+
+
+def _learns(free: Sequence[Tensor]) -> bool:
+    """Return whether a W that is built now of these free tensors would require a gradient."""
+    return torch.is_grad_enabled() and any([p.requires_grad for p in free])
 
 
 def _wide(parameter: Tensor) -> Tensor:
