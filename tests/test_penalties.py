@@ -30,6 +30,24 @@ def test_soft_orthogonality(dtype):
     assert float(soft_orthogonality(W.detach())) < 1e-12
 
 
+def test_autocast_leaves_the_precision_of_penalties():
+    """W'W - I of an orthogonal W would be rounding alone, and its gradient noise."""
+    W = torch.linalg.qr(torch.randn(16, 16))[0].requires_grad_()
+    core, x = OrthogonalRNN(3, 16, nonlinearity="tanh"), torch.randn(6, 2, 3)
+    with tracing({"core": core}) as traces:
+        states = core(x)[0]
+    (trace,) = traces["core"]
+    (delta,) = torch.autograd.grad(states.square().sum(), trace.projected, retain_graph=True)
+    found = []
+    for enabled in (False, True):
+        with torch.autocast("cpu", enabled=enabled):
+            penalties = (soft_orthogonality(W), gradient_norm(trace, delta))
+        weights = (W, core.transition_l0.reflectors)
+        found.append([*penalties, *map(lambda p, w: torch.autograd.grad(p, w)[0], penalties, weights)])
+    for plain, cast in zip(*found):
+        assert torch.equal(plain, cast)
+
+
 def test_spectrum_prior_and_weight_decay():
     s = torch.tensor([1.0, 3.0, -1.0], requires_grad=True)
     penalty = spectrum_prior(s, 0.25)

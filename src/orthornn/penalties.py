@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ._checks import check_number, check_same, check_shape
 from .errors import ArgumentTypeError, DTypeError, ShapeError
+from .kernels.interception import no_autocast
 from .modules.tracing import LayerTrace
 
 __all__ = ["gradient_norm", "norm_stabilizer", "soft_orthogonality", "spectrum_prior", "weight_decay"]
@@ -23,7 +24,8 @@ def soft_orthogonality(W: Tensor, strength: float = 1.0) -> Tensor:
         strength: Factor, at least 0. Default: 1.
     """
     _check_matrix(W)
-    gram = W.mH @ W
+    with no_autocast(W):  # rounded to 16 bits it would be all that is left of W'W - I
+        gram = W.mH @ W
     identity = torch.eye(W.shape[1], dtype=W.dtype, device=W.device)
     return _strength(strength) * (gram - identity).abs().square().sum()
 

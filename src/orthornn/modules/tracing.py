@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as _every  # where the hooks for all modules are
 
 from ..activations import Activation
+from ..kernels.interception import no_autocast
 from ..layout import SequenceLayout
 
 
@@ -58,7 +59,8 @@ class LayerTrace:
         delta: Like projected; it may lack the first steps.
         """
         W = self.layer.matrix() if W is None else W
-        carried = self.layer.gain * (delta.to(W.dtype) @ W)
+        with no_autocast(W):
+            carried = self.layer.gain * (delta.to(W.dtype) @ W)
         resets = self.resets(carried)
         return carried if resets is None else torch.where(resets.unsqueeze(-1), torch.zeros_like(carried), carried)
 
@@ -78,7 +80,8 @@ class LayerTrace:
 
     def preactivations(self) -> Tensor:
         """Return a_t (T, B, N), from the states. Not for flat rows."""
-        return self.projected + self.layer.gain * (self.previous() @ self.layer.matrix().mT)
+        with no_autocast(self.h0):
+            return self.projected + self.layer.gain * (self.previous() @ self.layer.matrix().mT)
 
 
 @contextmanager
