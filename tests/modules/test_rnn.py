@@ -8,10 +8,12 @@ import sys
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import orthornn
 from orthornn import (
+    Givens,
     Householder,
     OrthogonalRNN,
     OrthogonalRNNCell,
@@ -21,7 +23,7 @@ from orthornn import (
     Unconstrained,
     activations,
 )
-from orthornn.errors import ArgumentError, DTypeError, ShapeError, TransformError
+from orthornn.errors import ArgumentError, DTypeError, ReadOnlyError, ShapeError, TransformError
 from orthornn.kernels.backends.cpp import extension
 from support.against_oracle import BACKENDS
 from support.tolerances import tolerance
@@ -317,6 +319,25 @@ def test_cell_streams_like_the_network():
             torch.testing.assert_close(h, wanted, rtol=0, atol=EXACT)
     with pytest.raises(ShapeError, match="B, 2"):
         cell(x)
+
+
+def test_a_cell_has_the_attributes_of_torchs_cell():
+    options = {"bias": False, "nonlinearity": "tanh", "learn_h0": True, "gain": 0.9, "learn_gain": True}
+    cell = OrthogonalRNNCell(I, N, parametrization=Givens(), **options)
+    for name, value in {"input_size": I, "hidden_size": N, "parametrization": Givens(), **options}.items():
+        assert getattr(cell, name) == value
+    assert cell.bias_ih is None
+    assert {"input_size", "hidden_size", "bias", "nonlinearity"} <= set(dir(cell)) & set(vars(nn.RNNCell(I, N)))
+    cell = OrthogonalRNNCell(I, N, nonlinearity="relu", dtype=torch.float64)
+    x, h = inputs(B, I), inputs(B, N)
+    expected = torch.relu(h @ cell.weight_hh.mT + x @ cell.weight_ih.mT + cell.bias_ih)
+    torch.testing.assert_close(cell(x, h), expected, rtol=0, atol=EXACT)
+    assert cell.weight_ih is cell.rnn.weight_ih_l0
+    for name, value in (("weight_hh", torch.eye(N)), ("weight_ih", nn.Parameter(torch.zeros(N, I))), ("bias_ih", None)):
+        with pytest.raises(
+            ReadOnlyError, match=rf"^Expected {name} to be set .*, but got \w+\. Set cell\.rnn\.{name}_l0\."
+        ):
+            setattr(cell, name, value)
 
 
 def test_bad_arguments():

@@ -79,9 +79,10 @@ class OrthogonalRNNCell(nn.Module):
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _OPTIONS:
+        if name in _OPTIONS or name in _WEIGHTS:
+            own, found = (f"{name}_l0", type(value).__name__) if name in _WEIGHTS else (name, repr(value))
             raise ReadOnlyError(
-                f"Expected {name} to be set on the cell's network, but got {value!r}. Set cell.rnn.{name}."
+                f"Expected {name} to be set on the cell's network, but got {found}. Set cell.rnn.{own}."
             )
         super().__setattr__(name, value)
 
@@ -94,6 +95,51 @@ class OrthogonalRNNCell(nn.Module):
     def hidden_size(self) -> int:
         """N."""
         return self.rnn.hidden_size
+
+    @property
+    def parametrization(self) -> Parametrization:
+        """How W is made."""
+        return self.rnn.parametrization
+
+    @property
+    def nonlinearity(self) -> str:
+        """The name of the activation."""
+        return self.rnn.nonlinearity
+
+    @property
+    def bias(self) -> bool:
+        """Whether there is a bias vector."""
+        return self.rnn.bias
+
+    @property
+    def learn_h0(self) -> bool:
+        """Whether the initial state is trained."""
+        return self.rnn.learn_h0
+
+    @property
+    def gain(self) -> float:
+        """g; with ``learn_gain`` its initial value."""
+        return self.rnn.gain
+
+    @property
+    def learn_gain(self) -> bool:
+        """Whether the gain is trained."""
+        return self.rnn.learn_gain
+
+    @property
+    def weight_ih(self) -> Tensor:
+        """V (N, I), or (N, I, 2) of a complex network: the parameter ``rnn.weight_ih_l0``."""
+        return self.rnn.weight_ih_l0
+
+    @property
+    def weight_hh(self) -> Tensor:
+        """W (N, N), built anew: ``rnn.weight_hh_l0``."""
+        return self.rnn.weight_hh_l0
+
+    @property
+    def bias_ih(self) -> Tensor | None:
+        """The only bias vector, ``rnn.bias_ih_l0``, or None; torch.nn.RNNCell has a second one, bias_hh."""
+        return self.rnn.bias_ih_l0
 
     def forward(
         self,
@@ -144,4 +190,5 @@ class OrthogonalRNNCell(nn.Module):
     _repr_html_ = network_html
 
 
+_WEIGHTS = frozenset({"weight_ih", "weight_hh", "bias_ih"})
 _OPTIONS = frozenset(inspect.signature(OrthogonalRNNCell).parameters) - {"device", "dtype"}
