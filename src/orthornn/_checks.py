@@ -52,6 +52,26 @@ def check_number(name: str, value: object, low: float = -math.inf, high: float =
     raise kind(f"Expected {name} to be {needed}, but got {value!r}.{' ' + advice if advice else ''}")
 
 
+def check_float32(name: str, value: object, advice: str, zero: bool = True) -> float:
+    """Return `value` as a float if it is a positive number that float32 holds in full precision, or 0 if it may be; else
+    raise ArgumentError or ArgumentTypeError. advice: What to do, as a sentence.
+    """
+    number = check_number(name, value, 0, advice=advice)
+    low, high = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
+    if low <= number <= high or (zero and number == 0):
+        return number
+    needed = f"{'0 or' if zero else 'positive,'} between {low:.3g} and {high:.3g} as float32 holds it"
+    raise ArgumentError(f"Expected {name} to be {needed}, but got {value!r}. {advice}")
+
+
+def check_below_1(name: str, value: object, why: str) -> float:
+    """Return `value` as a float if it is in [0, 1), else raise ArgumentError or ArgumentTypeError. why: 1 is excluded."""
+    number = check_number(name, value, 0, 1)
+    if number < 1:
+        return number
+    raise ArgumentError(f"Expected {name} to be below 1, but got {value!r}. {why} Lower it.")
+
+
 def is_finite(value: object) -> bool:
     """Return whether a number is finite as a float: a whole number of a thousand digits is not."""
     try:

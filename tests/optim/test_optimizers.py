@@ -295,6 +295,9 @@ def test_a_matrix_off_the_manifold_is_named_with_its_distance(make):
         (CayleySGD, {"reorthogonalize_every": 0}, "reorthogonalize_every"),
         (CayleyRMSprop, {"alpha": -0.1}, "alpha"),
         (CayleyRMSprop, {"eps": 0.0}, "eps to be positive"),
+        (CayleyRMSprop, {"alpha": 1}, "alpha to be below 1, but got 1"),
+        (CayleyRMSprop, {"project": "no"}, "project to be True or False, but got 'no'"),
+        (CayleySGD, {"momentum": 0.9, "nesterov": "no"}, "nesterov to be True or False, but got 'no'"),
     ],
 )
 def test_wrong_values_are_named(make, options, message):

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._checks import check_number
+from .._checks import check_below_1, check_flag, check_number
 from ..errors import ArgumentError
 from ..parametrizations.matrices import as_pairs
 from .cayley import cayley_update, tangent_part
@@ -58,7 +58,8 @@ class CayleyRMSprop(StiefelOptimizer):
 
     def _check_group(self, group: dict[str, Any]) -> None:
         super()._check_group(group)
-        check_number("alpha", group["alpha"], 0, 1)
+        check_below_1("alpha", group["alpha"], "With 1 the running mean of G^2 stays 0.")
+        check_flag("project", group["project"])
         if check_number("eps", group["eps"], 0) == 0:
             raise ArgumentError("Expected eps to be positive, but got 0. A gradient of 0 would be divided by 0.")
 

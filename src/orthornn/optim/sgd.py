@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .._checks import check_number
+from .._checks import check_flag, check_number
 from ..errors import ArgumentError
 from ..parametrizations.matrices import widen
 from .cayley import cayley_update, generator, tangent_part
@@ -45,7 +45,8 @@ class CayleySGD(StiefelOptimizer):
 
     def _check_group(self, group: dict[str, Any]) -> None:
         super()._check_group(group)
-        if check_number("momentum", group["momentum"], 0, 1) == 0 and group["nesterov"]:
+        nesterov = check_flag("nesterov", group["nesterov"])
+        if check_number("momentum", group["momentum"], 0, 1) == 0 and nesterov:
             raise ArgumentError(
                 "Expected a momentum with nesterov=True, but got momentum=0. Pass momentum=0.9, for example."
             )

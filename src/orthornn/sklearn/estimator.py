@@ -110,6 +110,7 @@ class SequenceEstimator(BaseEstimator):
             batch_size=batch,
             seed=seed,
         )
+        config.optimizer.check_learns()
         state = torch.get_rng_state()
         try:
             trainer = Trainer(config)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
+import torch
 
 from orthornn.errors import ArgumentError, ConfigError
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Adding, Copying, PixelMNIST
-from orthornn.lab.training import OptimizerConfig, RunConfig, read_config
+from orthornn.lab.training import OptimizerConfig, Run, RunConfig, read_config
+from orthornn.lab.training.config import PenaltyConfig, ScheduleConfig
 
 CONFIGS = [
     RunConfig(),
@@ -108,8 +111,47 @@ def test_a_bad_file_is_named(tmp_path, content, message):
         (lambda: OptimizerConfig(clip_norm=0), "clip_norm to be positive"),
         (lambda: OptimizerConfig(clip_value=0.0), "clip_value to be positive"),
         (lambda: model_named("x"), "model"),
+        (lambda: OptimizerConfig(decay=1), "decay to be below 1, but got 1"),
+        (lambda: OptimizerConfig("adamw", lr=0.1, decoupled_decay=10), "decoupled_decay to be below 10, .* but got 10"),
+        (
+            lambda: OptimizerConfig("adamw", decoupled_decay=1e30),
+            "decoupled_decay to be below 1000, .* but got 1e\\+30",
+        ),
+        (lambda: PenaltyConfig(label_smoothing=1), "label_smoothing to be below 1, but got 1"),
+        (lambda: model_named("ornn", dropout=1.0), "dropout to be below 1, but got 1.0"),
+        (lambda: ScheduleConfig("plateau", factor=1.0), "a factor below 1 with the schedule plateau"),
+        (lambda: ScheduleConfig("plateau", factor=0.0), "a factor above 0 with the schedule plateau"),
+        (lambda: ScheduleConfig("exponential", factor=0), "a factor above 0 with the schedule exponential"),
+        (lambda: RunConfig(steps=2**63), "steps to be an integer between 1 and"),
     ],
 )
 def test_wrong_values_are_named(make, message):
     with pytest.raises(ArgumentError, match=message):
         make()
+
+
+@pytest.mark.parametrize("value", [1e39, -1e-50, 1e-50, float("inf"), float("nan"), 10**400, "1"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *((OptimizerConfig, name) for name in ("lr", "recurrent_lr", "manifold_lr", "spectrum_lr")),
+        *((OptimizerConfig, name) for name in ("clip_norm", "clip_value", "decoupled_decay")),
+        *((PenaltyConfig, field.name) for field in dataclasses.fields(PenaltyConfig)),
+    ],
+)
+def test_a_number_that_float32_does_not_hold_is_refused_at_once(kind, name, value):
+    """float32 makes infinity of 1e39 and 0 of 1e-50, after which a run fails or does not learn."""
+    other = {"name": "adamw"} if name == "decoupled_decay" else {}
+    with pytest.raises(ArgumentError, match=rf"^Expected {name} to be .*, but got .*\."):
+        kind(**{name: value}, **other)
+
+
+@pytest.mark.parametrize("value", [torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max])
+def test_the_numbers_that_float32_holds(value):
+    assert OptimizerConfig(lr=value, clip_value=value).lr == value
+
+
+def test_rates_that_are_all_0_are_refused_before_a_run():
+    with pytest.raises(ArgumentError, match=r"Expected a learning rate above 0, but got lr=0\. Pass 0\.001"):
+        Run(RunConfig(optimizer=OptimizerConfig(lr=0.0, recurrent_lr=0.0)))
+    OptimizerConfig(lr=0.0, recurrent_lr=0.1).check_learns()

@@ -72,7 +72,9 @@ def test_decoupled_decay_leaves_the_recurrent_matrix():
         expected = steps[0.0][name][0] - (0 if "skew" in name else 0.1 * 0.5) * before
         torch.testing.assert_close(step, expected, rtol=1e-4, atol=1e-6)
     with pytest.raises(ArgumentError, match="decoupled_decay only with the optimizer adamw"):
-        OptimizerConfig("adam", decoupled_decay=0.1)
+        OptimizerConfig("adam", recurrent="adamw", decoupled_decay=0.1)  # which acts on the other parameters only
+    with pytest.raises(ArgumentError, match=r"momentum only with the optimizer sgd, but got 0\.9 with adam\. Choose sgd"):
+        OptimizerConfig("adam", momentum=0.9)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -107,7 +109,8 @@ def test_label_smoothing_is_that_of_cross_entropy(other):
 
 @pytest.mark.parametrize("name", ["rmsprop-tensorflow", "sgd"])
 def test_it_goes_on_bit_for_bit(name):
-    optimizer = OptimizerConfig(name, recurrent="rmsprop-tensorflow", lr=0.01, momentum=0.9)
+    momentum = 0.9 if name == "sgd" else 0.0
+    optimizer = OptimizerConfig(name, recurrent="rmsprop-tensorflow", lr=0.01, momentum=momentum)
     whole, first, second = (trainer(optimizer=optimizer) for _ in range(3))
     losses = [whole.update() for _ in range(9)]
     for _ in range(4):

@@ -39,6 +39,7 @@ _OF_FORECASTS = ("ahead", "horizons", "quantiles", "known", "embedding")  # opti
 _TRAINING = 0.7  # share of a series, about
 _WARMUP_PARTS = 5
 _MOST_THREADS = 64
+_MOST_EPOCHS = 1e9
 _OFTEN = 50  # updates between two validations at least, in a long run with short epochs
 
 _HELP = "\n    ".join(["Size and options.\n\nArgs:", *(f"{name}: {option.help}" for name, option in options().items())])
@@ -249,7 +250,7 @@ def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
         raise ArgumentError(
             f"Expected --steps, as {task.name} has no epochs, but got --epochs {epochs:g}. Pass --steps."
         )
-    if check_number("epochs", epochs, 0) == 0:
+    if check_number("epochs", epochs, 0, _MOST_EPOCHS) == 0:
         raise ArgumentError(
             "Expected epochs to be above 0, but got 0. Pass a part of one, such as 0.5, for a short training."
         )

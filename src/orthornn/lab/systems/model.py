@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from ..._checks import check_choice, check_integer, check_number
+from ..._checks import check_below_1, check_choice, check_integer
 from ...errors import ArgumentError
 from ...kernels.checkpointing import Mode
 from ...modules import GORU, DeltaRNN, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
@@ -83,7 +83,7 @@ class Model:
         if self.pool is not None:
             check_choice("pool", self.pool, POOLS)
         if self.dropout is not None:
-            check_number("dropout", self.dropout, 0, 1)
+            check_below_1("dropout", self.dropout, "With 1 nothing reaches the head.")
         if self.head is not None:
             check_choice("head", self.head, ("linear", "mlp"))
         if self.head_width is not None:

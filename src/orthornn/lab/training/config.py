@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..._checks import check_choice, check_integer, check_number
+from ..._checks import check_below_1, check_choice, check_float32, check_integer, check_number
 from ..._files import read_bytes
 from ...errors import ArgumentError, ConfigError, DataError, OrthornnError
 from ..systems import MODEL_OPTIONS, MODELS, Model, foreign, model_named
@@ -22,6 +22,8 @@ from .json_files import LARGEST, parse, shortened, without_sum
 _LONGEST_NAME = 100
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "rmsprop-tensorflow", "sgd")
 Optimizer = Literal["adam", "adamw", "rmsprop", "rmsprop-tensorflow", "sgd"]
+_RATE = "Pass 0.001, for example."
+_LARGEST = 2**63 - 1
 SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 
 
@@ -63,28 +65,41 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         check_choice("optimizer", self.name, OPTIMIZERS)
-        check_number("lr", self.lr, 0)
+        check_float32("lr", self.lr, _RATE)
         if self.recurrent is not None:
             check_choice("recurrent", self.recurrent, OPTIMIZERS)
         check_number("momentum", self.momentum, 0, 1)
-        check_number("decay", self.decay, 0, 1)
-        check_number("decoupled_decay", self.decoupled_decay, 0)
-        if self.decoupled_decay != type(self).decoupled_decay and "adamw" not in (self.name, self.recurrent):
+        check_below_1("decay", self.decay, "With 1 the mean of squared gradients never changes.")
+        check_float32("decoupled_decay", self.decoupled_decay, "Pass 0 for no decay, or for example 0.01.")
+        if self.decoupled_decay != type(self).decoupled_decay and self.name != "adamw":
             raise ArgumentError(
                 f"Expected decoupled_decay only with the optimizer adamw, but got {self.decoupled_decay:g} with "
                 f"{self.name}. Choose adamw, or leave it out."
+            )
+        if self.decoupled_decay * min(self.lr, 1.0) >= 1:  # a rate above 1 is at fault itself
+            raise ArgumentError(
+                f"Expected decoupled_decay to be below {1 / min(self.lr, 1.0):g}, as every update takes lr times it off a "
+                f"parameter, but got {self.decoupled_decay:g}. Lower it."
+            )
+        if self.momentum and "sgd" not in (self.name, self.recurrent):
+            raise ArgumentError(
+                f"Expected momentum only with the optimizer sgd, but got {self.momentum:g} with {self.name}. Choose sgd, or "
+                f"leave it out."
             )
         check_choice("manifold", self.manifold, ("cayley-rmsprop", "cayley-sgd"))
         if self.reorthogonalize_every is not None:
             check_integer("reorthogonalize_every", self.reorthogonalize_every, 1)
         for name in ("recurrent_lr", "manifold_lr", "spectrum_lr"):
             if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 0)
+                check_float32(name, getattr(self, name), _RATE)
         for name in ("clip_norm", "clip_value"):
-            if getattr(self, name) is not None and check_number(name, getattr(self, name), 0) == 0:
-                raise ArgumentError(
-                    f"Expected {name} to be positive, or absent for no clipping; 0 leaves nothing to learn by."
-                )
+            if getattr(self, name) is not None:
+                check_float32(name, getattr(self, name), "Leave it out for no clipping.", zero=False)
+
+    def check_learns(self) -> None:
+        """Raise ArgumentError if every learning rate is 0."""
+        if not any((self.lr, self.recurrent_lr, self.manifold_lr, self.spectrum_lr)):
+            raise ArgumentError(f"Expected a learning rate above 0, but got lr={self.lr:g}. {_RATE}")
 
 
 @dataclass(frozen=True)
@@ -109,6 +124,16 @@ class ScheduleConfig:
         check_choice("schedule", self.name, SCHEDULES)
         if self.factor is not None:
             check_number("factor", self.factor, 0, 1)
+            if self.factor == 0 and self.name in ("step", "exponential", "plateau"):
+                raise ArgumentError(
+                    f"Expected a factor above 0 with the schedule {self.name}, but got 0, after which nothing is learned. "
+                    f"Pass 0.1, for example."
+                )
+            if self.factor == 1 and self.name == "plateau":
+                raise ArgumentError(
+                    "Expected a factor below 1 with the schedule plateau, but got 1, which lowers nothing. Pass 0.1, for "
+                    "example."
+                )
         if self.every is not None:
             check_integer("every", self.every, 1)
         check_integer("warmup", self.warmup, 0)
@@ -138,8 +163,8 @@ class PenaltyConfig:
 
     def __post_init__(self) -> None:
         for entry in dataclasses.fields(self):
-            check_number(entry.name, getattr(self, entry.name), 0)
-        check_number("label_smoothing", self.label_smoothing, 0, 1)
+            check_float32(entry.name, getattr(self, entry.name), "Pass 0 to leave it out.")
+        check_below_1("label_smoothing", self.label_smoothing, "With 1 the target is the same for every class.")
 
 
 @dataclass(frozen=True)
@@ -214,7 +239,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "validate_every", "log_every", "evaluation_batch", "keep_checkpoints"):
-            check_integer(name, getattr(self, name), 1)
+            check_integer(name, getattr(self, name), 1, _LARGEST)
         check_integer("accumulate", self.accumulate, 1, self.batch_size, "A part has at least one sequence.")
         for name in ("patience", "checkpoint_every"):
             if getattr(self, name) is not None:
@@ -226,7 +251,7 @@ class RunConfig:
         if self.checkpoint_seconds is not None:
             check_number("checkpoint_seconds", self.checkpoint_seconds, 0)
         check_number("orthogonality_bound", self.orthogonality_bound, 0)
-        check_integer("seed", self.seed, 0, 2**63 - 1)
+        check_integer("seed", self.seed, 0, _LARGEST)
         if self.max_seconds is not None:
             check_number("max_seconds", self.max_seconds, 0)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..._checks import check_integer, check_number
+from ..._checks import check_float32, check_integer
 from ...errors import ArgumentError, NonFiniteError
 from ...export.c import RoundedNetwork
 from ..tasks import Batch, Task
@@ -46,7 +46,7 @@ def fine_tune(network: RoundedNetwork, config: RunConfig, begin: int, steps: int
         NonFiniteError: If the loss is NaN or infinite.
     """
     check_integer("fine_tune", steps, 1)
-    check_number("fine_tune_lr", lr, 0)
+    check_float32("fine_tune_lr", lr, "Pass 0.001, for example.", zero=False)
     task = config.task
     if task.carries_state:
         raise ArgumentError(

@@ -158,6 +158,7 @@ class Run:
         observers: Sequence[Callable[[dict[str, Any]], None]] = (),
         _opened: RunDirectory | None = None,
     ) -> None:
+        config.optimizer.check_learns()
         check_warmup(config)
         self.config = config
         self.trainer = Trainer(config, processes)
