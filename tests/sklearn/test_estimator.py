@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from orthornn.errors import NonFiniteError, OrthornnWarning
+from orthornn.errors import ArgumentError, NonFiniteError, OrthornnWarning
 from orthornn.lab.training.trainer import Trainer
 from orthornn.sklearn import OrthogonalClassifier, OrthogonalRegressor
 from support.sequences import SMALL, X, Y
@@ -138,6 +138,14 @@ def test_updates_that_are_too_large_are_blamed_on_parameters_that_the_estimators
         OrthogonalRegressor(**{**SMALL, "steps": steps, "lr": 1e30, "clip_norm": clip_norm}).fit(X, X[:, 0, 0])
     assert "--" not in str(caught.value)
     assert "recurrent_lr" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("lr", "message"), [(0.0, r"a learning rate above 0, but got lr=0\."), (1e39, "lr to be .*, but got 1e")]
+)
+def test_rates_by_which_nothing_is_learned_are_refused(lr, message):
+    with pytest.raises(ArgumentError, match=f"^Expected {message}"):
+        OrthogonalRegressor(**{**SMALL, "lr": lr}).fit(X, X[:, 0, 0])
 
 
 def test_a_generator_of_numpy_as_random_state():

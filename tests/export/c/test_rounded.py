@@ -230,3 +230,6 @@ def test_a_task_that_carries_states_is_refused(tmp_path):
     object.__setattr__(task, "carries_state", True)
     with pytest.raises(ArgumentError, match="which carries states over"):
         fine_tune(rounded(network(inputs=2, output="last", outputs=1)), config(task=task), 0, 5, 1e-3)
+    for lr in (0.0, 1e39, 1e-50):
+        with pytest.raises(ArgumentError, match="Expected fine_tune_lr to be positive, between 1"):
+            fine_tune(rounded(network(inputs=2, output="last", outputs=1)), config(), 0, 5, lr)

@@ -73,7 +73,9 @@ def test_decoupled_decay_leaves_the_recurrent_matrix():
         torch.testing.assert_close(step, expected, rtol=1e-4, atol=1e-6)
     with pytest.raises(ArgumentError, match="decoupled_decay only with the optimizer adamw"):
         OptimizerConfig("adam", recurrent="adamw", decoupled_decay=0.1)  # which acts on the other parameters only
-    with pytest.raises(ArgumentError, match=r"momentum only with the optimizer sgd, but got 0\.9 with adam\. Choose sgd"):
+    with pytest.raises(
+        ArgumentError, match=r"momentum only with the optimizer sgd, but got 0\.9 with adam\. Choose sgd"
+    ):
         OptimizerConfig("adam", momentum=0.9)
 
 
