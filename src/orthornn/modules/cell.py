@@ -133,7 +133,7 @@ class OrthogonalRNNCell(nn.Module):
 
     @property
     def weight_hh(self) -> Tensor:
-        """W (N, N), built anew: ``rnn.weight_hh_l0``."""
+        """W (N, N), recomputed when read: ``rnn.weight_hh_l0``."""
         return self.rnn.weight_hh_l0
 
     @property
