@@ -49,6 +49,7 @@ from orthornn.errors import (
     TransformError,
 )
 from support.tolerances import tolerance
+from support.versions import TORCH
 
 T, B, I, N = 7, 3, 3, 6
 LENGTHS = (3, 7, 1)
@@ -930,6 +931,45 @@ def test_compile_with_resets_of_other_sizes(subject):
     for steps in (T, 4, 9):
         x, reset = inputs(steps, B, I), mask("random", steps)
         check_episodes((compiled(x, reset),), (net(x, reset=reset)[0],), list(net.parameters()))
+
+
+@pytest.mark.skipif(TORCH < (2, 10), reason="a PackedSequence breaks the graph")
+@pytest.mark.parametrize(  # the others with `make test-slow`
+    "subject",
+    [pytest.param(s, id=s.name, marks=() if s.compiled else pytest.mark.slow) for s in SUBJECTS if not s.cell],
+)
+@pytest.mark.parametrize("given", ["nothing", "states and resets"])
+def test_compile_with_packed_sequences_without_breaks(subject, given):
+    """Also with other lengths and another number of sequences than those of the first call."""
+    torch._dynamo.reset()
+    net = subject()
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    for lengths in ((2, 3, 1), (1, 2, 3, 3)):
+        x, options = inputs(3, len(lengths), I).requires_grad_(), {}
+        if given != "nothing":
+            first = net.initial_states(len(lengths))
+            is_pair = isinstance(net, PeepholeLSTM)
+            states = tuple(map(torch.rand_like, first)) if is_pair else torch.rand_like(torch.stack(first))
+            options = {"hx": states, "reset": torch.rand(3, len(lengths)) < 0.4}
+        runs = []
+        for call in (compiled, net):
+            out, final = call(pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False), **options)
+            runs.append((out.data, *parts(final)))
+        check_episodes(*runs, [x, *(p for p in net.parameters() if p.numel())])
+
+
+@pytest.mark.skipif(TORCH < (2, 10), reason="a PackedSequence breaks the graph")
+@pytest.mark.parametrize("make", [OrthogonalRNN, ReflectionRNN, GORU])
+def test_a_graph_refuses_packed_sequences_that_do_not_fit(make):
+    torch._dynamo.reset()
+    net = make(I, N, dtype=torch.float64)
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    rows, hx = inputs(6, I), inputs(1, B, N)
+    good = PackedSequence(rows, torch.tensor([3, 2, 1]))
+    same(parts(compiled(good, hx)[1]), parts(net(good, hx)[1]), EXACT)
+    for sizes in ([2, 2, 2], [3, 1, 2], [3, 2, 2], [1, 2, 3]):
+        with pytest.raises((RuntimeError, IndexError, ShapeError)):
+            compiled(PackedSequence(rows, torch.tensor(sizes)), hx)
 
 
 CLIPPED = {"clip_backward": 0.5, "nonlinearity": activations.get("leaky_relu", 0.25), "num_layers": 2, "dropout": 0.5}

@@ -35,6 +35,8 @@ def run_steps(
         after = step(*projected, *(value[:0] for value in state))
         state = tuple(torch.cat([value, last, again[:0]]) for value, last, again in zip(state, after, restart))
         return state[0][:0].view(layout.shape(state[0].shape[1])), state
+    if layout.is_ragged and torch.compiler.is_compiling():
+        return _run_padded(layout, projected, state, step, restart)
     states, ended = [], []
     parts: Iterator[tuple[Tensor, ...]] = zip(*(layout.split(rows) for rows in projected))
     for part, reset in zip(parts, layout.split_resets()):
@@ -49,3 +51,37 @@ def run_steps(
     ended.append(state)
     final = tuple(torch.cat(values) for values in zip(*reversed(ended)))
     return layout.join(states), final
+
+
+def _run_padded(
+    layout: SequenceLayout,
+    projected: tuple[Tensor, ...],
+    state: State,
+    step: Callable[..., State],
+    restart: State,
+) -> tuple[Tensor, State]:
+    """Return what `run_steps` does, of a ragged batch that is padded with zeros: in a graph no B_t is known.
+
+    A sequence that has ended keeps its state.
+    """
+    places, device = layout.places(), state[0].device
+    assert layout.batch_sizes is not None
+    index = tuple([place.to(device) for place in places])
+    falls = (layout.batch_sizes[1:] <= layout.batch_sizes[:-1]).all()
+    torch._assert_async(
+        falls, "Expected batch_sizes that never grow. Pack with torch.nn.utils.rnn.pack_padded_sequence."
+    )
+
+    def pad(rows: Tensor) -> Tensor:
+        return rows.new_zeros(layout.length, layout.batch, *rows.shape[1:]).index_put(index, rows)
+
+    running = torch.arange(layout.batch, device=device) < layout.batch_sizes.to(device).unsqueeze(1)
+    resets = [None] * layout.length if layout.resets is None else pad(layout.resets).unsqueeze(-1).unbind(0)
+    states = []
+    for runs, reset, *part in zip(
+        running.unsqueeze(-1).unbind(0), resets, *(pad(rows).unbind(0) for rows in projected)
+    ):
+        before = tuple([restarted(value, reset, first) for value, first in zip(state, restart)])
+        state = tuple([torch.where(runs, new, old) for new, old in zip(step(*part, *before), before)])
+        states.append(state[0])
+    return torch.stack(states)[index], state

@@ -48,9 +48,9 @@ class GORU(RecurrentNetwork):
 
     Under autocast, and with 16-bit weights, it computes in float32: W in 16 bits is not orthogonal.
 
-    torch.compile and torch.export unroll the loop over the steps: a graph serves one T, and any B. For any T, export a
-    network with a real state by :func:`orthornn.export.to_torch_export`. With ``fullgraph=True`` pass padded sequences
-    instead of a PackedSequence.
+    torch.compile and torch.export unroll the loop over the steps: a graph serves one T, and any B; it pads a
+    PackedSequence to its longest sequence. For any T, export a network with a real state by
+    :func:`orthornn.export.to_torch_export`.
 
     Args:
         input_size: I.

@@ -42,8 +42,8 @@ class PeepholeLSTM(RecurrentNetwork):
     Under autocast its products are rounded to 16 bits, as those of torch.nn.LSTM are; states have the dtype of the weights.
 
     torch.compile and torch.export unroll the loop over the steps, as they do that of torch.nn.LSTM: a graph serves one T,
-    and any B. For any T, export a network with torch.nn.LSTM by :func:`orthornn.export.to_torch_export`. With
-    ``fullgraph=True`` pass padded sequences instead of a PackedSequence.
+    and any B; it pads a PackedSequence to its longest sequence. For any T, export a network with torch.nn.LSTM by
+    :func:`orthornn.export.to_torch_export`.
 
     Args:
         input_size: I.

@@ -118,6 +118,8 @@ class SequenceInput(NamedTuple):
             check_tensor(name, h0, sizes)
             check_shape(name, h0, (sizes.num_states, *sizes.state_shape))
             h0 = h0.unsqueeze(1)
+        if h0 is not None and self.packed is not None:
+            _assert_batch(self.layout, check_dense(name, h0), 1, 2 + len(sizes.state_shape))
         states = initial_states(self.layout, h0, learned, sizes, name)
         if h0 is None or self.packed is None or self.packed.sorted_indices is None:
             return states
@@ -162,7 +164,9 @@ def initial_states(
     if h0 is None and learned is not None:
         own = as_complex(learned) if sizes.is_complex else learned
         rows = (own,) if sizes.num_states == 1 else own.split(1)
-        return rows if batch == 1 else tuple([row.expand(batch, *shape) for row in rows])
+        if not torch.compiler.is_compiling() and batch == 1:  # in a graph the batch of a PackedSequence is not known
+            return rows
+        return tuple([row.expand(batch, *shape) for row in rows])
     if h0 is None:
         return (torch.zeros(batch, *shape, dtype=dtype, device=sizes.weight.device),) * sizes.num_states
     check_tensor(name, h0, sizes)
@@ -305,6 +309,8 @@ def reset_rows(
     """
     if isinstance(reset, PackedSequence):
         return _packed_reset(reset, layout, packed, device)
+    if packed is not None:
+        _assert_batch(layout, check_dense("reset", reset), 0 if batch_first else 1, 2)
     steps, batch = layout.length, layout.batch
     check_reset(reset, (steps,) if not is_batched else (batch, steps) if batch_first else (steps, batch), device)
     if not is_batched:
@@ -331,6 +337,22 @@ def _packed_reset(
     if not same_order or not torch.equal(packed.batch_sizes, reset.batch_sizes):
         raise ShapeError("Expected reset packed with the lengths of the input, but got others. Pack both alike.")
     return reset.data
+
+
+def _assert_batch(layout: SequenceLayout, given: Tensor, axis: int, dims: int) -> None:
+    """Let a graph assert, when it runs, that a PackedSequence has as many sequences as what is given with it.
+
+    There B is a value of batch_sizes, which no comparison can read while torch.compile traces.
+
+    Args:
+        layout: Of the sequences, whose batch becomes the size that is known.
+        given: A state or a mask.
+        axis: Of its batch.
+        dims: How many dimensions it should have; another number is left to the checks that follow.
+    """
+    if torch.compiler.is_compiling() and given.dim() == dims:
+        torch._check(layout.batch == given.shape[axis])
+        layout.batch = given.shape[axis]
 
 
 def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
