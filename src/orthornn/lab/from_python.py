@@ -123,7 +123,7 @@ def _name(key: Any) -> str:
 def _check_names(task: str, given: Iterable[str]) -> None:
     kinds: tuple[Any, ...] = (TASKS[task], TrainArguments)
     known = {entry.name for kind in kinds for entry in dataclasses.fields(kind)} | set(model_options())
-    known -= {"task", "model_options", "data"}
+    known -= {"task", "model_options", "data", *TASKS[task].without_effect}
     unknown = sorted(set(given) - known)
     if unknown:
         near = difflib.get_close_matches(unknown[0], sorted(known), 1)

@@ -12,6 +12,7 @@ import pytest
 
 from orthornn.lab import cli
 from orthornn.lab.cli.arguments import read_options
+from orthornn.lab.tasks import TASKS
 
 tyro = pytest.importorskip("tyro")
 option_help = pytest.importorskip("orthornn.lab.cli.option_help")
@@ -98,3 +99,25 @@ def test_no_command_shows_none_as_a_type_or_a_default(command, capsys, wide):
     text = text_of(capsys, lambda: cli.main(words))
     assert not re.findall(r"\{None.*|\(default: (?:None|''|)\)", text)
     assert re.search(r"--[\w-]+ (?:PATH|INT|STR)", text)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_help_of_a_task_explains_each_option_that_has_an_effect(task, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")  # one column
+    text = text_of(capsys, lambda: cli.main(["train", task, "--help"]))
+    lines = [line.strip("│| ") for line in text.split("task options")[1].split("model options")[0].splitlines()]
+    part = " ".join(lines)
+    names = {field.name: field.name.replace("_", "-") for field in dataclasses.fields(TASKS[task])}
+    options = {option for name, option in names.items() if name not in TASKS[task].without_effect}
+    found = {line.split()[0].rstrip(",").removeprefix("--") for line in lines if re.match("--[A-Za-z]", line)}
+    assert found == options
+    for name, option in names.items():  # as it is typed, not as Python writes it
+        assert name == option or not re.search(rf"\b{name}\b", part)
+
+
+@pytest.mark.parametrize("task", ["regress", "forecast"])
+def test_an_option_without_effect_is_refused(task, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", task, "--data", "data.csv", "--target", "y", "--recipe", "none", "--no-stratified"])
+    assert stop.value.code == 2
+    assert "--no-stratified" in capsys.readouterr().err

@@ -254,3 +254,17 @@ def test_a_recipe_trains_on_little_data_and_a_typed_warmup_is_checked(table, tmp
         assert cli.main(["train", *table, "--steps", "5", "--warmup", "9", "--out", "other", *more]) == 2
         assert "Expected warmup to be shorter than the training of 5 updates, but got 9" in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("task", ["copying", "groups", "classify"])
+def test_a_pool_for_predictions_at_every_step_is_an_error_and_that_of_a_recipe_is_left_out(task):
+    words = ["--every-step", "--target", "y"] if task == "classify" else []
+    expanded = expand([task, "--recipe", "table", *words])
+    assert "--dropout" in expanded
+    assert "--pool" not in expanded
+    typed = expand([task, "--recipe", "table", *words, "--pool", "mean"])
+    arguments = read_options(TrainArguments[TASKS[task]], "orthornn train", "", typed[1:])
+    with pytest.raises(ArgumentError, match=f"Expected --pool only for one prediction .* --pool mean for {task}, "):
+        arguments.given_model_options()
+    same = read_options(TrainArguments[TASKS[task]], "orthornn train", "", [*words, "--pool", "last"])
+    assert same.given_model_options()["pool"] == "last"

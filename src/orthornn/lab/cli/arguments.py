@@ -141,7 +141,7 @@ class RunArguments(Generic[TaskT]):
     gradient_norm: float = PenaltyConfig.gradient_norm
     """Strength of the penalty on changes of the gradient's norm from step to step."""
     label_smoothing: float = PenaltyConfig.label_smoothing
-    """Share of the target that is spread evenly over all classes, for classifiers."""
+    """Share of the target, from 0 to 1, that is spread evenly over all classes, for tasks with one class per sequence."""
     seconds: float | None = None
     """Seconds of training after which a run stops, counted over all its parts if it is resumed. Default: no limit."""
     threads: int | None = None
@@ -156,6 +156,11 @@ class RunArguments(Generic[TaskT]):
             value = getattr(self.model_options, name)
             if value is not None:
                 given[name] = value if option.parse is None else option.parse(value)
+        if given.get("pool", "last") != "last" and self.task.output == "all":
+            raise ArgumentError(
+                f"Expected --pool only for one prediction per sequence, but got --pool {given['pool']} for {self.task.name}, "
+                f"which predicts at every step. Leave it out."
+            )
         return given
 
     def config(self, model: Model, max_seconds: float | None) -> RunConfig:

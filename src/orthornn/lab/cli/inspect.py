@@ -15,13 +15,15 @@ from ..tasks.cells import coded, listed, missing_cells, shown
 from ..tasks.columns import SUFFIXES, Columns, is_data, read_columns
 from .arguments import announce, csv_format, options_in, own_data, read_options
 
-USAGE = """\
+USAGE = f"""\
 orthornn inspect - show the columns of a file, and what a training run would use of them
 
 usage: orthornn inspect FILE                             show its columns
        orthornn inspect FILE --target COLUMN [options]   also show what `orthornn train` with these options would use
 
-The options are those of the task, such as `orthornn train classify --help` lists.
+FILE ends in {', '.join(SUFFIXES)}, or is a folder of sounds. The options are
+those of the task, such as `orthornn train classify --help` lists. Those that say how a text file is written need no
+--target: --separator, --decimal, --thousands, --na.
 """
 _MOST_VALUES = 5
 _READING = ("--separator", "--decimal", "--thousands", "--na")

@@ -36,7 +36,9 @@ def explained() -> ConstructorRegistry:
             inside = False
         if not isinstance(found, StructConstructorSpec):
             return found  # type: ignore[return-value]
-        return dataclasses.replace(found, fields=tuple(map(_explained, found.fields)))
+        unused = getattr(info.type, "without_effect", ())
+        fields = tuple(_explained(field) for field in found.fields if field.name not in unused)
+        return dataclasses.replace(found, fields=fields)
 
     return registry
 

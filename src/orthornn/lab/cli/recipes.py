@@ -13,7 +13,7 @@ from ..._checks import check_choice
 from ...errors import ArgumentError
 from ..recipes import NONE, OF_TASKS, RECIPES, SKIPPED
 from ..systems import MODEL_OPTIONS, MODELS, Model
-from ..tasks import Forecast
+from ..tasks import TASKS, Forecast
 from .arguments import ArgumentsT, options_in
 from .lines import say
 
@@ -51,6 +51,8 @@ def expand(words: Sequence[str], own_model: bool = True) -> list[str]:
             given |= set(pair)
     pairs = recipe.pairs(own_model and not (recipe.model and "model" in given))
     given |= _meaningless(values) | _of_other_models(dict(pairs), values, own_model)
+    if "every-step" in values or (joined[0] in TASKS and TASKS[joined[0]].output == "all"):
+        given.add("pool")
     skipped = str(values.get("skipped", Forecast.skipped))
     pairs = [(name, skipped if value == SKIPPED else value) for name, value in pairs]
     return [*rest, *(word for name, value in pairs if name not in given for word in (f"--{name}", value))]

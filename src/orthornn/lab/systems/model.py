@@ -68,8 +68,8 @@ class Model:
     head_width: int | None = None
     """Hidden units of --head mlp. Default: 64."""
     pool: Pool | None = None
-    """Outputs of a sequence that the head reads: the last one, the mean of all, both, or a summary (last, mean and
-    maximum). Default: last."""
+    """With one prediction per sequence: outputs that the head reads, the last one, the mean of all, both, or a summary
+    (last, mean and maximum). Default: last."""
     dropout: float | None = None
     """Probability of zeroing the inputs of the head, and outputs between layers, in training. Default: 0."""
 

@@ -50,10 +50,10 @@ class Adding(Task):
     T: int = 400
     """Steps of a sequence."""
     variant: Variant = "mhammedi2017"
-    """The paper: helfrich2018 has a fixed training set, the others draw fresh batches; with -code, what the
-    paper's released code does instead."""
+    """Paper whose task this is; with -code, as its released code has it. helfrich2018 has a fixed training set, the
+    others draw fresh batches."""
     train_size: int = 100_000
-    """Sequences in the fixed training set of helfrich2018; each takes 4 T bytes."""
+    """With --variant helfrich2018: sequences in the fixed training set; each takes 4 T bytes of memory."""
     validation_size: int = 1000
     """Sequences held out for validation."""
     test_size: int = 10_000

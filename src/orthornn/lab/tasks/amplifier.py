@@ -54,21 +54,21 @@ class Amplifier(Task):
     carries_state: ClassVar[bool] = True
 
     data: str = "data/amplifier"
-    """Folder with dry.wav and wet.wav, or the dry sound file alone (WAV, FLAC, OGG)."""
+    """Folder with dry.wav and wet.wav, or only the dry sound file (WAV, FLAC, OGG)."""
     wet: str = ""
-    """The wet sound file. Without it: wet.wav of the folder; of a dry file, what an overdrive circuit makes of it."""
+    """Wet sound file. Default: wet.wav of the folder; for a dry file, the dry sound through an overdrive circuit."""
     drive: float = 20.0
-    """Gain of that circuit."""
+    """Gain of the overdrive circuit, without a wet sound file."""
     truncation: int = 2048
-    """Samples of a stream in an update."""
+    """Samples per stream and update, through which the gradient flows."""
     skipped: int = 1000
-    """First samples of an epoch that are not counted, while the state fills."""
+    """First samples of an epoch that have no loss, while the state fills; fewer than --truncation - 1."""
     emphasis: float = 0.95
-    """Coefficient c of the pre-emphasis. 0: none."""
+    """Coefficient c of the pre-emphasis y_t - c y_(t-1) in the loss, from 0 (none) to 1."""
     validation_share: float = 0.2
-    """Share of the recording for validation."""
+    """Share of the recording for validation, before the test, from 0 to 1."""
     test_share: float = 0.2
-    """Share of the recording for the test, at its end."""
+    """Share of the recording for the test, at its end, from 0 to 1."""
 
     def __post_init__(self) -> None:
         check_number("drive", self.drive, 0, 1e6)

@@ -64,22 +64,25 @@ class Characters(Task):
     trivial_formula: ClassVar[str] = "-sum_c p_c ln p_c over the frequencies of the training characters"
 
     data: str = "data/ptb"
-    """Folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt; or any one text file, whose lines are then divided
-    by split_seed."""
+    """Folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt; or any one text file in UTF-8, whose lines are then
+    divided at random."""
     ahead: int = 1
-    """How many steps ahead the predicted character is."""
+    """Steps ahead to predict: 1 for the next character."""
     variant: Literal["mhammedi2017", "vorontsov2017"] = "mhammedi2017"
-    """mhammedi2017: the characters as they are; vorontsov2017: <unk> is one symbol, the end of a line another."""
+    """Symbols that the network reads: the characters of a line (mhammedi2017), or these with <unk> as one symbol and the
+    end of the line as another (vorontsov2017). Blanks at both ends of a line are left out."""
     max_length: int | None = None
-    """Leave out lines that are longer than this in the file, their end included (vorontsov2017: 75 and 300)."""
+    """Most characters of a line, its end included; longer lines are left out (the paper vorontsov2017 has 75 and 300).
+    Default: no limit."""
     batching: Literal["packed", "equal"] = "packed"
-    """packed: any lines together, without padding; equal: only lines of one length, so some batches are smaller."""
+    """Lines of a batch: any lines, without padding (packed), or only lines of one length, so that some batches are
+    smaller (equal)."""
     validation_share: float = 0.1
-    """Share of the lines for validation, where one file has all."""
+    """With one text file: share of the lines for validation, from 0 to 1."""
     test_share: float = 0.1
-    """Share of the lines for the test, where one file has all."""
+    """With one text file: share of the lines for the test, from 0 to 1."""
     split_seed: int = 0
-    """Which lines those are."""
+    """With one text file: seed of the split."""
 
     def __post_init__(self) -> None:
         check_integer("ahead", self.ahead, 1)

@@ -169,17 +169,17 @@ class Groups(_Words):
     name: ClassVar[str] = "groups"
 
     group: str = "S5"
-    """S2 to S7, A3 to A7, Z1, Z2, ..., D3, D4, ...."""
+    """Name of the group: S2 to S7 (permutations), A3 to A7 (even ones), Z1 to Z4096 (cyclic) or D3 to D2048 (dihedral)."""
     tokens: Literal["elements", "generators"] = "elements"
-    """Letters: all elements, or generators alone."""
+    """Letters of the words: all elements of the group, or a few that generate it."""
     T: int = 32
-    """Letters of a training word, and of validation."""
+    """Letters of a word in training and validation."""
     start: int = 4
-    """Letters of the first training words, with double_every."""
+    """With --double-every: letters of the first training words."""
     double_every: int = 0
-    """Curriculum: training steps until words are twice as long; 0 trains at T."""
+    """Updates after which the training words double in length, from --start up to --T; 0 for words of --T from the start."""
     test_length: int = 1024
-    """Letters of a test word."""
+    """Letters of a word in the test, at least --T."""
     validation_size: int = 200
     """Words held out for validation."""
     test_size: int = 200
@@ -207,13 +207,13 @@ class Parity(_Words):
     name: ClassVar[str] = "parity"
 
     T: int = 40
-    """Bits of a training word, and of validation."""
+    """Bits of a word in training and validation."""
     start: int = 4
-    """Bits of the first training words, with double_every."""
+    """With --double-every: bits of the first training words."""
     double_every: int = 0
-    """Curriculum: training steps until words are twice as long; 0 trains at T."""
+    """Updates after which the training words double in length, from --start up to --T; 0 for words of --T from the start."""
     test_length: int = 256
-    """Bits of a test word."""
+    """Bits of a word in the test, at least --T."""
     validation_size: int = 200
     """Words held out for validation."""
     test_size: int = 200
@@ -232,15 +232,15 @@ class ModularSums(_Words):
     name: ClassVar[str] = "modular-sums"
 
     modulus: int = 5
-    """n; digits are 0 to n - 1."""
+    """Modulus n, from 1 to 4096; the digits are 0 to n - 1."""
     T: int = 40
-    """Digits of a training word, and of validation."""
+    """Digits of a word in training and validation."""
     start: int = 4
-    """Digits of the first training words, with double_every."""
+    """With --double-every: digits of the first training words."""
     double_every: int = 0
-    """Curriculum: training steps until words are twice as long; 0 trains at T."""
+    """Updates after which the training words double in length, from --start up to --T; 0 for words of --T from the start."""
     test_length: int = 256
-    """Digits of a test word."""
+    """Digits of a word in the test, at least --T."""
     validation_size: int = 200
     """Words held out for validation."""
     test_size: int = 200

@@ -43,11 +43,11 @@ class Music(Task):
     batch_size: ClassVar[int] = 1
 
     data: str = "data/music.wav"
-    """A sound file (WAV, FLAC, OGG), or a folder with exactly one WAV file. There should be music at `start`."""
+    """Sound file (WAV, FLAC, OGG), or folder with exactly one WAV file."""
     excerpt: int = 0
-    """Which of the five consecutive excerpts, 0 to 4."""
+    """Number of the excerpt among five consecutive ones, from 0 to 4."""
     start: int = 22050
-    """The sample at which the first excerpt begins."""
+    """Sample at which the first excerpt begins; there should be music."""
     length: int = 800
     """Samples of an excerpt."""
 

@@ -67,7 +67,7 @@ class PianoRolls(Task):
     data: str = "data/polymusic"
     """Folder with JSB_Chorales.mat, Nottingham.mat, Piano_midi.mat, MuseData.mat; or one such file."""
     collection: Literal["jsb", "nottingham", "piano-midi", "musedata"] = "jsb"
-    """Which of the four, where data is a folder."""
+    """Collection to learn, if --data is a folder."""
 
     def __post_init__(self) -> None:
         check_choice("collection", self.collection, COLLECTIONS)

@@ -32,6 +32,7 @@ class Numbers(TableTask):
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
     trivial_formula: ClassVar[str] = "the variance of the standardized training targets"
+    without_effect: ClassVar[tuple[str, ...]] = ("stratified",)  # there are no classes
 
     @property
     def output_size(self) -> int:

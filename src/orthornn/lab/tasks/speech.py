@@ -68,19 +68,19 @@ class Speech(Task):
     trivial_formula: ClassVar[str] = "the squared distance in dB^2 of training frames from their mean frame"
 
     data: str = "data/speech"
-    """A TIMIT folder (with TRAIN and TEST), one with train.zip, valid.zip and test.zip of WAV files, or any folder of
+    """Folder of TIMIT (with TRAIN and TEST), folder with train.zip, valid.zip and test.zip of WAV files, or any folder of
     WAV, FLAC or OGG files."""
     extra: bool = False
-    """Train on train_extra.zip, too."""
+    """Also train on train_extra.zip of the folder."""
     download: bool = False
-    """Fetch LibriSpeech's test-clean (347 MB, CC BY 4.0) into the folder if it has no sound file, and divide its
-    speakers by split_seed."""
+    """Download LibriSpeech's test-clean (347 MB, CC BY 4.0) into the folder if it has no sound file, and divide its
+    speakers at random."""
     validation_share: float = 0.1
-    """Share for validation, of folders that do not define it."""
+    """Share of the speakers, or files, for validation, from 0 to 1, where the folder does not name them."""
     test_share: float = 0.1
-    """Share for the test, of folders that do not define it."""
+    """Share of the speakers, or files, for the test, from 0 to 1, where the folder does not name them."""
     split_seed: int = 0
-    """Which speakers, or files, those are."""
+    """Seed of that split."""
 
     def __post_init__(self) -> None:
         check_number("validation_share", self.validation_share, 0, 1)

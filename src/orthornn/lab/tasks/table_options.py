@@ -43,13 +43,13 @@ class TableOptions(Task):
     seen, and an input that marks it; interpolate: a value between its neighbors; skip: leave the sequence out. For
     single columns: column=word, separated by commas."""
     validation_share: float = 0.15
-    """Share of the sequences, or of the time, for validation."""
+    """Share of the sequences, or of the time, for validation, from 0 to 1."""
     test_share: float = 0.15
-    """Share of the sequences, or of the time, for the test."""
+    """Share of the sequences, or of the time, for the test, from 0 to 1."""
     split_seed: int = 0
     """Seed of the split."""
     window: int = 100
-    """Steps per window, if sequences are divided by time."""
+    """Steps per window, at least 2, if sequences are divided by time."""
     categories: str | None = None
     """Columns of words or codes, separated by commas, that the network reads as one input per value in the training
     data. Default: none."""

@@ -50,6 +50,7 @@ class Task(ABC):
     batch_size: sequences in an update, unless a run sets it otherwise.
     carries_state: whether the sequences of a batch continue those of the batch before, whose last state is then their
         first one: in training but where `begins`, in validation and test from the first batch on.
+    without_effect: fields that it has from its base and does not use; the command line has no option for them.
     """
 
     name: ClassVar[str]
@@ -60,6 +61,7 @@ class Task(ABC):
     trivial_formula: ClassVar[str]
     batch_size: ClassVar[int] = 50
     carries_state: ClassVar[bool] = False
+    without_effect: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abstractmethod
