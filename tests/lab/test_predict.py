@@ -542,6 +542,9 @@ def test_text_is_drawn_from_what_the_network_predicts(tmp_path, capsys):
     assert drawn(30, temperature=1e-3, seed=2) == drawn(30, temperature=0)
     with pytest.raises(DataError, match="but got 'z'\\."):
         next(loaded.generate("z"))
+    capsys.readouterr()
+    assert main(["generate", str(tmp_path / "run"), "--prompt", "az"]) == 2
+    assert capsys.readouterr().out == ""  # nothing of a text that nobody continues
     assert main(["generate", str(tmp_path / "run"), "--prompt", "ab", "--length", "3", "--temperature", "0"]) == 0
     assert capsys.readouterr().out == f"ab{drawn(3, temperature=0)}\n"
     train(config(steps=1), tmp_path / "other")

@@ -191,7 +191,7 @@ class Comparison:
         run = self.runs.pop(name)
         path = None if run.directory is None else run.directory.path
         run.close()
-        self.diverged[name] = write_diverged(path, run, error)
+        self.diverged[name] = write_diverged(path, run.trainer.step, run.seconds, error)
 
     def _check_any(self) -> None:
         if not self.runs:

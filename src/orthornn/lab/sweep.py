@@ -335,7 +335,7 @@ def _trial(parameters: dict[str, Any]) -> None:
         # the same would happen again: such a trial is not retried in this call, and the others continue
         path.mkdir(parents=True, exist_ok=True)
         if run is not None and isinstance(error, NonFiniteError):
-            write_diverged(path, run, error)
+            write_diverged(path, run.trainer.step, run.seconds, error)
             (path / FAILED).unlink(missing_ok=True)
         else:
             write_json(path / FAILED, {"error": str(error)}, summed=True)

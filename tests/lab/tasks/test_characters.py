@@ -131,6 +131,15 @@ def test_any_text_file_is_divided_by_seed(tmp_path):
     assert parts["test"] != {str(line) for batch in other.test(7) for line in lines(batch)}
 
 
+def test_a_byte_order_mark_is_no_character(folder):
+    plain = Characters(data=str(folder))
+    before = plain.input_size, lines(next(plain.test(9)))
+    for name, text in LINES.items():
+        (folder / name).write_text(text, encoding="utf-8-sig")
+    marked = Characters(data=str(folder))
+    assert (marked.input_size, lines(next(marked.test(9)))) == before
+
+
 def test_characters_that_training_has_not_share_one_symbol(folder):
     (folder / "ptb.test.txt").write_text(" xyab \n")
     task = Characters(data=str(folder))

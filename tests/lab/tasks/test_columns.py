@@ -15,6 +15,7 @@ from orthornn.lab.cli.inspect import show_columns
 from orthornn.lab.tasks import Classify, Forecast, Regress
 from orthornn.lab.tasks.columns import is_table, joined, read_columns
 from orthornn.lab.tasks.frames import source
+from orthornn.lab.tasks.task_choice import choose_task
 
 pyarrow = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
@@ -391,3 +392,24 @@ def test_a_table_whose_classes_pandas_has_rounded(tmp_path):
         DataError, match=rf"no rounding can make equal, but got {BIG} in .*column 'y', row 1, as float64"
     ):
         _ = Classify(data=name, target="y", sequence="s").classes
+
+
+@pytest.mark.parametrize("ending", [".csv", ".npz"])
+def test_numbers_of_a_text_that_float64_does_not_hold_are_no_names(ending, tmp_path):
+    path = tmp_path / f"a{ending}"
+    if ending == ".csv":
+        path.write_text("y,z\n1e400,1\n2e400,2\n5,low\n")
+    else:
+        np.savez(path, y=np.array([np.inf, np.inf, 5.0]), z=np.array(["1", "2", "low"]))
+    found = read_columns(path)
+    for what in ("target", "sequence", "split", "group", "categories"):
+        if ending == ".npz":  # which has one infinity
+            assert found.labels("y", what).tolist() == ["inf", "inf", "5"]
+            continue
+        with pytest.raises(DataError, match=r"but got inf in .*column 'y', row 1, as float64, .* Write them as words"):
+            found.labels("y", what)
+    assert found.labels("z", "target").tolist() == ["1", "2", "low"]
+    assert found.labels("y", "inspect")[0] == "inf"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of NumPy's arithmetic
+        assert choose_task(path, "y", [])[0] == "classify"

@@ -16,8 +16,19 @@ from orthornn.diagnostics import orthogonality_error
 from orthornn.errors import ArgumentError, CheckpointError, DataError, Interrupted, NonFiniteError
 from orthornn.lab.systems import MODELS, model_named
 from orthornn.lab.tasks import Adding, Characters, Copying, PixelMNIST
-from orthornn.lab.training import OptimizerConfig, Run, RunConfig, Trainer, carry_out, read_config, read_metrics, train
+from orthornn.lab.training import (
+    OptimizerConfig,
+    Run,
+    RunConfig,
+    Trainer,
+    carry_out,
+    load_model,
+    read_config,
+    read_metrics,
+    train,
+)
 from orthornn.lab.training import loop as training_loop
+from orthornn.lab.training.diverged import read_diverged
 from orthornn.modules import Transition
 from orthornn.parametrizations.householder import BoundHouseholder
 from support.made_idx import write_images
@@ -192,6 +203,24 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
         train(config("rnn", task=Adding(T=4), optimizer=OptimizerConfig("rmsprop", lr=1e30)), tmp_path)
     assert (tmp_path / "config.json").exists()
     assert not (tmp_path / "model.safetensors").exists()
+    ended = read_diverged(tmp_path)
+    assert ended.step > 0
+    with pytest.raises(
+        ArgumentError, match=rf"its training diverged after {ended.step} updates, as .*Lower lr.* a new run"
+    ) as raised:
+        load_model(tmp_path, "chosen")
+    assert "--resume" not in str(raised.value)
+
+
+@pytest.mark.parametrize("form", ["images", "numbers"])
+def test_a_batch_that_the_training_set_has_not_is_an_error_before_any_file(form, tmp_path):
+    if form == "images":
+        task = PixelMNIST(data=str(write_images(tmp_path / "images")), verify=False, validation_size=10)
+    else:
+        task = Adding(T=4, variant="helfrich2018", train_size=30)
+    with pytest.raises(ArgumentError, match=r"The training set has \d+ sequences. Pass batch_size, --batch-size"):
+        train(config(task=task, batch_size=31 if form == "numbers" else 10**6), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_time_limit_ends_a_run_early():

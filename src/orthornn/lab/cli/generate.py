@@ -43,8 +43,10 @@ def main(words: Sequence[str]) -> int:
     length = check_integer("length", arguments.length, 1)
     loaded = load(arguments.run, arguments.checkpoint)
     drawn = loaded.generate(arguments.prompt, temperature=arguments.temperature, seed=arguments.seed)
-    show(arguments.prompt, end="")
-    for symbol in itertools.islice(drawn, length):
+    drawn = itertools.islice(drawn, length)
+    first = next(drawn, "")  # a prompt that the network cannot read is an error here
+    show(arguments.prompt + first, end="")
+    for symbol in drawn:
         show(symbol, end="")
     print()
     return 0

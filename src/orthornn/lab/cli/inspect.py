@@ -21,7 +21,7 @@ orthornn inspect - show the columns of a file, and what a training run would use
 usage: orthornn inspect FILE                             show its columns
        orthornn inspect FILE --target COLUMN [options]   also show what `orthornn train` with these options would use
 
-FILE ends in {', '.join(SUFFIXES)}, or is a folder of sounds. The options are
+FILE ends in {", ".join(SUFFIXES)}, or is a folder of sounds. The options are
 those of the task, such as `orthornn train classify --help` lists. Those that say how a text file is written need no
 --target: --separator, --decimal, --thousands, --na.
 """

@@ -257,9 +257,9 @@ class Characters(Task):
 
 
 def read_text(path: Path) -> str:
-    """Return a file in UTF-8. DataError if it cannot be read, is empty, or is no text."""
+    """Return a file in UTF-8, without a byte-order mark. DataError if it cannot be read, is empty, or is no text."""
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise DataError(
             f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."

@@ -31,7 +31,7 @@ from .csv_format import CsvFormat
 from .frames import SHOWN, columns_of, frame_named, shown_name
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet
-from .rounded_targets import check_names, check_rounding
+from .rounded_targets import check_finite_names, check_names, check_rounding
 from .sound_folder import SoundFormat, is_sound, read_sounds
 from .ts_files import read_ts
 
@@ -191,6 +191,8 @@ class Columns(NamedTuple):
         where = f"in {self.path}, column {name!r}, row"
         if what not in ("time", "inspect"):  # which tell nothing apart
             check_names(column, lambda row: f"{where} {row + 1},", DataError)
+            if suffix_of(self.path) in _TEXT:
+                check_finite_names(column, lambda row: f"{where} {row + 1},")
         return np.array([cells.label(cell) for cell in plain_cells(column)], object)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...errors import OrthornnWarning
+from ...errors import DataError, OrthornnWarning
 from .cells import LARGEST_WHOLE, whole_number
 
 
@@ -73,4 +73,20 @@ def check_names(values: np.ndarray, said: Callable[[int], str], error: type[Exce
             f"Expected names that no rounding can make equal, but got {int(values[row])} {said(row)} as {values.dtype}, in "
             f"which whole numbers above {int(largest)} are rounded. Give them as integers, of pandas' dtype 'Int64' if some "
             f"are missing, or as text."
+        )
+
+
+def check_finite_names(values: np.ndarray, said: Callable[[int], str]) -> None:
+    """Raise DataError if numbers of a text file that name classes or sequences are infinite: 1e400 and 2e400 are then one.
+
+    Args:
+        values: The column as it was read, (R,).
+        said: Returns where a row is, as for `check_names`.
+    """
+    infinite = np.flatnonzero(np.isinf(values) if values.dtype.kind == "f" else np.zeros(0, bool))
+    if len(infinite):
+        row = int(infinite[0])
+        raise DataError(
+            f"Expected names that no rounding can make equal, but got {values[row]} {said(row)} as {values.dtype}, which is "
+            f"also what numbers such as 1e400 and 2e400 become. Write them as words, such as infinite, or c1e400."
         )

@@ -181,6 +181,8 @@ def batch_rows(step: int, batch_size: int, count: int, seed: int) -> Tensor:
     An epoch is a permutation from (seed, epoch) cut into count // batch_size batches; what is left over, less
     than one batch and other sequences every time, is not seen in that epoch.
     """
-    check_integer("batch_size", batch_size, 1, count, f"The training set has {count} sequences.")
+    check_integer(
+        "batch_size", batch_size, 1, count, f"The training set has {count} sequences. Pass batch_size, --batch-size."
+    )
     epoch, place = divmod(step, count // batch_size)
     return epoch_order(count, seed, epoch)[place * batch_size : (place + 1) * batch_size]

@@ -34,7 +34,7 @@ def choose_task(path: Path, target: str, ahead: Sequence[str], form: CsvFormat |
     if len(names) > 1:
         return "regress", "there are several targets"
     column = file.columns[names[0]]
-    if column.dtype.kind == "f" and not (column[column == column] % 1 == 0).all():
+    if column.dtype.kind == "f" and not (column[np.isfinite(column)] % 1 == 0).all():
         return "regress", f"{names[0]} holds fractions"
     kind = file.kind(names[0])
     if kind == "numbers" and column.dtype == object and not all(_is_whole(cell) for cell in column):

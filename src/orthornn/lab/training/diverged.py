@@ -12,7 +12,6 @@ from typing import NamedTuple
 from ...errors import NonFiniteError
 from .directory import write_json
 from .json_files import read_json
-from .run import Run
 
 DIVERGED = "diverged.json"
 
@@ -25,9 +24,9 @@ class Diverged(NamedTuple):
     error: str
 
 
-def write_diverged(path: Path | None, run: Run, error: NonFiniteError) -> Diverged:
+def write_diverged(path: Path | None, step: int, seconds: float, error: NonFiniteError) -> Diverged:
     """Return how a run diverged, and write it into the run's folder, if there is one."""
-    found = Diverged(run.trainer.step, run.seconds, str(error))
+    found = Diverged(step, seconds, str(error))
     if path is not None:
         write_json(path / DIVERGED, found._asdict(), summed=True)
     return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from ...errors import CheckpointError, Interrupted, OrthornnError
+from ...errors import CheckpointError, Interrupted, NonFiniteError, OrthornnError
 from .config import RunConfig
+from .diverged import write_diverged
 from .run import Progress, Run, RunResult
 from .signals import StopSignals
 
@@ -58,7 +60,13 @@ def carry_out(run: Run, on_progress: Callable[[Progress], None] = lambda progres
     try:
         with StopSignals() as signals:
             while not run.done:
-                run.advance(_PROGRESS_SECONDS)
+                try:
+                    run.advance(_PROGRESS_SECONDS)
+                except NonFiniteError as error:
+                    if run.directory is not None:
+                        with contextlib.suppress(OSError, OrthornnError):  # of a full disk; the divergence is the news
+                            write_diverged(run.directory.path, run.trainer.step, run.seconds, error)
+                    raise
                 _report(run, on_progress)
                 if signals.received is not None:
                     # of several processes all must stop after the same update, which the next one agrees on

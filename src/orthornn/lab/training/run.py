@@ -169,6 +169,8 @@ class Run:
                 f"trivial baseline has "
                 f"the loss {self.trivial_loss:g}. Give it other data, or divide them by another split_seed."
             )
+        if config.task.steps_per_epoch(config.batch_size) == 0:
+            config.task.train_batch(0, config.batch_size, config.seed)  # raises: a batch has more than all there are
         self.directory = _opened
         self.writes = self.trainer.processes.first
         if directory is not None and self.writes:

@@ -14,6 +14,7 @@ from .checkpoint import FOLDER, WEIGHTS, Checkpoints, Damaged, read_checkpoint, 
 from .config import RunConfig, read_config
 from .description import make_model
 from .directory import CONFIG, DESCRIPTION, RESULT, check_is_run
+from .diverged import read_diverged
 from .json_files import read_json
 from .sizes import check_against_header, on_meta
 from .weights_file import check_finite, check_header, read_header, read_weights
@@ -107,6 +108,12 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
         if step is None and damaged:
             listed = "".join(f"\n  {reason}" for _, reason in damaged)
             raise CheckpointError(f"{path} has no sound weights:{listed}")
+        ended = read_diverged(path) if step is None else None
+        if ended is not None:
+            raise ArgumentError(
+                f"Expected weights, but {path} has none: its training diverged after {ended.step} updates, as it would "
+                f"again. {ended.error} Then begin a new run."
+            )
         if step is None:
             raise ArgumentError(f"Expected weights, but {path} has none yet. Train it: orthornn train --resume {path}.")
         which = str(step)
