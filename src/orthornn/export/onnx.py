@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +54,17 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
         ("step", step, (x[0], state), ({0: B}, {1: B}), ["y", "next_state"]),
     ):
         try:
-            program = torch.onnx.export(
-                module,
-                arguments,
-                dynamo=True,
-                dynamic_shapes=shapes,
-                input_names=["x", "state"][: len(arguments)],
-                output_names=outputs,
-                custom_translation_table={torch.ops.aten.hypot.default: _hypot_in_onnx},
-                verbose=False,
-            )
+            with _without_notes_of_torch():
+                program = torch.onnx.export(
+                    module,
+                    arguments,
+                    dynamo=True,
+                    dynamic_shapes=shapes,
+                    input_names=["x", "state"][: len(arguments)],
+                    output_names=outputs,
+                    custom_translation_table={torch.ops.aten.hypot.default: _hypot_in_onnx},
+                    verbose=False,
+                )
         except torch.onnx.OnnxExporterError as error:
             raise ArgumentError(
                 f"Expected a network that torch.onnx converts, but got {type(model.core).__name__}, which torch "
@@ -82,6 +87,21 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
     for path, content in contents.items():
         write_bytes(path, content)
     return list(contents)
+
+
+@contextlib.contextmanager
+def _without_notes_of_torch() -> Iterator[None]:
+    """Inside, torch's converter writes only errors: its notes concern packages and names that no network here uses."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"# The axis name: \w+ will not be used")  # B, of x and the state
+            warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated")  # in torch itself
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _hypot_in_onnx(a: Any, b: Any) -> Any:

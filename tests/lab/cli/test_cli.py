@@ -364,6 +364,13 @@ def test_an_error_is_one_line_and_leaves_nothing_behind(words, capsys, tmp_path)
     assert list(tmp_path.rglob("*.jsonl")) == []
 
 
+@pytest.mark.parametrize("command", ["train", "compare", "sweep"])
+def test_a_file_that_is_not_there_is_no_misspelt_task(command, capsys):
+    for name in ("plain.xlsx", "sounds/words"):
+        assert run(command, name, "--target", "x") == 2
+        assert f"or a folder of sounds, but there is no '{name}'. Correct its name" in capsys.readouterr().err
+
+
 def test_a_file_of_another_kind_is_no_misspelt_task(tmp_path, capsys):
     (tmp_path / "copyin").write_text("x")
     (tmp_path / "folder").mkdir()

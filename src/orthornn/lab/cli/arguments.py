@@ -293,6 +293,11 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
             f"Expected a task, a file that ends in {', '.join(SUFFIXES)}, or a folder of sounds, but got {words[0]!r}, which "
             f"is none of them. `orthornn {command} --help` lists the tasks."
         )
+    if words[0] not in TASKS and (Path(words[0]).suffix or len(Path(words[0]).parts) > 1):
+        raise ArgumentError(
+            f"Expected a task, a file that ends in {', '.join(SUFFIXES)}, or a folder of sounds, but there is no "
+            f"{words[0]!r}. Correct its name; `orthornn {command} --help` lists the tasks."
+        )
     task = TASKS[check_choice("task", words[0], TASKS)]
     first = (task.__doc__ or "").strip().splitlines()[0]
     return read_options(arguments(task), f"orthornn {command} {task.name}", f"{first} {summary}", words[1:])
