@@ -565,6 +565,29 @@ def test_a_stride_in_sixteen_bits_and_in_a_trace(method, grouped):
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=bound)
 
 
+@pytest.mark.parametrize("batch", [3, 40])  # for one of them the last states, and groups, cost less by the response
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_exported_program_is_for_any_number_of_sequences(strict, output, stride, batch):
+    """Its example chooses nothing that limits the others. Without a stride it is for any number of steps too."""
+    if strict and stride > 1:
+        pytest.skip("the strict mode of torch.export hides which sizes are open")
+    net = blocks(stride=stride).eval()
+    dims = {1: torch.export.Dim("B", min=1, max=99)}
+    if stride == 1:
+        dims[0] = torch.export.Dim("T", min=1, max=99)
+    program = torch.export.export(
+        net, (inputs(T, batch, I),), {"output": output}, dynamic_shapes={"input": dims, "output": None}, strict=strict
+    )
+    for length, count in ((T, 1), (T, 7), (T, 50), *(() if stride > 1 else ((1, 30), (5, 2)))):
+        x = inputs(length, count, I)
+        found, h_n = program.module()(x, output=output)
+        expected, last = net(x, output=output)
+        torch.testing.assert_close(found, expected, rtol=0, atol=EXACT)
+        torch.testing.assert_close(h_n, last, rtol=0, atol=EXACT)
+
+
 @pytest.mark.parametrize(
     ("batch", "inputs_", "stride", "method", "expected"),
     [

@@ -501,7 +501,7 @@ class _Block(nn.Module):
         read = PackedSequence(u, layout.batch_sizes) if layout.is_ragged else u
         if self.stride > 1 and not only_last:
             states, h_n = _strided(recurrence, u, h, self.stride)
-            return self._out(self._groups(x, len(states)), states), h_n
+            return self._out(self._groups(x, states.shape[0]), states), h_n
         reset: Tensor | PackedSequence | None = layout.resets
         if layout.resets is not None:
             sizes = layout.batch_sizes
@@ -566,6 +566,8 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
     first = (length - 1) % stride
     plain = not (recurrence.bidirectional or recurrence.is_complex or is_tokens(x) or recurrence.form != "auto")
     plain = plain and not is_watched(recurrence, OrthogonalRNN) and not torch.jit.is_tracing()
+    # A program of torch.export for any size: a choice by its cost would limit it to the sizes that have the same one.
+    plain = plain and not any(isinstance(size, torch.SymInt) for size in x.shape[:2])
     if not plain or length <= stride or recurrence.memory != "store" or not _groups_pay(recurrence, x, stride):
         states, h_n = recurrence(x, h)
         return states[first::stride], h_n

@@ -302,11 +302,12 @@ class Layer:
         which `serves` sees by the input that is projected already. A form that was asked for runs as it is, step by step, and
         so does a complex state, for which no case is measured.
         """
-        if settings.form != "auto" or settings.clip is not None or self.is_complex or not impulse.serves(call):
+        if settings.form != "auto" or settings.clip is not None or self.is_complex:
             return False
         if is_autocast(call.h0):  # it would round the product to 16 bits
             return False
-        return self._may_rotate(call)
+        # In this order: a graph that compared its sizes would be one for sizes of the same choice only.
+        return self._may_rotate(call) and impulse.serves(call)
 
     def _may_rotate(self, call: Call) -> bool:
         """Return whether rotations are to be considered: a linear recurrence that only autograd looks at, on a CPU."""
