@@ -200,7 +200,7 @@ def test_a_signal_ends_a_comparison_that_the_same_command_resumes(number, when, 
     said = capsys.readouterr()
     step = 1 if when == "advance_to" else 12
     assert (
-        f"{number.name} ended the comparison after update {step} of 12; its runs are saved. Go on with the same command "
+        f"{number.name} ended the comparison after update {step} of 12; its runs are saved. Resume with the same command "
         f"and --out {out}\n" in said.err
     )
     assert "over trivial" not in said.out
@@ -280,7 +280,7 @@ def test_output_that_is_not_taken_loses_nothing(number, tmp_path, monkeypatch, c
                 assert cli.main([*WORDS, "--out", str(out)]) == (cli._CLOSED if number == errno.EPIPE else 2)
             assert len([file for file in ("table.txt", "curves.png") if (out / file).exists()]) == count
             said = capsys.readouterr().err
-            saved = r"Expected the output to be taken, but got: .* after update 0 to 1 of 12; its runs are saved\. Go on with"
+            saved = r"Expected the output to be taken, but got: .* after update 0 to 1 of 12; its runs are saved\."
             assert (re.search(saved, said) is not None) == (count == 0)
     assert cli.main([*WORDS, "--out", str(out)]) == 0
 

@@ -292,7 +292,7 @@ def test_a_signal_ends_a_sweep_that_the_same_command_resumes(number, fake_ray, t
     assert main(words) == 128 + number
     said = capsys.readouterr()
     assert (
-        f"{number.name} ended the sweep in {tmp_path / 'swept'}; its trials are saved. Go on with the same" in said.err
+        f"{number.name} ended the sweep in {tmp_path / 'swept'}; its trials are saved. Resume with the same" in said.err
     )
     assert "best validation" not in said.out  # no table of a part of the trials
     assert os.environ["TUNE_DISABLE_SIGINT_HANDLER"] == "1"

@@ -312,7 +312,7 @@ class Search:
 
     def _interruption(self, number: int) -> Interrupted:
         return Interrupted(
-            f"{signal.Signals(number).name} ended the search; its state is saved. Go on with: orthornn train --resume "
+            f"{signal.Signals(number).name} ended the search; its state is saved. Resume it with: orthornn train --resume "
             f"{self.folder}",
             number,
         )

@@ -223,7 +223,7 @@ class Comparison:
         done = f"{min(steps)}" if min(steps) == max(steps) else f"{min(steps)} to {max(steps)}"
         ended = (
             f"the comparison after update {done} of {max(run.config.steps for run in self.runs.values())}; its runs are "
-            f"saved. Go on with the same command and --out {self.directory}"
+            f"saved. Resume with the same command and --out {self.directory}"
         )
         if isinstance(error, KeyboardInterrupt):
             number = self._signals.received or signal.SIGINT

@@ -256,7 +256,7 @@ def run_sweep(
                 signals.received = signals.received or signal.SIGINT
         if signals.received is not None:
             raise Interrupted(
-                f"{signal.Signals(signals.received).name} ended the sweep in {folder}; its trials are saved. Go on with the "
+                f"{signal.Signals(signals.received).name} ended the sweep in {folder}; its trials are saved. Resume with the "
                 f"same command and --out {folder}",
                 signals.received,
             )

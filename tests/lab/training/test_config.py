@@ -122,6 +122,10 @@ def test_a_bad_file_is_named(tmp_path, content, message):
         (lambda: ScheduleConfig("plateau", factor=1.0), "a factor below 1 with the schedule plateau"),
         (lambda: ScheduleConfig("plateau", factor=0.0), "a factor above 0 with the schedule plateau"),
         (lambda: ScheduleConfig("exponential", factor=0), "a factor above 0 with the schedule exponential"),
+        (lambda: ScheduleConfig(factor=0.5), r"schedule_factor \(--schedule-factor\) .* but got 0.5 with constant"),
+        (lambda: ScheduleConfig(every=5), r"schedule_every \(--schedule-every\) only .* but got 5 with constant"),
+        (lambda: ScheduleConfig("cosine", every=5), "but got 5 with cosine"),
+        (lambda: ScheduleConfig("linear", every=5), "but got 5 with linear"),
         (lambda: RunConfig(steps=2**63), "steps to be an integer between 1 and"),
     ],
 )

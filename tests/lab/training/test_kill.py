@@ -120,7 +120,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
             process.kill()  # else leaving the block would wait for it
     assert process.returncode == 128 + number
     assert len(error.strip().splitlines()) == 1
-    assert "its state is saved. Go on with: orthornn train --resume run" in error
+    assert "its state is saved. Resume it with: orthornn train --resume run" in error
     step = int(error.split("after update ")[1].split()[0])
     assert (tmp_path / "run" / "checkpoints" / f"step-{step:08d}").is_dir()
 

@@ -18,6 +18,7 @@ from orthornn.lab.systems import MODELS, model_named
 from orthornn.lab.tasks import Adding, Characters, Copying, PixelMNIST
 from orthornn.lab.training import (
     OptimizerConfig,
+    PenaltyConfig,
     Run,
     RunConfig,
     Trainer,
@@ -223,6 +224,13 @@ def test_a_batch_that_the_training_set_has_not_is_an_error_before_any_file(form,
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("task", [Copying(T=4), Adding(T=4)], ids=["every step", "a number"])
+def test_smoothed_labels_of_a_task_that_has_none_are_an_error_before_any_file(task, tmp_path):
+    with pytest.raises(ArgumentError, match=f"one class per sequence for label_smoothing, but got {task.name}"):
+        train(config(task=task, penalties=PenaltyConfig(label_smoothing=0.1)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_time_limit_ends_a_run_early():
     result = train(config(steps=10**9, max_seconds=0.2))
     assert 0 < result.steps < 10**9
@@ -259,9 +267,7 @@ def test_output_that_is_not_taken_ends_a_run_whose_state_is_saved(number, kind, 
         if progress.step == 5:
             raise OSError(number, os.strerror(number))
 
-    ended = (
-        f"{os.strerror(number)}. The run ended after update 5 of 30; its state is saved. Go on with: orthornn train "
-    )
+    ended = f"{os.strerror(number)}. The run ended after update 5 of 30; its state is saved. Resume it with: orthornn train "
     with pytest.raises(kind, match=re.escape(f"{ended}--resume {tmp_path / 'run'}")):
         train(config(), tmp_path / "run", display)
     run = Run.resume(tmp_path / "run")

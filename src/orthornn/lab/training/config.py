@@ -134,8 +134,18 @@ class ScheduleConfig:
                     "Expected a factor below 1 with the schedule plateau, but got 1, which lowers nothing. Pass 0.1, for "
                     "example."
                 )
+            if self.name == "constant":
+                raise ArgumentError(
+                    f"Expected schedule_factor (--schedule-factor) only with a schedule that changes the rates, but got "
+                    f"{self.factor:g} with constant. Choose one, or leave the factor out."
+                )
         if self.every is not None:
             check_integer("every", self.every, 1)
+            if self.name in ("constant", "cosine", "linear"):
+                raise ArgumentError(
+                    f"Expected schedule_every (--schedule-every) only with the schedules step, exponential and plateau, but "
+                    f"got {self.every} with {self.name}. Choose one of them, or leave it out."
+                )
         check_integer("warmup", self.warmup, 0)
         if self.name == "plateau" and self.warmup:
             raise ArgumentError(

@@ -48,7 +48,7 @@ def resume(
     steps: int | None = None,
     max_seconds: float | None = None,
 ) -> RunResult:
-    """Go on with the run in `directory`; see Run.resume and train."""
+    """Resume the run in `directory`; see Run.resume and train."""
     return carry_out(Run.resume(directory, steps=steps, max_seconds=max_seconds), on_progress)
 
 
@@ -96,7 +96,7 @@ def _report(run: Run, on_progress: Callable[[Progress], None]) -> None:
         run.checkpoint()
         reason = (
             f"Expected the output to be taken, but got: {error.strerror or error}. The run ended after update "
-            f"{run.trainer.step} of {run.config.steps}; its state is saved. Go on with: orthornn train --resume "
+            f"{run.trainer.step} of {run.config.steps}; its state is saved. Resume it with: orthornn train --resume "
             f"{run.directory.path}"
         )
         if isinstance(error, BrokenPipeError):  # Windows has the error, and not the signal
@@ -110,6 +110,6 @@ def _interruption(run: Run, number: int) -> BaseException:
     run.checkpoint()
     return Interrupted(
         f"{signal.Signals(number).name} ended the run after update {run.trainer.step} of {run.config.steps}; its state "
-        f"is saved. Go on with: orthornn train --resume {run.directory.path}",
+        f"is saved. Resume it with: orthornn train --resume {run.directory.path}",
         number,
     )

@@ -64,11 +64,16 @@ def _smoothing(task: Task, prediction: Tensor, targets: Any, loss: Tensor, confi
     """Return what smoothed labels add to a cross-entropy: a share of the distance to that of evenly spread targets."""
     if not config.label_smoothing:
         return 0.0
+    check_smoothing(task, targets)
+    return config.label_smoothing * (-prediction.log_softmax(-1).mean() - loss)
+
+
+def check_smoothing(task: Task, targets: Any) -> None:
+    """Raise ArgumentError unless the targets of a batch are one class per sequence, as smoothed labels need."""
     if task.output != "last" or not isinstance(targets, Tensor) or targets.is_floating_point():
         raise ArgumentError(
             f"Expected a task with one class per sequence for label_smoothing, but got {task.name}. Set it to 0."
         )
-    return config.label_smoothing * (-prediction.log_softmax(-1).mean() - loss)
 
 
 def _on_weights(model: nn.Module, config: PenaltyConfig) -> Tensor:

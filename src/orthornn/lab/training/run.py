@@ -35,6 +35,7 @@ from .directory import CONFIG, ENVIRONMENT, METRICS, RESULT, RunDirectory, not_w
 from .fingerprint import check_same_description, check_same_files, fingerprint
 from .json_files import shortened
 from .log import read_metrics
+from .penalized import check_smoothing
 from .processes import Processes
 from .recording import Recorder
 from .schedule import check_warmup
@@ -171,6 +172,8 @@ class Run:
             )
         if config.task.steps_per_epoch(config.batch_size) == 0:
             config.task.train_batch(0, config.batch_size, config.seed)  # raises: a batch has more than all there are
+        if config.penalties.label_smoothing:
+            check_smoothing(config.task, config.task.train_batch(0, config.batch_size, config.seed).targets)
         self.directory = _opened
         self.writes = self.trainer.processes.first
         if directory is not None and self.writes:
@@ -217,7 +220,7 @@ class Run:
         processes: Processes | None = None,
         observers: Sequence[Callable[[dict[str, Any]], None]] = (),
     ) -> Run:
-        """Go on with the run in this directory, from its newest sound checkpoint.
+        """Resume the run in this directory, from its newest sound checkpoint.
 
         It makes the same updates bit for bit as one that was never stopped, with the same versions on the same kind of
         processor and with the same number of threads: a sum divided among threads is rounded in another order.
