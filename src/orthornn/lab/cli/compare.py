@@ -13,6 +13,7 @@ from ..report.runs import groups, read_runs
 from ..systems import MODELS, model_named
 from .arguments import RunArguments, TaskT, announce, own_data, parse
 from .lines import show
+from .optimizer_options import announce_unused
 from .outputs import check_new_files
 from .plain_results import show_all, with_baselines
 from .progress import Display
@@ -57,6 +58,7 @@ def main(words: Sequence[str]) -> int:
         check_new_files([table, figure])
     with compare.Comparison(configs, folder, arguments.seconds) as comparison:
         announce(arguments.task)
+        announce_unused(words, comparison.runs.values())
         with Display(arguments.task.trivial_loss, arguments.seconds) as display:
             comparison.train(display)
         results = comparison.finish()

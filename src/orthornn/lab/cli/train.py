@@ -34,6 +34,7 @@ from .arguments import (
 )
 from .class_results import class_tables
 from .lines import show
+from .optimizer_options import announce_unused
 from .plain_results import show_all, with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand, limit_warmup
@@ -207,7 +208,10 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
         config = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
         folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
     observers = _observers(tensorboard, folder, processes)
-    return Run(config, folder, processes=processes, observers=observers), folder
+    run = Run(config, folder, processes=processes, observers=observers)
+    if processes.first:
+        announce_unused(words, [run])
+    return run, folder
 
 
 def _observers(tensorboard: bool, folder: Path, processes: Processes) -> list[Any]:

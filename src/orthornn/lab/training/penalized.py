@@ -28,7 +28,6 @@ def penalized_loss(
     """Return (the task's loss, the sum of the penalties or None where all strengths are 0): scalars, not yet added.
 
     forward: how the model is called, where not plainly.
-    Raises ArgumentError for a penalty on something that the model does not have.
     """
     forward = model if forward is None else forward
     if config == _NONE:
@@ -38,7 +37,6 @@ def penalized_loss(
         loss = task.loss(prediction, batch.targets)
         return loss, _on_weights(model, config) + _smoothing(task, prediction, batch.targets, loss, config)
     networks = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
-    _check_any(networks, "the penalty norm_stabilizer or gradient_norm", "an OrthogonalRNN")
     with tracing(networks) as notes:
         prediction = forward(batch.inputs)
         loss = task.loss(prediction, batch.targets)
@@ -76,11 +74,31 @@ def check_smoothing(task: Task, targets: Any) -> None:
         )
 
 
+def check_penalties(model: nn.Module, config: PenaltyConfig) -> None:
+    """Raise ArgumentError for a penalty on something that the model does not have."""
+    transitions = [module for module in model.modules() if isinstance(module, Transition)]
+    spectra = [transition for transition in transitions if "spectrum" in transition.method.names]
+    networks = [module for module in model.modules() if isinstance(module, OrthogonalRNN)]
+    of_spectrum = "a spectrum (spectral with a margin other than 0)"
+    for name, found, needed in (
+        ("soft_orthogonality", transitions, "a recurrent matrix of its own"),
+        ("weight_decay", transitions, "a recurrent matrix of its own"),
+        ("spectrum_prior", spectra, of_spectrum),
+        ("norm_stabilizer", networks, "an OrthogonalRNN"),
+        ("gradient_norm", networks, "an OrthogonalRNN"),
+    ):
+        strength = getattr(config, name)
+        if strength and not found:
+            raise ArgumentError(
+                f"Expected the penalty {name} only for a model with {needed}, but got {strength:g} for one without. Set it "
+                f"to 0, or choose another model."
+            )
+
+
 def _on_weights(model: nn.Module, config: PenaltyConfig) -> Tensor:
     total = torch.zeros((), device=next(model.parameters()).device)
     transitions = [module for module in model.modules() if isinstance(module, Transition)]
     if config.soft_orthogonality or config.weight_decay:
-        _check_any(transitions, "the penalty soft_orthogonality or weight_decay", "a recurrent matrix")
         for transition in transitions:
             W = transition.matrix()
             if config.soft_orthogonality:
@@ -88,16 +106,8 @@ def _on_weights(model: nn.Module, config: PenaltyConfig) -> Tensor:
             if config.weight_decay:
                 total = total + penalties.weight_decay(W, config.weight_decay)
     if config.spectrum_prior:
-        factorized = [transition for transition in transitions if "spectrum" in transition.method.names]
-        _check_any(
-            factorized, "the penalty spectrum_prior", "a spectrum: the model spectral with a margin other than 0"
-        )
-        for transition in factorized:
-            s = transition.method.singular_values(*transition.free())  # type: ignore[operator]
-            total = total + penalties.spectrum_prior(s, config.spectrum_prior)
+        for transition in transitions:
+            if "spectrum" in transition.method.names:
+                s = transition.method.singular_values(*transition.free())  # type: ignore[operator]
+                total = total + penalties.spectrum_prior(s, config.spectrum_prior)
     return total
-
-
-def _check_any(found: object, penalty: str, needed: str) -> None:
-    if not found:
-        raise ArgumentError(f"{penalty} needs {needed}, which this model does not have. Set the penalty to 0.")

@@ -20,7 +20,7 @@ from .batch_splitting import split_batch, to_device
 from .config import RunConfig
 from .description import describe, make_model
 from .optimizer import make_optimizer
-from .penalized import penalized_loss
+from .penalized import check_penalties, penalized_loss
 from .processes import Processes
 from .schedule import make_scheduler, rates_after
 from .sizes import check_memory
@@ -59,6 +59,7 @@ class Trainer:
         description = describe(task)
         check_memory(config.model, description)
         self.model: SequenceModel = make_model(config.model, description)
+        check_penalties(self.model, config.penalties)
         self.warm = task.warm_start(self.model)
         self.model.to(self.device)
         self.optimizer = make_optimizer(self.model, config.optimizer)
