@@ -18,7 +18,7 @@ from orthornn.lab.cli.train import main
 from orthornn.lab.predict import load
 from orthornn.lab.systems import Model
 from orthornn.lab.tasks import Adding, Copying, PixelMNIST
-from orthornn.lab.training import OptimizerConfig, Run, RunConfig, read_config
+from orthornn.lab.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, read_config
 from support.made_idx import write_images
 from support.run_cases import entries
 
@@ -112,6 +112,15 @@ def test_what_is_wrong_with_a_search(tmp_path, few):
     (tmp_path / "a" / auto.STATE).write_text("{")
     with pytest.raises(DataError, match="to be JSON"):
         auto.Search.resume(tmp_path / "a")
+
+
+def test_a_search_with_a_penalty_on_what_a_candidate_lacks_leaves_no_folder(tmp_path, few):
+    def penalised(model):
+        return dataclasses.replace(configure(model), penalties=PenaltyConfig(soft_orthogonality=0.5))
+
+    with pytest.raises(ArgumentError, match="Expected the penalty soft_orthogonality only for a model with"):
+        auto.Search.begin(penalised, {"hidden_size": 4}, 1, tmp_path / "search")
+    assert not (tmp_path / "search").exists()
 
 
 @pytest.mark.parametrize("minutes", [0, -1, math.nan, math.inf])

@@ -14,7 +14,7 @@ from orthornn.errors import ArgumentError, Interrupted, LockedError, NonFiniteEr
 from orthornn.lab import cli, compare
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Adding, Copying
-from orthornn.lab.training import OptimizerConfig, Run, RunConfig, train
+from orthornn.lab.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, train
 
 BASE = RunConfig(
     task=Copying(T=3, validation_size=10, test_size=10),
@@ -59,6 +59,13 @@ def test_reflections_go_to_those_that_have_some():
 def test_wrong_names_are_said(names, message):
     with pytest.raises(ArgumentError, match=message):
         compare.configs(BASE, names)
+
+
+def test_a_model_that_is_refused_leaves_no_folder_of_the_others(tmp_path):
+    base = dataclasses.replace(BASE, penalties=PenaltyConfig(soft_orthogonality=0.5))
+    with pytest.raises(ArgumentError, match="Expected the penalty soft_orthogonality only for a model with"):
+        compare.Comparison(compare.configs(base, ["ornn", "lstm"]), tmp_path / "all")
+    assert not (tmp_path / "all").exists()
 
 
 def test_a_time_limit_stops_all_runs_close_together():

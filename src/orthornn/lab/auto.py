@@ -26,7 +26,7 @@ from .._checks import check_number
 from ..errors import ArgumentError, DataError, Interrupted, NonFiniteError, OrthornnError
 from .report.table import Column, Table
 from .systems import MODELS, SIZES, Model
-from .training import Run, RunConfig, RunResult, read_metrics
+from .training import Run, RunConfig, RunResult, Trainer, read_metrics
 from .training.directory import CONFIG, METRICS, SEARCH, write_json
 from .training.guards import SMALLER_UPDATES
 from .training.json_files import read_json
@@ -78,7 +78,8 @@ class Search:
             folder: Where everything is written.
 
         Raises:
-            ArgumentError: If the folder holds a search or a run, no candidate has an option, or the warmup is too long.
+            ArgumentError: If the folder holds a search or a run, no candidate has an option, one has nothing for a
+                penalty to act on, or the warmup is too long.
         """
         seconds = _seconds(minutes)
         if (folder / STATE).exists() or (folder / CONFIG).exists():
@@ -102,6 +103,8 @@ class Search:
                 f"Expected options that a candidate has, but got {', '.join(unknown)}. Leave them out; the candidates are "
                 f"{', '.join(CANDIDATES)}."
             )
+        for config in configs.values():
+            Trainer(config)  # raises for a candidate that the configuration does not fit, before any is trained
         task = next(iter(configs.values())).task
         if next(iter(task.validation(1)), None) is None:
             raise ArgumentError(

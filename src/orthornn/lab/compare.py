@@ -113,7 +113,10 @@ class Comparison:
                 if ended is not None:
                     self.diverged[name] = ended
                     continue
-                self.runs[name] = Run.resume(path) if begun and path is not None else Run(config, path)
+                self.runs[name] = Run.resume(path) if begun and path is not None else Run(config)
+            for name, run in self.runs.items():  # only now: what is wrong with any model shows before there is a folder
+                if self.directory is not None and run.directory is None:
+                    run.create_directory(self.directory / name)
             if self.directory is not None and not resumed:
                 write_json(self.directory / _COMPARISON, _described(configs), summed=True)
         except BaseException:

@@ -163,7 +163,7 @@ def store(entries: Iterable[dict[str, Any]], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for task, own in by_task.items():
         path = folder / f"{task.replace(', ', '-').replace(' ', '-')}.json"
-        there = _stored(path) if path.exists() else []
+        there = stored(path) if path.exists() else []
         merged = [one for one in there if (*_training(one), one["seed"]) not in own] + list(own.values())
         merged.sort(key=lambda one: (one["system"], one["command"], one["seed"]))
         write_bytes(path, (json.dumps(merged, indent=1) + "\n").encode())
@@ -177,7 +177,7 @@ def _training(one: dict[str, Any]) -> tuple[Any, ...]:
     return (task, *sorted(options), *(one[name] for name in ("system", "head", "parameters")))
 
 
-def _stored(path: Path) -> list[dict[str, Any]]:
+def stored(path: Path) -> list[dict[str, Any]]:
     """Return the entries of a file. DataError if it holds anything else."""
     try:
         entries = parse(read_bytes(path, LARGEST), str(path))
@@ -197,7 +197,7 @@ def page(folder: Path) -> str:
     """Return the page of all that is stored in a folder."""
     parts = [_TITLE]
     for path in sorted(folder.glob("*.json")):
-        entries = _stored(path)
+        entries = stored(path)
         words = "\n".join(_folded(_plain(own[0]["command"]).replace("`", "'")) for own in _by_training(entries))
         parts.append(
             f"## {entries[0]['task']}\n\n{markdown(table(entries))}\n\n"

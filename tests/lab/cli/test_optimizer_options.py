@@ -41,3 +41,8 @@ def test_a_comparison_tells_what_has_an_effect_on_no_model(tmp_path, capsys):
     text = shown("compare", words, tmp_path / "all", capsys)
     assert f"--manifold-lr {NOTE} scornn, lstm" in text
     assert f"--recurrent-lr {NOTE}" not in text
+
+
+def test_a_search_for_a_model_tells_what_has_an_effect_on_no_candidate(tmp_path, capsys):
+    text = shown("train", ["--model", "auto", "--minutes", "0.02", "--manifold-lr", "0.1"], tmp_path / "auto", capsys)
+    assert f"--manifold-lr {NOTE} blocks, goru, lstm, gru" in text

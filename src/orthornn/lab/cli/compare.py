@@ -58,7 +58,7 @@ def main(words: Sequence[str]) -> int:
         check_new_files([table, figure])
     with compare.Comparison(configs, folder, arguments.seconds) as comparison:
         announce(arguments.task)
-        announce_unused(words, comparison.runs.values())
+        announce_unused(words, (run.trainer for run in comparison.runs.values()))
         with Display(arguments.task.trivial_loss, arguments.seconds) as display:
             comparison.train(display)
         results = comparison.finish()

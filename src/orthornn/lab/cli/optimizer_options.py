@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..training import Run
+from ..training import Trainer
 from .arguments import options_in
 from .lines import say
 
@@ -17,11 +17,11 @@ _USED_BY = {  # option: the groups of optim.param_groups that it is for, and wha
 }
 
 
-def announce_unused(words: Sequence[str], runs: Iterable[Run]) -> None:
-    """Print which options among the words change none of these runs."""
-    runs = list(runs)
-    groups = {group["name"] for run in runs for group in run.trainer.optimizer.param_groups}
-    models = ", ".join(dict.fromkeys(run.config.model.name for run in runs))
+def announce_unused(words: Sequence[str], trainers: Iterable[Trainer]) -> None:
+    """Print which options among the words change the training of none of these models."""
+    trainers = list(trainers)
+    groups = {group["name"] for trainer in trainers for group in trainer.optimizer.param_groups}
+    models = ", ".join(dict.fromkeys(trainer.config.model.name for trainer in trainers))
     for option in (name for name in _USED_BY if name in options_in(words)):
         needed, what = _USED_BY[option]
         if groups.isdisjoint(needed):

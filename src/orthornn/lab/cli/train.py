@@ -17,7 +17,7 @@ from ..auto import STATE, Search
 from ..report.figures import learning_curves
 from ..systems import model_named
 from ..tasks import Classify
-from ..training import Processes, Run, RunConfig, RunResult, carry_out, load_model, read_config
+from ..training import Processes, Run, RunConfig, RunResult, Trainer, carry_out, load_model, read_config
 from ..training.changes import read_environment
 from ..training.directory import CONFIG, check_is_run
 from ..training.tensorboard import TensorBoard
@@ -170,7 +170,9 @@ def _search(words: Sequence[str], processes: Processes) -> Search | None:
     options = arguments.given_model_options()
     announce(arguments.task)
     folder = arguments.folder(AUTO)
-    return Search.begin(lambda model: arguments.config(model, arguments.seconds), options, minutes, folder)
+    search = Search.begin(lambda model: arguments.config(model, arguments.seconds), options, minutes, folder)
+    announce_unused(words, map(Trainer, search.configs.values()))
+    return search
 
 
 def _carry_out(search: Search) -> tuple[RunResult, Path]:
@@ -210,7 +212,7 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
     observers = _observers(tensorboard, folder, processes)
     run = Run(config, folder, processes=processes, observers=observers)
     if processes.first:
-        announce_unused(words, [run])
+        announce_unused(words, [run.trainer])
     return run, folder
 
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ArgumentError
-from ..leaderboard import markdown, table
+from ..leaderboard import markdown, stored, table
 from ..report.markdown import markdown_table
 from .devices import amplifier, microcontroller
 from .measured import delta_rule, group_words, reflections, resets
@@ -307,7 +307,7 @@ def _board(evidence: Evidence, name: str, options: list[str], page: Path) -> str
     path = evidence.results / "leaderboard" / f"{name}.json"
     if not path.exists():
         raise ArgumentError(f"Expected a task of the leaderboard, but got {name!r}. Add runs to it.")
-    shown = table(json.loads(path.read_text(encoding="utf-8")))
+    shown = table(stored(path))
     if not options:
         return markdown(shown)
     if len(options) != 2:

@@ -176,8 +176,8 @@ class Run:
             check_smoothing(config.task, config.task.train_batch(0, config.batch_size, config.seed).targets)
         self.directory = _opened
         self.writes = self.trainer.processes.first
-        if directory is not None and self.writes:
-            self.directory = self._create(Path(directory))
+        if directory is not None:
+            self.create_directory(Path(directory))
         self.observers = observers
         self.recorder = Recorder(self.trainer.model, config.task, config.record)
         self.records: list[dict[str, Any]] = []
@@ -196,8 +196,13 @@ class Run:
         self._saved_step: int | None = None
         self._saved_at = time.perf_counter()
 
-    def _create(self, path: Path) -> RunDirectory:
-        """The directory of a new run, with the tables that its task has in memory."""
+    def create_directory(self, path: Path) -> None:
+        """Make the directory of a new run, with the tables that its task has in memory; of several processes the first.
+
+        Raises ArgumentError if there is a run in it, DataError if it cannot be written.
+        """
+        if not self.writes:
+            return
         if not (path / CONFIG).exists():  # else it says so below, and nothing is written into it
             try:
                 task = self.config.task.stored(path)
@@ -208,7 +213,7 @@ class Run:
             if task is not self.config.task:
                 self.config = dataclasses.replace(self.config, task=task)
         task = self.config.task
-        return RunDirectory.create(path, self.config, describe(task), fingerprint(task))
+        self.directory = RunDirectory.create(path, self.config, describe(task), fingerprint(task))
 
     @classmethod
     def resume(
