@@ -15,6 +15,7 @@ from ...errors import ArgumentError
 from ...modules import GORU, DeltaRNN, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 from ...modules.overview import network_html
 from .model import Core
+from .padded import run_padded, runs_padded
 from .pooling import POOLS, Pool, pooled
 from .recent_steps import RecentSteps
 from .series_vectors import SeriesVectors
@@ -90,11 +91,17 @@ class SequenceModel(nn.Module):
             inputs = _on_rows(inputs, self._one_hot)
         if self.output == "last" and self.pool == "last" and own:
             return _real(core(inputs, output="last")[0])
-        outputs, final = core(inputs)
-        outputs = _on_rows(outputs, _real)
+        outputs, last = self._outputs(inputs)
         if self.output == "all":
             return outputs.data if isinstance(outputs, PackedSequence) else outputs
-        return pooled(outputs, self._last(final), self.pool)
+        return pooled(outputs, last, self.pool)
+
+    def _outputs(self, inputs: Tensor | PackedSequence) -> tuple[Tensor | PackedSequence, Tensor | None]:
+        """Return the outputs at every step, and what `pooled` wants to know of the last ones."""
+        if runs_padded(self.core, inputs):
+            return run_padded(self.core, inputs)  # type: ignore[arg-type]
+        outputs, final = self.core(inputs)
+        return _on_rows(outputs, _real), self._last(final)
 
     def _last(self, final: Tensor | tuple[Tensor, ...]) -> Tensor | None:
         """Return the last outputs (B, F) from the final states, where those of the last step are something else."""
