@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import tyro
 
 from ..._checks import check_choice
@@ -19,6 +18,7 @@ from ..papers.page import page, renewed
 from ..papers.results import results_table
 from ..report.table import Column, Table
 from ..training import Progress, Run
+from ..training.denormals import denormals_as_zero
 from .arguments import read_options, set_threads
 from .lines import show
 from .progress import Display
@@ -94,14 +94,9 @@ def main(words: Sequence[str]) -> int:
         text = renewed(arguments.page.read_text(encoding="utf-8"), section)
         write_bytes(arguments.page, text.encode())
         return 0
-    # a gradient that vanishes over a thousand steps of an LSTM becomes denormal numbers, with which a processor may be
-    # ten times slower
-    torch.set_flush_denormal(True)
-    try:
+    with denormals_as_zero():  # also where an experiment trains or times networks by itself
         for experiment in chosen:
             _carry_out(experiment, setting, arguments, evidence)
-    finally:
-        torch.set_flush_denormal(False)
     return 0
 
 

@@ -18,6 +18,7 @@ from ..tasks import Batch
 from . import guards
 from .batch_splitting import split_batch, to_device
 from .config import RunConfig
+from .denormals import denormals_as_zero
 from .description import describe, make_model
 from .optimizer import make_optimizer
 from .penalized import check_penalties, penalized_loss
@@ -81,6 +82,7 @@ class Trainer:
             self._random, self._draws = torch.get_rng_state(), False
             torch.set_rng_state(outside)
 
+    @denormals_as_zero()
     def update(self, stop: int = 0) -> float:
         """Run one update and return the loss before it, without penalties.
 
@@ -209,6 +211,7 @@ class Trainer:
         self._predict(self.task.validation(self.config.evaluation_batch), lambda *pair: found.append(pair))
         return self.task.choose_threshold(found)
 
+    @denormals_as_zero()
     def _predict(self, batches: Iterator[Batch], take: Callable[[torch.Tensor, Any], None]) -> None:
         """Call `take` with the prediction and the targets of each batch."""
         in_training, self._carried = self._carried, None
