@@ -67,6 +67,24 @@ def test_variants_differ_in_the_word_and_the_end_of_line(folder):
     assert first.steps == len("a <unk> b") - 1
 
 
+def test_the_end_of_a_line_is_a_symbol_on_request(folder):
+    def texts(task):
+        symbols = task.preprocessing()["vocabulary"]
+        return [
+            "".join(symbols[i] for i in part)
+            for part in task._part("test").symbols.split(task._part("test").lines.lengths.tolist())
+        ]
+
+    plain, ended = (Characters(data=str(folder), line_ends=wanted) for wanted in (None, True))
+    assert texts(plain) == ["ba b", "ab", "abab b"]
+    assert texts(ended) == ["ba b\n", "ab\n", "abab b\n"]
+    assert (plain.input_size, ended.input_size) == (8, 9)
+    other = [Characters(data=str(folder), variant="vorontsov2017", line_ends=wanted) for wanted in (None, True, False)]
+    assert [task.input_size for task in other] == [5, 5, 4]
+    assert texts(other[0]) == texts(other[1]) == texts(ended)
+    assert texts(other[2]) == texts(plain)
+
+
 def test_the_length_that_counts_is_that_of_the_line_in_the_file(folder):
     kept = Characters(data=str(folder), max_length=8)
     assert sorted(kept._part("train").lines.lengths.tolist()) == [2, 2, 2, 5]
@@ -185,6 +203,12 @@ class TestPennTreebank:
         for part, (count, characters, shortest, longest) in expected.items():
             lengths = task._part(part).lines.lengths
             assert (len(lengths), lengths.sum(), lengths.min(), lengths.max()) == (count, characters, shortest, longest)
+
+    def test_line_ends_are_in_the_counts_of_the_paper(self):
+        task = Characters(data=str(REAL_DATA / "ptb"), line_ends=True)
+        counts = [int(task._part(part).lines.lengths.sum()) for part in ("train", "validation", "test")]
+        assert counts == [5_017_482, 393_042, 442_423]
+        assert task.input_size == 50
 
     def test_vorontsovs_subsets(self):
         shares = []

@@ -7,6 +7,9 @@ variant          symbols
 mhammedi2017     49: the characters, <unk> spelled out as five of them
 vorontsov2017    49: <unk> as one symbol, and the end of the line as another
 
+Mhammedi et al. count 49 symbols and 118 characters per line, both without the end of the line, but also 5017K, 393K and
+442K characters, which include it; with `line_ends` they have 50 symbols.
+
 Vorontsov et al. use the lines of at most 75 and at most 300 characters (`max_length`), "23 %" and "over 99 %" of the
 data: true of a line of the file with its spaces and its end (23.4 % and 99.4 %), so that is what is counted.
 
@@ -71,6 +74,8 @@ class Characters(Task):
     variant: Literal["mhammedi2017", "vorontsov2017"] = "mhammedi2017"
     """Symbols that the network reads: the characters of a line (mhammedi2017), or these with <unk> as one symbol and the
     end of the line as another (vorontsov2017). Blanks at both ends of a line are left out."""
+    line_ends: bool | None = None
+    """Whether the end of a line is a symbol. Default: as in the variant, no (mhammedi2017) or yes (vorontsov2017)."""
     max_length: int | None = None
     """Most characters of a line, its end included; longer lines are left out (the paper vorontsov2017 has 75 and 300).
     Default: no limit."""
@@ -229,7 +234,9 @@ class Characters(Task):
             lines = [line for line in lines if len(line) + 1 <= self.max_length]
         lines = [line.strip() for line in lines]
         if self.variant == "vorontsov2017":
-            lines = [line.replace(UNKNOWN_WORD, UNKNOWN_SYMBOL) + "\n" for line in lines if line]
+            lines = [line.replace(UNKNOWN_WORD, UNKNOWN_SYMBOL) for line in lines]
+        if self.variant == "vorontsov2017" if self.line_ends is None else self.line_ends:
+            lines = [line + "\n" for line in lines if line]
         lines = [line for line in lines if len(line) > self.ahead]  # no shorter one has anything to predict
         if not lines:
             raise DataError(
