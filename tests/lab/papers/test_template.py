@@ -130,6 +130,40 @@ def test_a_place_that_cannot_be_filled_is_an_error(results, place, message):
         filled(place, results(ROW))
 
 
+@pytest.mark.parametrize(
+    ("losses", "text"),
+    [([3, 2, 1, 2, 1], "30 50"), ([3, 1, 1, 1, 1], "20 20"), ([1, 1, 1, 1, 1], "10 10"), ([1, 1, 2, 1, 0.5], "10 40")],
+)
+def test_the_update_at_which_a_curve_is_below_a_level(results, losses, text):
+    folder = _with_runs(results(ROW), {"curves": {"validation": {"step": [10, 20, 30, 40, 50], "loss": losses}}})
+    place = "{{below paper2017/table1 | ours | 3/2}} {{below paper2017/table1 | ours | 1.5 | for good}}"
+    assert fill(place, folder, folder / "page.md") == text
+
+
+@pytest.mark.parametrize(
+    ("words", "changes", "message"),
+    [
+        ("3/2", {"curves": {"validation": {"step": [1, 2], "loss": [3, 2]}}}, "falls below 3/2"),
+        ("3/2 | for good", {"curves": {"validation": {"step": [1, 2], "loss": [1, 2]}}}, "falls below 3/2"),
+        ("3/2 | ever", {}, "SYSTEM [|] LEVEL [|] for good"),
+        ("3/2", {"finished": False}, "one finished run"),
+        ("3/2", {"system": "theirs"}, "one finished run"),
+    ],
+)
+def test_a_curve_that_is_not_below_a_level_is_an_error(results, words, changes, message):
+    folder = _with_runs(results(ROW), {"curves": {"validation": {"step": [1], "loss": [1]}}, **changes})
+    with pytest.raises(ArgumentError, match=message):
+        fill(f"{{{{below paper2017/table1 | ours | {words}}}}}", folder, folder / "page.md")
+
+
+def _with_runs(folder, changes):
+    file = folder / "paper2017" / "table1" / "laptop.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["runs"] = [{"system": "ours", "seed": 0, "finished": True, **changes}]
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
 def test_bars_do_not_break_a_table(results):
     table = filled("{{table paper2017/table1}}", results({**ROW, "what": "||W||"}))
     assert "&#124;&#124;W&#124;&#124;" in table
@@ -140,6 +174,7 @@ def test_bars_do_not_break_a_table(results):
     [
         ("a loss of .14 and 97 %", [".14", "97 %"]),
         ("0.5 of it", ["0.5"]),
+        ("below it from update 3900 on, of 20000 updates", ["update 3900"]),
         ("T = 200, n = 128, rate `0.01`, {{x | y | .2g}}, [a](b1.2.md), Table 4.2", []),
         ("## Protocol\n\nrate 0.5\n\n## Next\n\n0.7", ["0.7"]),
         ("torch 2.6 and Python 3.10; CC BY-SA 3.0", []),

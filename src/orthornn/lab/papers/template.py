@@ -6,6 +6,8 @@ A template is Markdown with places in double braces:
     {{PAPER/NAME | ROW | published}}  the published one; seeds, best test and minutes likewise
     {{PAPER/NAME | ROW | .2g}}        the value in another form, for fewer digits; {{... | % of 1}} as a percentage
     {{table PAPER/NAME}}              all rows of an experiment; {{table PAPER/NAME | REGEX}} those whose names match
+    {{below PAPER/NAME | SYSTEM | 1/60}}  the first update whose validation loss is below a level, in the curve of a finished
+                                      run; {{below ... | 1/60 | for good}} the first after which none is above it again
     {{line PAPER/NAME | ROW | WORDS}} a line of the table of the README
     {{board TASK}}                    the leaderboard of a task; {{board TASK | REGEX | FIELD}} a field (test, validation,
                                       seeds, ...) of the one row whose system and options match
@@ -26,6 +28,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +106,15 @@ class Evidence:
         if not found:
             raise ArgumentError(f"Expected a row of {name} that matches {pattern!r}, but there is none.")
         return found
+
+    def curve(self, name: str, system: str) -> tuple[list[int], list[float]]:
+        """Return (updates, validation losses) of the one finished run of a system, of the largest budget that has one."""
+        for file in (self.results / name / f"{budget}.json" for budget in _BUDGETS):
+            runs = json.loads(file.read_text(encoding="utf-8"))["runs"] if file.exists() else []
+            found = [run for run in runs if run["system"] == system and run["finished"]]
+            if len(found) == 1:
+                return found[0]["curves"]["validation"]["step"], found[0]["curves"]["validation"]["loss"]
+        raise ArgumentError(f"Expected a system of {name} with one finished run, but got {system!r}.")
 
     def row(self, name: str, what: str) -> dict[str, Any]:
         """Return one finished row by its whole name."""
@@ -202,6 +214,20 @@ def _line(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     row = evidence.row(name, options[0])
     value = _formatted(row["reproduced"], options[2]) if len(options) > 2 else reproduced(row)
     return f"| {options[1]} | {_published(row)} | {value} | {row['seeds']} |"
+
+
+def _below(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    system, level, *for_good = options
+    if for_good not in ([], ["for good"]):
+        raise ArgumentError(f"Expected SYSTEM | LEVEL or SYSTEM | LEVEL | for good in a place, but got {options}.")
+    updates, losses = evidence.curve(name, system)
+    above = [loss >= float(Fraction(level)) for loss in losses]
+    if above[-1] if for_good else all(above):
+        raise ArgumentError(f"Expected a loss of {system} in {name} that falls below {level}, but it does not.")
+    first = above.index(False)
+    if for_good and True in above:
+        first = len(above) - above[::-1].index(True)
+    return str(updates[first])
 
 
 def _command(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
@@ -348,6 +374,7 @@ _BLOCKS = {
     "layers": _layers,
     "table": _table,
     "line": _line,
+    "below": _below,
     "command": _command,
     "figure": _figure,
     "unfinished": _unfinished,
@@ -365,7 +392,7 @@ _BLOCKS = {
 
 
 def typed_numbers(text: str) -> list[str]:
-    """Return the decimals and percentages of a template that were typed by hand.
+    """Return the decimals, percentages and numbers of updates ("update 300") of a template that were typed by hand.
 
     Settings are written as code, and the sections "Protocol" are exempt: they quote the papers and their code.
     """
@@ -374,4 +401,4 @@ def typed_numbers(text: str) -> list[str]:
         text = re.sub(exempt, " ", text, flags=re.DOTALL)
     before = r"Python|torch|NumPy|CC BY(?:-SA)?|Figs?|Table|section|eq|appendix"
     text = re.sub(rf"\b(?:{before})\.? [\d.]+(?: (?:to|or|and) [\d.]+)*", " ", text)
-    return re.findall(r"\d*\.\d+|\d+(?:\.\d+)? ?%", text)
+    return re.findall(r"\d*\.\d+|\d+(?:\.\d+)? ?%|\bupdate \d+", text)
