@@ -24,7 +24,7 @@ _ADDING = {"scornn": 170, "lstm": 60, "full-urnn": 120, "urnn": 950}
             ("restricted-capacity uRNN 950", ""),
         )
     ),
-    hours=(0.5, 95.0),
+    hours=(0.5, 120.0),
     laptop=(
         "updates: scoRNN 20000 as in full (10 epochs of 100000 sequences), 12000 and 6000 (T=200, 400, 750), LSTM and "
         "full-capacity uRNN 6000, 2000, 800",

@@ -24,7 +24,7 @@ from .pixel_mnist import EPOCH
         Published("scoRNN, ||W'W - I|| at the end", words="flat"),
         Published("full-capacity uRNN, ||W'W - I|| at the end", words="grows from epoch to epoch"),
     ),
-    hours=(0.1, 120.0),
+    hours=(0.03, 75.0),
     laptop=("n = 128 in place of 512, batches of 10 in place of 50, 1500 updates in place of 70 epochs; on a CPU",),
 )
 def figure4(setting: Setting) -> Plan:

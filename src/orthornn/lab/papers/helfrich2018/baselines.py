@@ -17,7 +17,7 @@ _RATES = (1e-3, 3e-3, 1e-2)
     "ours",
     section="5",
     published=(),
-    hours=(0.6, 14.0),
+    hours=(0.4, 10.0),
     laptop=("copying and adding over 200 steps, 2000 updates of 20 and 4000 of 50 sequences; one seed",),
 )
 def baseline_rates(setting: Setting) -> Plan:

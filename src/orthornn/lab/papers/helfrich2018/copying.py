@@ -26,7 +26,7 @@ _COPYING = {"scornn": 190, "full-urnn": 128, "lstm": 68, "urnn": 470}
         ),
         Published("scoRNN 190 T=2000, test loss", words="smoothly to 0, more slowly than the full-capacity uRNN"),
     ),
-    hours=(0.1, 9.0),
+    hours=(0.07, 10.0),
     laptop=(
         "updates: T=1000 scoRNN 1200, full-capacity uRNN 600, LSTM 300; T=2000 600, 150 and 100; in full 10000 each",
         "the restricted-capacity uRNN (470 units by FFT, some seconds an update) is left out",

@@ -58,7 +58,7 @@ def _compared(setting: Setting, models: dict[str, Model]) -> Plan:
     "ours",
     section="4.1",
     published=(Published("modrelu, copying, test loss over trivial", words="better than other activations"),),
-    hours=(0.05, 30.0),
+    hours=(0.01, 4.0),
     laptop=(_LAPTOP.format(500),),
 )
 def activations(setting: Setting) -> Plan:
@@ -71,7 +71,7 @@ def activations(setting: Setting) -> Plan:
     "ours",
     section="4.2",
     published=(Published("blocks, copying, test loss over trivial", words="a significant effect; the most effective"),),
-    hours=(0.03, 15.0),
+    hours=(0.01, 2.3),
     laptop=(_LAPTOP.format(500),),
 )
 def first_values(setting: Setting) -> Plan:
@@ -87,7 +87,7 @@ def first_values(setting: Setting) -> Plan:
         Published("rho-n_2, copying, test loss over trivial", words="the best"),
         Published("rho-n_2, adding, test loss over trivial", words="the best at T=200 (7n/10 at T=400, 750)"),
     ),
-    hours=(0.05, 25.0),
+    hours=(0.01, 4.0),
     laptop=(_LAPTOP.format(500),),
 )
 def rho_sweep(setting: Setting) -> Plan:
@@ -100,7 +100,7 @@ def rho_sweep(setting: Setting) -> Plan:
     "ours",
     section="3",
     published=(Published("code, test loss", words="not told apart from the text"),),
-    hours=(0.02, 5.0),
+    hours=(0.01, 0.3),
     laptop=("copying, T = 200, n = 128: 500 updates of 20 sequences; one seed",),
 )
 def released_code(setting: Setting) -> Plan:

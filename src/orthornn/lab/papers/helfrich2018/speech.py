@@ -36,7 +36,7 @@ _SCORED = 20  # utterances of the test set that are made sound again
         Published("scoRNN 224, STOI", words="slightly worse than the full-capacity uRNN's; no number"),
         Published("scoRNN 224, PESQ", words="slightly worse than the full-capacity uRNN's; no number"),
     ),
-    hours=(0.1, 40.0),
+    hours=(0.1, 3.0),
     laptop=(
         "LibriSpeech (598, 128 and 192 utterances at 8 kHz) in place of TIMIT, which is sold: its squared errors, in dB^2 "
         "of 10 log10, cannot be compared with the paper's, whose scale is not stated",

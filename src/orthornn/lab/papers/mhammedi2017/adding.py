@@ -26,7 +26,7 @@ _LEARNT = 0.9 * BASELINE
         Published("T=800, LSTM, updates until below the baseline", words="never"),
         Published("T=800, sRNN, updates until below the baseline", words="never"),
     ),
-    hours=(0.6, 3.0),
+    hours=(0.2, 0.9),
     laptop=("6000 updates (full: 15000); LSTM and sRNN one seed each",),
 )
 def fig4(setting: Setting) -> Plan:

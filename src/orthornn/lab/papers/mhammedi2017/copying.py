@@ -24,7 +24,7 @@ _ACTIVATIONS = {
         ),
         Published("uRNN, loss over trivial", words="solves it (Arjovsky et al., 2016)"),
     ),
-    hours=(0.2, 10.0),
+    hours=(0.03, 7.0),
     laptop=("T=100, n=128, 1000 updates, two seeds; the paper gives none of these. full: T=500, 20000, five",),
 )
 def copying(setting: Setting) -> Plan:

@@ -17,7 +17,7 @@ from .common import BASELINE, copying_run, paper_run, tabulate_copying
     "ours",
     section="5.5",
     published=(),
-    hours=(0.5, 6.0),
+    hours=(0.02, 7.0),
     laptop=("T=100, 600 updates, two seeds; full: T=500, 20000, five",),
 )
 def copying_reflections(setting: Setting) -> Plan:
@@ -37,7 +37,7 @@ def copying_reflections(setting: Setting) -> Plan:
     "ours",
     section="5.5",
     published=(),
-    hours=(0.5, 6.0),
+    hours=(0.01, 4.0),
     laptop=("T=100, 600 updates, two seeds; full: T=500, 20000, five",),
 )
 def block_structure(setting: Setting) -> Plan:
@@ -67,7 +67,7 @@ def block_structure(setting: Setting) -> Plan:
     "ours",
     section="6",
     published=(),
-    hours=(0.5, 6.0),
+    hours=(0.06, 1.4),
     laptop=("adding T=200, 3000 updates, two seeds; full: T=400, 15000, five",),
 )
 def unitary_orthogonal(setting: Setting) -> Plan:
@@ -119,7 +119,7 @@ def unitary_orthogonal(setting: Setting) -> Plan:
         Published("u_1 in [-1, 1], adding, test loss", words="could also be applied (a soft constraint)"),
         Published("u_1 in [-1, 1], copying, test recall", words="could also be applied (a soft constraint)"),
     ),
-    hours=(0.2, 4.0),
+    hours=(0.15, 2.1),
     laptop=("n = 64, T=100 in both tasks, two seeds; full: n=128, T=400, five",),
 )
 def soft_u1(setting: Setting) -> Plan:

@@ -31,7 +31,7 @@ _MUSIC = {
         Published("median NMSE of oRNN over that of sRNN, N_p ~ 1000", words="below 1: oRNN better (boxplots)"),
         Published("median NMSE of oRNN over that of LSTM, N_p ~ 1000", words="below 1 on average (boxplots)"),
     ),
-    hours=(0.1, 0.5),
+    hours=(0.07, 0.4),
     laptop=(
         "one seed",
         "another recording (the paper's track is not free): the excerpts are of a Hungarian Dance by Brahms",

@@ -42,7 +42,7 @@ _TABLE3 = {"text": _ORNN, "code": f"{_ORNN}, unit reflectors as in the released 
         Published("RC uRNN 512 (Wisdom et al., 2016), test accuracy", 0.975, PERCENT, "(quoted there)"),
         Published("FC uRNN 116 (Wisdom et al., 2016), test accuracy", 0.928, PERCENT, "(quoted there)"),
     ),
-    hours=(1.5, 40.0),
+    hours=(1.1, 26.0),
     laptop=(
         "one seed, 12 epochs by the text, 30 with unit reflectors; the paper says neither how many epochs nor how many "
         "seeds, and full takes 100 and 5",
@@ -100,7 +100,7 @@ def _accuracies(runs: Sequence[Trained]) -> list[Curve]:
     "Fig. 6",
     section="5.3",
     published=(Published("effect of m", words="a figure; the text gives no numbers"),),
-    hours=(0.2, 120.0),
+    hours=(0.05, 24.0),
     laptop=("n=128, batches of 50 at rate 1e-3 alone; 2 epochs of one seed",),
 )
 def fig6(setting: Setting) -> Plan:

@@ -80,7 +80,7 @@ def _hard_plan(setting: Setting) -> Plan:
         Published("margin 0, OPLU, test accuracy", words="over 90 %, as with every margin"),
         Published("margin 0.1, OPLU, test accuracy", words="over 90 %, as with every margin"),
     ),
-    hours=(0.5, 60.0),
+    hours=(0.4, 53.0),
     laptop=_DIFFERENCES,
 )
 def hard_orthogonality(setting: Setting) -> Plan:
@@ -140,7 +140,7 @@ _OPLU_MARGINS = ("0", "0.001", "0.01", "0.1", "1", "none")
             for margin in _OPLU_MARGINS
         ),
     ),
-    hours=(0.3, 60.0),
+    hours=(0.3, 51.0),
     laptop=("3000 updates in place of 120 epochs of 1000; one seed",),
 )
 def gain_and_oplu(setting: Setting) -> Plan:
@@ -194,7 +194,7 @@ _SPREAD_NAMES = {
             for length in (75, 300)
         ),
     ),
-    hours=(0.05, 80.0),
+    hours=(0.04, 7.0),
     laptop=(
         "copying: 1000 updates at ten times the paper's rates",
         "PTB: n = 128 in place of 512, 1000 updates in place of 200 epochs",
@@ -246,7 +246,7 @@ def spectrum_spread(setting: Setting) -> Plan:
     "ours",
     section="3",
     published=(Published("adding-code, trivial loss", 1 / 24, "{:.4f}", "(as released; the text says .167)"),),
-    hours=(0.02, 5.0),
+    hours=(0.01, 0.6),
     laptop=("T = 200 in copying and adding, n = 128; 500 updates; one seed",),
 )
 def released_code(setting: Setting) -> Plan:

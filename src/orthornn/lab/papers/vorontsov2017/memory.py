@@ -52,7 +52,7 @@ _COPY_DIFFERENCES = (
         *(Published(f"margin {m}, T=10000, test recall", words="slower than .001") for m in ("0.01", "0.1", "1")),
         Published("margin none, T=10000, test recall", words="does not converge"),
     ),
-    hours=(0.8, 400.0),
+    hours=(0.8, 41.0),
     laptop=_COPY_DIFFERENCES,
 )
 def figure1(setting: Setting) -> Plan:
@@ -138,7 +138,7 @@ def figure4(setting: Setting) -> Plan:
         *(Published(f"margin {m}, test loss", words=".167 for 2000 epochs") for m in ("0", "none")),
         *(Published(f"margin {m}, test loss", words="descends") for m in ("1", "10", "100")),
     ),
-    hours=(0.25, 60.0),
+    hours=(0.07, 11.0),
     laptop=(
         "T = 200 in place of 1000, 5000 updates in place of 200000",
         "rates ten times those of the paper (1e-3, and 1e-5 on the bases): with its own no margin had left the trivial "
@@ -182,7 +182,7 @@ def figure2(setting: Setting) -> Plan:
         Published("oplu at margin 0, test recall", words="as without a nonlinearity, for every margin"),
         Published("tanh at T=100 with a soft constraint, test recall", words="only after thousands of epochs"),
     ),
-    hours=(0.05, 60.0),
+    hours=(0.03, 3.0),
     laptop=(
         "T = 200 in place of 1000 (tanh: 100), 800 updates at ten times the rate (1e-3) in place of an unsaid number at 1e-4",
         "the slopes are one a unit, all 0.7 at first; the strength of tanh's soft constraint, 0.1, is ours",

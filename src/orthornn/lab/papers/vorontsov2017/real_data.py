@@ -108,7 +108,7 @@ _TABLE_DIFFERENCES = (
         for value in (values[index],)
         if value is not None
     ),
-    hours=(0.8, 700.0),
+    hours=(0.8, 140.0),
     laptop=_TABLE_DIFFERENCES,
 )
 def table1(setting: Setting) -> Plan:

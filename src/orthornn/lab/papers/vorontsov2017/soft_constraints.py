@@ -24,7 +24,7 @@ _SOFT_DIFFERENCES = (
         Published("C: Gaussian prior, no sigmoid", words="weaker is faster; soon unstable"),
         Published("D: Gaussian prior, sigmoid of margin 1", words="weaker is faster; none is unstable"),
     ),
-    hours=(0.05, 60.0),
+    hours=(0.02, 7.0),
     laptop=_SOFT_DIFFERENCES,
 )
 def figure6(setting: Setting) -> Plan:
