@@ -156,6 +156,14 @@ def test_a_curve_that_is_not_below_a_level_is_an_error(results, words, changes, 
         fill(f"{{{{below paper2017/table1 | ours | {words}}}}}", folder, folder / "page.md")
 
 
+def test_the_hours_of_an_experiment(results):
+    file = results(ROW) / "paper2017" / "table1" / "laptop.json"
+    file.write_text(
+        json.dumps({**json.loads(file.read_text(encoding="utf-8")), "cpu_seconds": 5400.0}), encoding="utf-8"
+    )
+    assert fill("{{hours paper2017/table1}}", file.parents[2], file) == "1.5"
+
+
 def _with_runs(folder, changes):
     file = folder / "paper2017" / "table1" / "laptop.json"
     content = json.loads(file.read_text(encoding="utf-8"))

@@ -12,6 +12,7 @@ A template is Markdown with places in double braces:
     {{board TASK}}                    the leaderboard of a task; {{board TASK | REGEX | FIELD}} a field (test, validation,
                                       seeds, ...) of the one row whose system and options match
     {{layers}}                        processor time of linear layers
+    {{hours PAPER/NAME}}      processor hours of all runs of an experiment
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
     {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
@@ -234,6 +235,10 @@ def _command(evidence: Evidence, name: str, options: list[str], page: Path) -> s
     return f"`{evidence.content(name)['command']}`"
 
 
+def _hours(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    return f"{evidence.content(name)['cpu_seconds'] / 3600:.1f}"
+
+
 def _figure(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     file = evidence.figure(name)
     if file is None:
@@ -376,6 +381,7 @@ _BLOCKS = {
     "line": _line,
     "below": _below,
     "command": _command,
+    "hours": _hours,
     "figure": _figure,
     "unfinished": _unfinished,
     "speed": _speed,
