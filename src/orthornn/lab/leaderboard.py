@@ -50,9 +50,9 @@ _TITLE = """# Leaderboard
 
 What trained networks reach on one task and what they cost, best test first. The weights of the best validation are tested,
 and in a column of their own those of the last update; ± is the standard deviation over seeds. ‖W'W − I‖ is the distance of
-the trained W from orthogonal: about 1e-6 is rounding, more is a network that is allowed to forget. A static perceptron reads
-the whole sequence at once, so what it reaches needs no memory. Core seconds are processor time of one training, with its
-evaluations.
+the trained W from orthogonal: about 1e-6 is rounding, more is a network whose W need not be orthogonal. A static perceptron
+reads the whole sequence at once, so what it reaches needs no memory. Core seconds are processor time of one training, with
+its evaluations.
 
 Written by `python -m orthornn.lab.leaderboard page`."""
 # What the page reads of an entry.

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from .._checks import check_flag, check_module
-from ..errors import ArgumentError, NotOnGroupError
+from ..errors import ArgumentError, NotOnGroupError, OrthornnWarning
 from ..parametrizations.logarithm import polar_factor
 from ..parametrizations.matrices import widen
 from ..parametrizations.parametrization import BoundParametrization, Parametrization, check_description
@@ -31,7 +31,7 @@ from .transition import Transition
 Network = TypeVar("Network", bound=nn.Module)
 
 
-class ApproximationWarning(UserWarning):
+class ApproximationWarning(OrthornnWarning):
     """A transition was replaced by the nearest one that the target can represent."""
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from .._checks import check_number
+from ..errors import OrthornnWarning
 from ..layout import SequenceLayout
 
 Segment = Callable[[Tensor, Tensor, SequenceLayout], tuple[Tensor | None, Tensor]]
@@ -118,6 +119,7 @@ def check_dropout(dropout: float, num_layers: int) -> float:
         warnings.warn(
             f"dropout={dropout} has no effect with one layer: it acts on the outputs of every layer but the last. Pass "
             f"dropout=0 to silence this.",
+            OrthornnWarning,
             stacklevel=3,
         )
     return dropout

@@ -39,10 +39,10 @@ def test_wins_and_losses_are_counted_by_the_direction_of_the_metric():
         "- A plain method is better than the default on sensors (ridge 95.0, default 81.0); accuracy in percent."
         in lines
     )
-    assert "networks with gates are better" not in text
+    assert "the LSTM and the GRU are better" not in text
     stored = [entry for entry in stored if entry["set"] == "sensors"]
     stored += runs("oscillator", "default", [0.3, 0.31], "loss") + runs("oscillator", "lstm", [0.1, 0.11], "loss")
-    assert "networks with gates are better" in page(sets, stored)
+    assert "the LSTM and the GRU are better" in page(sets, stored)
 
 
 def test_trainings_of_another_recipe_are_left_out():

@@ -92,7 +92,7 @@ def fig2(setting: Setting) -> Plan:
 @reproduces(
     "Fig. 3",
     section="5.1",
-    published=(Published("the best network of each kind, N_p ~ 1000", words="oRNN follows the sound most closely"),),
+    published=(Published("oRNN, N_p ~ 1000, lowest NMSE", words="follows the sound most closely (curves)"),),
     hours=(0.0, 0.0),
     laptop=("the runs of fig2",),
     shares="fig2",
