@@ -111,6 +111,14 @@ def test_a_row_that_is_trained_in_a_larger_budget_is_taken_from_there(results):
     assert [line.endswith("full budget |") for line in lines[2:]] == [True, False]
 
 
+def test_a_row_that_is_trained_in_full_is_shown_although_no_budget_is_complete(results):
+    results({**ROW, "share": 0.1, "reproduced": 0.9}, complete=False)
+    folder = results(ROW, {**ROW, "what": "other", "share": 0.5}, budget="full", complete=False)
+    assert fill("{{paper2017/table1 | oRNN, test loss}}", folder, folder / "page.md") == "0.123"
+    with pytest.raises(ArgumentError, match="finished"):
+        fill("{{paper2017/table1 | other}}", folder, folder / "page.md")
+
+
 def test_a_row_of_a_larger_budget_alone_is_shown_beside_the_others(results):
     results(ROW, {**ROW, "what": "GRU, test loss", "reproduced": 0.3}, budget="full", complete=False)
     assert filled("{{paper2017/table1 | GRU, test loss}}", results(ROW)) == "0.300"
