@@ -84,9 +84,7 @@ class Evidence:
     def _with_larger_budgets(chosen: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(chosen.read_text(encoding="utf-8"))
         larger: dict[str, dict[str, Any]] = {}
-        if (
-            chosen.stem == _BUDGETS[0] and not content["complete"]
-        ):  # no budget is complete: some rows may be all the same
+        if chosen.stem == "full" and not content["complete"]:  # single rows may have all of their training
             larger = {row["what"]: {**row, "budget": chosen.stem} for row in content["rows"] if _is_trained(row)}
         for budget in reversed(_BUDGETS[: _BUDGETS.index(chosen.stem)]):
             file = chosen.with_name(f"{budget}.json")

@@ -122,9 +122,7 @@ def figure4(setting: Setting) -> Plan:
         for name, h in histories.items():
             until = int((h.updates <= _DRAWN).sum())
             ratios = h.norms[:, 0] / h.norms[:, -1]
-            ends = {f"update {_DRAWN}": until - 1}
-            if until < len(ratios):
-                ends[f"update {h.updates[-1]:.0f}"] = -1
+            ends = {f"update {h.updates[place]:.0f}": place for place in (until - 1, len(ratios) - 1)}
             rows += [
                 Row(f"{name}, gradient at t=0 over t=219, {when}", float(ratios[place]), form="{:.3g}")
                 for when, place in ends.items()
