@@ -14,6 +14,8 @@ table.txt, conformance.json, profile.txt, train.json and train.tar, the checkpoi
 earlier results resumes: what is done is not repeated.
 
 --dry: tiny sizes on the CPU, Triton on its interpreter, and made images: to see that every stage works.
+
+The exit status is 1 if anything that ran came out wrong, 2 if nothing could run. Being out of time is no failure.
 """
 
 from __future__ import annotations
@@ -23,7 +25,6 @@ import ast
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,7 @@ class Call:
         self.folder, self.dry, self.stages = folder, dry, stages
         self.end = time.monotonic() + seconds
         self.device = "cpu" if dry else "cuda"
+        self.wrong: list[str] = []
         self.environment = os.environ | {
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "PYTHONUNBUFFERED": "1",
@@ -73,14 +75,14 @@ class Call:
         after = sum(LEAST[name] for name in self.stages[self.stages.index(stage) + 1 :])
         return max(min(LIMITS[stage], self.left() - after), min(LIMITS[stage], self.left()) / 3)
 
-    def python(self, words: list[str], limit: float) -> tuple[int | None, str]:
+    def python(self, words: list[str], limit: float, cwd: str | Path = ROOT) -> tuple[int | None, str]:
         """The exit status of a Python process (None: out of time) and what it printed, whose end is shown."""
         if limit <= 1:
             return None, "no time was left"
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
             process = subprocess.Popen(
                 [sys.executable, *words],
-                cwd=ROOT,
+                cwd=cwd,
                 env=self.environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -103,6 +105,11 @@ class Call:
             self.say(f"  {line}")
         return status, text
 
+    def check(self, stage: str, status: int | None) -> None:
+        """Note a stage whose process failed, for the exit status; None, out of time, is no failure."""
+        if status:
+            self.wrong.append(stage)
+
     def read(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder, {} if there is none."""
         path = self.folder / name
@@ -122,6 +129,7 @@ def smoke(call: Call) -> None:
     """What compiles and runs; the first output of all."""
     words = [str(ROOT / "benchmarks" / "gpu_smoke.py"), call.device, "3" if call.dry else "20"]
     status, text = call.python(words, call.limit("smoke"))
+    call.check("smoke", status)
     found = [line for line in text.splitlines() if line.startswith("SMOKE ")]
     call.write("smoke.json", json.loads(found[0][6:]) if found else {"failed": text[-4000:], "status": status})
 
@@ -141,7 +149,8 @@ def bench(call: Call) -> None:
     ]
     if call.dry:
         words += ["--cases", "cayley-5-b2", "--T", "3", "--rounds", "1"]
-    call.python(words, limit)
+    status, _ = call.python(words, limit)
+    call.check("bench", status)
 
 
 def tests_on_a_device() -> list[str]:
@@ -182,6 +191,7 @@ def conformance(call: Call) -> None:
     failed = [name for name, row in done.items() if not row["passed"]]
     call.say(f"  {len(done) - len(failed)} of {len(names)} test functions passed, {len(waiting)} have not run")
     call.say(f"  failed: {', '.join(failed) or 'none'}")
+    call.check("conformance", int(bool(failed)))
 
 
 PROFILE = """
@@ -225,7 +235,8 @@ def profiled(call: Call) -> None:
     if case is None:
         call.say("  no layer has been timed; run bench before")
         return
-    _, text = call.python(["-c", PROFILE, case, call.device, "3" if call.dry else "784"], call.limit("profile"))
+    status, text = call.python(["-c", PROFILE, case, call.device, "3" if call.dry else "784"], call.limit("profile"))
+    call.check("profile", status)
     (call.folder / "profile.txt").write_text(text)
 
 
@@ -255,37 +266,53 @@ for index, (paper, experiment, name) in enumerate(settings["systems"]):
         row = {"system": where.name, "failed": f"{type(error).__name__}: {error}"[:1500]}
     print("TRAIN " + json.dumps(row), flush=True)
 """
+MADE_IMAGES = """
+import sys
+from pathlib import Path
+sys.path.insert(0, "tests")
+from support.made_idx import write_images
+
+write_images(Path(sys.argv[1]))
+"""
 TRAINED = [("helfrich2018", "table1", f"scornn-{n}-MNIST") for n in (360, 512)] + [("mhammedi2017", "table3", "text")]
 TRAINED_DRY = [("helfrich2018", "table1", "scornn-170-MNIST"), ("mhammedi2017", "table3", "text")]
 
 
 def train(call: Call) -> None:
     """Trainings on pixel MNIST, each for its share of the time; a later call resumes from the checkpoints."""
-    data = os.environ.get("ORTHORNN_DATA", "data")
     limit = call.limit("train")
-    settings = {
-        "data": data,
-        "budget": "smoke" if call.dry else "full",
-        "systems": TRAINED_DRY if call.dry else TRAINED,
-    }
     if limit < (5 if call.dry else 60):
-        call.say("too little time is left")
+        call.say("  too little time is left")
         return
     if (call.folder / "train.tar").exists() and not _has("msgspec"):
         call.say("  msgspec is missing, which reads the directory of a run that is resumed; nothing is trained")
+        call.check("train", 1)
         return
-    if not (Path(data) / "mnist").is_dir():
-        call.say(f"  there is no folder {data}/mnist; set ORTHORNN_DATA to the folder that holds mnist")
-        return
-    runs = Path(tempfile.mkdtemp(prefix="orthornn-gpu-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="orthornn-gpu-") as scratch:
+        data = Path(scratch, "data")  # of this name in every call, for a run that is resumed
+        if call.dry and "ORTHORNN_DATA" not in os.environ:
+            call.python(["-c", MADE_IMAGES, str(data / "mnist")], limit)
+        else:
+            data.symlink_to((ROOT / os.environ.get("ORTHORNN_DATA", "data")).resolve())
+        if not (data / "mnist").is_dir():
+            call.say(f"  there is no folder {data.resolve()}/mnist; set ORTHORNN_DATA to the folder that holds mnist")
+            call.check("train", 1)
+            return
+        runs = Path(scratch, "runs")
+        runs.mkdir()
         saved = call.folder / "train.tar"
         if saved.exists():
             with tarfile.open(saved) as archive:
                 archive.extractall(runs, filter="data")
+        settings = {
+            "data": data.name,
+            "budget": "smoke" if call.dry else "full",
+            "systems": TRAINED_DRY if call.dry else TRAINED,
+        }
         words = ["-c", TRAIN, str(runs), call.device, f"{max(limit - 45, 1):.0f}", json.dumps(settings)]
-        _, text = call.python(words, limit)
+        status, text = call.python(words, limit, scratch)
         rows = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("TRAIN ")]
+        call.check("train", 1 if any("failed" in row for row in rows) else status)
         if rows:
             call.write("train.json", call.read("train.json") | {row["system"]: row for row in rows})
         if any(runs.iterdir()):
@@ -293,8 +320,25 @@ def train(call: Call) -> None:
                 for path in sorted(runs.iterdir()):
                     archive.add(path, path.name)
             saved.with_suffix(".new").replace(saved)
-    finally:
-        shutil.rmtree(runs, ignore_errors=True)
+
+
+def why_nothing_can_run(dry: bool) -> str | None:
+    """What this Python or machine lacks."""
+    missing = [name for name in ("torch", "numpy", "safetensors", "pytest", "hypothesis") if not _has(name)]
+    if missing:
+        return (
+            f"Expected a Python with {', '.join(missing)}, but {sys.executable} has none. Do name another in $PYTHON."
+        )
+    if not dry and not _is_true("__import__('torch').cuda.is_available()"):
+        return (
+            "Expected a CUDA device, but torch sees none. Do try --dry, which runs everything in tiny sizes on the CPU."
+        )
+    return None
+
+
+def _is_true(expression: str) -> bool:
+    words = [sys.executable, "-c", f"raise SystemExit(not {expression})"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
 def _has(module: str) -> bool:
@@ -305,7 +349,7 @@ STAGES = {"smoke": smoke, "bench": bench, "conformance": conformance, "profile":
 
 
 def main() -> int:
-    """The command; 0 whatever the stages come to: the files say it."""
+    """The command, with its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join(STAGES)}; all unless given")
     parser.add_argument("--out", type=Path, default=Path("runs/gpu"), help="the folder of results")
@@ -315,6 +359,9 @@ def main() -> int:
     unknown = [name for name in options.stages if name not in STAGES]
     if unknown:
         parser.error(f"Expected stages of {', '.join(STAGES)}, but got {', '.join(unknown)}.")
+    if why := why_nothing_can_run(options.dry):
+        print(f"gpu.py: {why}", file=sys.stderr)
+        return 2
     stages = [name for name in STAGES if name in options.stages or not options.stages]
     options.out.mkdir(parents=True, exist_ok=True)
     call = Call(options.out.resolve(), options.seconds, options.dry, stages)
@@ -324,8 +371,10 @@ def main() -> int:
             STAGES[name](call)
         except Exception as error:
             call.say(f"{name} failed: {type(error).__name__}: {error}")
+            call.check(name, 1)
+    call.say(f"== failed: {', '.join(call.wrong) or 'nothing'}")
     call.say(f"== done, {call.left():.0f} s left; {options.out}: {', '.join(sorted(os.listdir(options.out)))}")
-    return 0
+    return int(bool(call.wrong))
 
 
 if __name__ == "__main__":

@@ -233,8 +233,8 @@ def note(found: dict[str, str], name: str, check: Callable[[], str]) -> None:
     print(f"{name:<32} {time.monotonic() - start:6.1f} s  {words}", flush=True)
 
 
-def main() -> None:
-    """Run everything."""
+def main() -> int:
+    """Run everything; 1 if something is not right."""
     device, steps = torch.device(sys.argv[1]), int(sys.argv[2])
     on_gpu = device.type == "cuda"
     try:
@@ -265,7 +265,8 @@ def main() -> None:
     bad = [key for key, value in (by_kernel | by_module).items() if not value.startswith("right")]
     print(f"{len(by_kernel) + len(by_module)} checks, {len(bad)} not right: {', '.join(bad) or 'none'}")
     print("SMOKE " + json.dumps(head | {"backends": by_kernel, "modules": by_module}))
+    return int(bool(bad))
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -14,7 +14,7 @@ REAL_MNIST = Path(os.environ.get("ORTHORNN_MNIST", _BESIDE))
 
 def write_idx(path: Path, array: np.ndarray) -> None:
     header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
-    path.write_bytes(gzip.compress(header + array.astype(np.uint8).tobytes()))
+    path.write_bytes(gzip.compress(header + array.astype(np.uint8).tobytes(), mtime=0))
 
 
 def write_images(folder: Path, train: int = 40, test: int = 12, side: int = 3, classes: int = 4) -> Path:

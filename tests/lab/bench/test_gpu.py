@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from orthornn.lab.bench.gpu.precision import arithmetic, bound
 from orthornn.lab.bench.gpu.tables import EPOCH_FLOORS, FLOORS, tables
 from orthornn.lab.cli import main
 from orthornn.lab.training import RunConfig, Trainer
-from support.made_idx import write_images
 
 ROOT = Path(__file__).parents[3]
 CASES = [Case.parse("wy-7-2-b3"), Case.parse("cayley-5-b2")]
@@ -119,23 +119,41 @@ def test_every_case_of_a_goal_is_measured():
     assert set(EPOCH_FLOORS) == set(benchmark.EPOCHS)
 
 
-def dry(folder: Path, data: Path, *words: str) -> str:
+def dry(folder: Path, data: Path | None, *words: str, status: int = 0) -> str:
     command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), *words, "--out", str(folder), "--dry"]
-    done = subprocess.run(command, env=os.environ | {"ORTHORNN_DATA": str(data)}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    env = {name: value for name, value in os.environ.items() if name != "ORTHORNN_DATA"}
+    if data is not None:
+        env["ORTHORNN_DATA"] = str(data)
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == status, done.stderr[-2000:] + done.stdout[-2000:]
     return done.stdout
 
 
 def test_the_one_call_trains_and_resumes(tmp_path):
-    write_images(tmp_path / "data" / "mnist")
     folder, systems = tmp_path / "out", ("helfrich2018-table1-scornn-170-MNIST", "mhammedi2017-table3-text")
     for _ in range(2):
-        printed = dry(folder, tmp_path / "data", "train")
+        printed = dry(folder, None, "train")  # on made images
         found = json.loads((folder / "train.json").read_text())
         assert set(found) == set(systems), printed
         assert all(row["step"] == row["steps"] == 2 for row in found.values()), printed
     assert sorted(path.name for path in folder.iterdir()) == ["log.txt", "train.json", "train.tar"]
-    assert "there is no folder" in dry(tmp_path / "none", tmp_path, "train")
+    printed = dry(tmp_path / "none", tmp_path, "train", status=1)
+    assert "there is no folder" in printed
+    assert "== failed: train" in printed
+
+
+def test_the_one_call_says_what_is_missing(tmp_path):
+    """A Python without torch, and a machine without a GPU: one line each, and nothing written."""
+    script, out = str(ROOT / "benchmarks" / "gpu.py"), tmp_path / "out"
+    venv.create(tmp_path / "bare", symlinks=True)
+    bare = subprocess.run([tmp_path / "bare/bin/python", script, "--out", str(out)], capture_output=True, text=True)
+    assert bare.returncode == 2
+    assert bare.stderr.startswith("gpu.py: Expected a Python with torch, numpy, safetensors, pytest, hypothesis, but")
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, script, "--out", str(out)], capture_output=True, text=True, env=env)
+    assert done.returncode == 2
+    assert done.stderr.startswith("gpu.py: Expected a CUDA device, but torch sees none.")
+    assert not out.exists()
 
 
 def test_an_unknown_stage_is_an_error(tmp_path):
@@ -159,11 +177,10 @@ def test_the_smoke_tests_verdicts(tmp_path):
 def test_the_one_call(tmp_path):
     """All stages, Triton on its interpreter; a second call resumes."""
     pytest.importorskip("triton")
-    write_images(tmp_path / "data" / "mnist")
     folder = tmp_path / "out"
     for _ in range(2):
-        printed = dry(folder, tmp_path / "data")
-        assert "failed:" not in printed.replace("failed: none", ""), printed
+        printed = dry(folder, None)
+        assert "== failed: nothing" in printed
         assert len(list(folder.iterdir())) <= 8
         smoke = json.loads((folder / "smoke.json").read_text())
         assert "cayley-20-b3 triton bfloat16" in smoke["backends"]

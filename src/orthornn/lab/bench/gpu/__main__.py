@@ -15,7 +15,7 @@ from .benchmark import CASES, BenchmarkPlan, run
 
 
 def main() -> int:
-    """Return the exit status: 1 if a verification failed, 2 if nothing can be measured."""
+    """Return the exit status: 1 if a verification failed or nothing can be measured."""
     parser = argparse.ArgumentParser(prog="python -m orthornn.lab.bench.gpu", description=__doc__, allow_abbrev=False)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
