@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 
 from ...report.instruments import GradientHistory, SpectrumHistory
 from ...systems import Model
@@ -108,20 +109,27 @@ def figure5(setting: Setting) -> Plan:
         rows: list[Row] = []
         shown: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
         for system in systems:
-            for one in runs.of(system)[:1]:
-                history = GradientHistory.of(one.saved.records)
-                for place in (0, -1):
-                    update, norms = history.updates[place], history.norms[place].clip(1e-44)
-                    ratio = float(norms[0] / norms[-1])
-                    rows.append(
-                        Row(f"{called(system)}, gradient at t=0 over t=T, update {update}", ratio, form="{:.2g}")
+            histories = [GradientHistory.of(one.saved.records) for one in runs.of(system)]
+            for place in (0, -1) if histories else ():
+                update = histories[0].updates[place]
+                norms = [history.norms[place].clip(1e-44) for history in histories]
+                ratios = [float(one[0] / one[-1]) for one in norms]
+                rows.append(
+                    Row(
+                        f"{called(system)}, gradient at t=0 over t=T, update {update}",
+                        statistics.fmean(ratios),
+                        spread=statistics.stdev(ratios) if len(ratios) > 1 else None,
+                        seeds=len(ratios),
+                        form="{:.2g}",
                     )
-                    shown.setdefault(f"update {update}", {})[called(system)] = (list(range(len(norms))), norms.tolist())
+                )
+                first = norms[0]
+                shown.setdefault(f"update {update}", {})[called(system)] = (list(range(len(first))), first.tolist())
         return ResultTable(
             rows, draw=panels(shown, x="t", y="norm of the gradient at h(t)", log=True), size=(10.5, 4.2)
         )
 
-    return Plan(systems, tabulate)
+    return Plan(systems, tabulate, seeds=setting.at(1, 3, 3))
 
 
 _MINUTES = {

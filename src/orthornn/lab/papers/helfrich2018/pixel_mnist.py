@@ -85,7 +85,8 @@ def table1(setting: Setting) -> Plan:
         rows = runs.rows("accuracy", form=PERCENT, names={name: _mnist_name(name) for name in systems})
         return ResultTable(rows)
 
-    return Plan(systems, tabulate)
+    seeds = {name: setting.at(1, 1, 3 if name == "scornn-170-permuted-MNIST" else 1) for name in systems}
+    return Plan(systems, tabulate, seeds=seeds)
 
 
 @reproduces(
