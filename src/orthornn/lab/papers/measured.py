@@ -148,6 +148,35 @@ def resets(results: Path) -> str:
     return "\n".join([*markdown_table(["network", *names], rows), "", _machine(record["environment"])])
 
 
+def long_step(results: Path) -> str:
+    """Return the times and memory in results/bench/million-steps.json as a table."""
+    record = json.loads((results / "bench" / "million-steps.json").read_text(encoding="utf-8"))
+    rows = []
+    for step in record["steps"]:
+        case = step["case"]
+        W = f"{case['m']} reflections" if case["m"] else "scaled Cayley"
+        seconds, megabytes = median(chain.from_iterable(step["timing"]["rounds"])), step["peak_bytes"] / 1e6
+        rows.append([W, f"`{step['mode']}`", step["segment"] or "", f"{seconds:.2g}", _two_digits(megabytes)])
+    titles = ["transition", "memory", "k", "seconds", "MB"]
+    return "\n".join([*markdown_table(titles, rows), "", _machine(record["environment"])])
+
+
+def drift(results: Path) -> str:
+    """Return the errors of orthogonality in results/bench/drift.json as a table."""
+    record = json.loads((results / "bench" / "drift.json").read_text(encoding="utf-8"))
+    rows = [
+        [n, one["updates"], f"{one['before_a_correction']:.2e}", f"{one['now']:.1e}"]
+        for n, size in record["sizes"].items()
+        for one in size["errors"]
+    ]
+    titles = ["n", "updates", "largest error so far", "error after the last correction"]
+    return "\n".join([*markdown_table(titles, rows), "", f"`{record['command']}`"])
+
+
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):g}"
+
+
 def _machine(environment: Record) -> str:
     """Return where and with which command something was measured."""
     threads = "one thread" if environment["threads"] == 1 else f"{environment['threads']} threads"

@@ -85,13 +85,22 @@ def renewed(text: str, section: str) -> str:
     return f"{before}{BEGIN}\n\n{section}\n{END}{rest.split(END, 1)[1]}"
 
 
-_GUIDES = ("stacked_layers", "streaming", "episodes", "input_dependent", "microcontroller")
+_GUIDES = (
+    "stacked_layers",
+    "streaming",
+    "episodes",
+    "input_dependent",
+    "long_sequences",
+    "microcontroller",
+    "optimizers",
+)
 TEMPLATES = (
     ("docs/readme.in.md", "README.md"),
     ("docs/index.in.md", "docs/index.md"),
     ("docs/benchmarks/index.in.md", "docs/benchmarks/index.md"),
     ("docs/results/group_words.in.md", "docs/results/group_words.md"),
     ("docs/results/amplifier.in.md", "docs/results/amplifier.md"),
+    ("docs/results/million_steps.in.md", "docs/results/million_steps.md"),
     ("docs/results/microcontroller.in.md", "docs/results/microcontroller.md"),
     ("docs/results/stacked_layers.in.md", "docs/results/stacked_layers.md"),
     *((f"docs/how_to/{guide}.in.md", f"docs/how_to/{guide}.md") for guide in _GUIDES),
