@@ -79,8 +79,8 @@ class Copier(nn.Module):
 def train(
     model: nn.Module, task: Task, optimizer: torch.optim.Optimizer, updates: int, batch: int, seed: int
 ) -> tuple[list[float], float]:
-    """Return the loss at every update, and the seconds that they took; every batch is fresh."""
-    losses, start = [], time.perf_counter()
+    """Return the loss at every update, and the processor seconds that they took; every batch is fresh."""
+    losses, start = [], time.process_time()
     for update in range(updates):
         data = task.train_batch(update, batch, seed)
         loss = task.loss(model(data.inputs), data.targets)
@@ -89,7 +89,7 @@ def train(
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(loss.item())
-    return losses, time.perf_counter() - start
+    return losses, time.process_time() - start
 
 
 @torch.no_grad()
@@ -206,7 +206,7 @@ def _copying(setting: Setting, T: int, batch: int, updates: int, tested: int, se
                 form="{:.2g}",
             ),
             _row(
-                f"{name}: seconds an update",
+                f"{name}: processor seconds an update",
                 [seconds / updates for seconds in took],
                 form="{:.2f}",
                 note=f"n={n}, batches of {batch}",
