@@ -71,6 +71,7 @@ def test_measured_hours_replace_the_expected_ones(capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert "mhammedi2017: hours of one core of this machine, measured" in shown
     assert shown.count("1200") == 2
+    assert shown.startswith("measuring mhammedi2017, soft-u1, laptop\nmeasuring mhammedi2017, soft-u1, full\n")
 
 
 def test_measure_alone_is_refused(capsys):

@@ -17,9 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_the_pages_are_those_of_the_results():
     made = pages(ROOT)
-    assert len(made) == len(
-        TEMPLATES
-    )  # and the README once more, for the package index
+    assert len(made) == len(TEMPLATES)  # and the README once more, for the package index
     for path, text in made.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: make pages"
 

@@ -202,6 +202,15 @@ def test_collecting_trains_nothing(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_collecting_leaves_what_has_no_runs_as_it_is(tmp_path, capsys):
+    words = ["reproduce", "rusch2022", "--only", "adding", "--budget", "smoke", "--runs", str(tmp_path / "runs")]
+    assert cli.main([*words, "--collect"]) == 0
+    assert "adding: left as it is, because it has no run directories" in capsys.readouterr().out
+    assert not (tmp_path / "runs").exists()
+    assert cli.main(words) == 0
+    assert "adding: measuring, for about 0.01 h\n" in capsys.readouterr().out
+
+
 def test_a_missing_data_folder_is_named(tmp_path):
     with pytest.raises(DataError, match="--data"):
         Setting("smoke", tmp_path).folder("mnist")

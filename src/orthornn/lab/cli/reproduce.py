@@ -47,7 +47,7 @@ class ReproduceArguments:
     threads: int | None = None
     """Threads of torch. Default: torch's choice."""
     collect: bool = False
-    """Only write the results of the runs as they are; train nothing."""
+    """Only write the results of the runs as they are; train and measure nothing."""
     page: Path | None = None
     """Only update this Markdown page between its marks, from the results as they are."""
     list: bool = False
@@ -101,6 +101,11 @@ def main(words: Sequence[str]) -> int:
 
 
 def _carry_out(experiment: Experiment, setting: Setting, arguments: ReproduceArguments, evidence: Path) -> None:
+    if not experiment.plan(setting).systems:
+        if arguments.collect:
+            show(f"{experiment.name}: left as it is, because it has no run directories")
+            return
+        show(f"{experiment.name}: measuring, for about {experiment.hours[setting.budget]:.2g} h")
     content = reproduce(
         experiment,
         setting,
@@ -145,5 +150,8 @@ def _overview(chosen: Sequence[Experiment], arguments: ReproduceArguments) -> Ta
 def _hours(one: Experiment, budget: Budget, arguments: ReproduceArguments) -> str:
     if one.shares:
         return f"({one.shares})"
-    measured = core_hours(one.plan(Setting(budget, arguments.data))) if arguments.measure else 0.0
+    measured = 0.0
+    if arguments.measure:
+        show(f"measuring {one.paper}, {one.name}, {budget}")
+        measured = core_hours(one.plan(Setting(budget, arguments.data)))
     return f"{float(f'{measured or one.hours[budget]:.2g}'):g}"
