@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -45,3 +48,20 @@ def test_updates_and_evaluations_flush_forward_and_backward(outside):
     assert {part for part, _ in seen} == {"forward", "backward"}
     assert all(zero == possible for _, zero in seen)
     assert counts_as_zero() == outside
+
+
+def test_threads_that_are_started_inside_flush_too():
+    """In a process of its own, whose first parallel operation comes inside."""
+    code = """
+import numpy
+import torch
+from orthornn.lab.training.denormals import denormals_as_zero
+torch.set_num_threads(2)
+if torch.set_flush_denormal(True):
+    torch.set_flush_denormal(False)
+    small = torch.from_numpy(numpy.full(1 << 20, 2 * numpy.finfo(numpy.float32).tiny))  # not made in parallel
+    with denormals_as_zero():
+        tiny = small * 0.25
+    assert not tiny.view(torch.int32).any()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

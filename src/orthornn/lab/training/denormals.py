@@ -20,9 +20,12 @@ def counts_as_zero() -> bool:
 
 @contextlib.contextmanager
 def denormals_as_zero() -> Iterator[None]:
-    """Inside, this thread, and the threads that torch starts from it, take denormal numbers as zero.
+    """Inside, this thread takes denormal numbers as zero; afterwards as before.
 
-    Afterwards this thread takes them as before. Without effect where torch.set_flush_denormal has none.
+    Of torch's other threads, those that are started inside take them so from then on, and those that are there already
+    take them as they did: torch.set_flush_denormal reaches the calling thread only, and a new thread inherits its state.
+    A process that trains from the beginning, like the command line, has all of them started inside. Without effect
+    where torch.set_flush_denormal has none.
     """
     before = counts_as_zero()
     torch.set_flush_denormal(True)
