@@ -5,7 +5,7 @@ the whole input: O(T^2). The compiled LSTM is for sequences of one length only. 
 of a sequence do not depend on what follows it, so its padded steps change nothing but the time.
 
 The longest sequences come first in a packed batch, so that its rows form a staircase. It is cut into blocks of steps, each
-padded by a quarter of its rows at most, and the state of the sequences that go on is carried from one to the next:
+padded by a quarter of its rows at most, and the state of the sequences that continue is carried from one to the next:
 
     steps   0 1 2 | 3 4 5 6      A block ends where a longer one would have too much padding. Each then
             x x x | x x x x      begins with fewer than four fifths of the sequences of the one before, so that there
@@ -74,7 +74,7 @@ def blocks(sizes: list[int]) -> list[tuple[int, int]]:
 
 
 def _first(state: Tensor | tuple[Tensor, Tensor] | None, count: int) -> Tensor | tuple[Tensor, Tensor] | None:
-    """Return the state of the sequences that go on, which are the first ones."""
+    """Return the state of the sequences that continue, which are the first ones."""
     if state is None:
         return None
     if isinstance(state, Tensor):
