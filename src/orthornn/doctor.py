@@ -200,8 +200,7 @@ def _memory(n: int, m: int, B: int, T: int) -> list[str]:
         return f"{4 * checkpointing.peak_numbers(segment, T, B, n, m) / 1e6:.3g} MB"
 
     segment = checkpointing.segment_length(T, n, m)
-    shorter = f"sqrt(T n / (3n + 2m)) = {segment}, of the smallest peak"
     return [
         f"  memory      store: {megabytes(None)} saved for the backward pass, {T * B * (n + m)} numbers",
-        f"              checkpoint: {megabytes(segment)} at the peak, in segments of {shorter}",
+        f"              checkpoint: {megabytes(segment)} at the peak, in segments of {segment} steps, which need the least",
     ]

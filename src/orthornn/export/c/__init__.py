@@ -198,8 +198,8 @@ def _warn_of_jumps(folded: FoldedNetwork) -> None:
             warnings.warn(
                 f"layer {k} has {layer.phi.name} with a threshold b > 0 in {count} of {len(layer.parameter)} units. There it "
                 f"jumps from -b to b at 0, so that rounding flips signs and integers may leave the path of the network. "
-                f"Measure the accuracy of the result's `integers`; train with nonlinearity='tanh' or 'leaky_relu', or "
-                f"fine-tune with orthornn.export.rounded. To silence this: "
+                f"Measure the accuracy of the result's `integers`; train with nonlinearity='tanh' or 'leaky_relu'. To "
+                f"silence this: "
                 f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
                 OrthornnWarning,
                 stacklevel=3,
