@@ -40,8 +40,8 @@ class OnlineLearner:
     While parameters do not change, the gradient is that of back-propagation through the whole past, to rounding. With
     updates in between, a trace is the sum of the effects that the parameter had at each step with the values of that time:
     its error is of first order in the learning rate, and forgotten at the rate of the gain. The gradient of truncated
-    back-propagation lacks what is older than its window, also while parameters do not change. With a gain of 1 the traces of a stream without
-    end grow without bound, as the gradient itself does: choose a gain below 1, or restart.
+    back-propagation lacks what is older than its window, also while parameters do not change. With a gain of 1 the
+    traces of a stream without end grow without bound, as the gradient itself does: choose a gain below 1, or restart.
 
     Args:
         network: One real linear layer with an orthogonal W.
