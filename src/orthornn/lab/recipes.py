@@ -12,7 +12,7 @@ from dataclasses import dataclass
 _CLASSIFIER = "--optimizer adamw --schedule cosine --warmup 100 --label-smoothing 0.05 --clip-norm 1 --head mlp"
 _TRAINING = (
     "--optimizer adamw --lr 0.003 --recurrent-lr 0.001 --decoupled-decay 0.05 --schedule cosine --warmup 50 --clip-norm 1 "
-    "--patience 10"
+    "--patience 10 --forget-bias 1"
 )
 NONE = "none"
 """The name that stands for no recipe."""
@@ -24,8 +24,8 @@ SKIPPED = "SKIPPED"
 class Recipe:
     """Options under a name.
 
-    summary: What they are for. options: As they are typed, for any model. model: Options of the recipe's own model, with its
-    name; they count if no other model is named.
+    summary: What they are for. options: As they are typed, for any model that has them. model: The recipe's own model and
+    options for it, which count if this model is trained.
     """
 
     summary: str

@@ -85,8 +85,23 @@ def test_another_model_has_the_training_of_the_recipe_and_none_of_its_model():
     assert other["--model"] == "lstm"
     assert "--decay" not in other
     assert other["--pool"] == plain["--pool"]
+    assert plain.keys() - {"--model"} <= table_options("--models", "lstm,blocks", own_model=False).keys()
+    assert "--decay" not in table_options("--models", "lstm,gru", own_model=False)
     assert "--model" not in table_options(own_model=False)
     model_named("lstm", pool=other["--pool"], dropout=float(other["--dropout"]))
+
+
+def test_the_recipes_own_model_is_the_same_by_name():
+    assert table_options("--model", "blocks") == table_options()
+    assert table_options("--model", "blocks", "--decay", "False")["--decay"] == "False"
+
+
+def test_an_lstm_on_ones_own_data_begins_to_forget():
+    """From the papers' forget bias of 5 it hardly does on short sequences."""
+    assert table_options("--model", "lstm")["--forget-bias"] == "1"
+    assert table_options("--models", "blocks,lstm", own_model=False)["--forget-bias"] == "1"
+    assert "--forget-bias" not in table_options()
+    assert "--forget-bias" not in table_options("--model", "gru")
 
 
 def test_the_recipe_that_nobody_named_is_announced(capsys):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ..._checks import check_choice
 from ...errors import ArgumentError
-from ..recipes import NONE, OF_TASKS, RECIPES, SKIPPED
+from ..recipes import NONE, OF_TASKS, RECIPES, SKIPPED, Recipe
 from ..systems import MODEL_OPTIONS, MODELS, Model
 from ..tasks import TASKS, Forecast
 from .arguments import ArgumentsT, options_in
@@ -49,13 +49,23 @@ def expand(words: Sequence[str], own_model: bool = True) -> list[str]:
     for pair in _EITHER:
         if given & set(pair):
             given |= set(pair)
-    pairs = recipe.pairs(own_model and not (recipe.model and "model" in given))
+    pairs = recipe.pairs(_trains_its_own(recipe, values, own_model))
     given |= _meaningless(values) | _of_other_models(dict(pairs), values, own_model)
     if "every-step" in values or (joined[0] in TASKS and TASKS[joined[0]].output == "all"):
         given.add("pool")
     skipped = str(values.get("skipped", Forecast.skipped))
     pairs = [(name, skipped if value == SKIPPED else value) for name, value in pairs]
     return [*rest, *(word for name, value in pairs if name not in given for word in (f"--{name}", value))]
+
+
+def _trains_its_own(recipe: Recipe, values: Mapping[str, str], own_model: bool) -> bool:
+    """Return whether the recipe's own model is trained, or among those that are compared."""
+    named = _named(values, own_model)
+    return not recipe.model or (own_model and not named) or "all" in named or recipe.model.split()[1] in named
+
+
+def _named(values: Mapping[str, str], own_model: bool) -> list[str]:
+    return [name.strip() for name in values.get("model" if own_model else "models", "").split(",") if name.strip()]
 
 
 def _meaningless(values: Mapping[str, str]) -> set[str]:
@@ -80,15 +90,15 @@ def _of_other_models(recipe: Mapping[str, str], values: Mapping[str, str], own_m
         values: Those that are given.
         own_model: Whether the recipe chooses the model, if none is named.
     """
-    named = [name.strip() for name in values.get("model" if own_model else "models", "").split(",") if name.strip()]
-    if own_model and named in ([], [recipe.get("model")]):
-        return set()
-    kinds = [MODELS[name] for name in (MODELS if named == ["all"] else named) if name in MODELS] or [Model]
+    named, own = _named(values, own_model), recipe.get("model", "")
+    alone = own_model and named in ([], [own])
+    trained = [own] if alone else MODELS if named == ["all"] else named
+    kinds = [MODELS[name] for name in trained if name in MODELS] or [Model]
     has = {option for kind in kinds for option in kind.options()}
     left = {option.replace("_", "-") for option in MODEL_OPTIONS if option not in has}
     if not own_model:
         left.add("model")
-    return left if recipe.get("model") in named else left | {"hidden-size"}
+    return left if alone or own in named else left | {"hidden-size"}
 
 
 def limit_warmup(arguments: ArgumentsT, words: Sequence[str], announced: bool = True) -> ArgumentsT:
