@@ -253,6 +253,7 @@ struct DeltaForwardPart {
 
 template <class T>
 void delta_forward(const DeltaForward& call) {
+    const FlushDenormals flush;
     const DeltaWork<T> w(call.rows, call.in);
     using Part = DeltaForwardPart<T>;
     const Parts<Part> parts(w.parts(call.run.threads), [&](int) { return new Part(w); });

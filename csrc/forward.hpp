@@ -135,6 +135,7 @@ void run_forward(const Forward& call) {
 
 template <class T>
 void forward(const Forward& call) {
+    const FlushDenormals flush;
     if (call.transition.W) run_forward<T, DenseStep<T>>(call);
     else if (call.transition.rotations) run_forward<T, RotationStep<T>>(call);
     else if (call.rows.B <= single_rows) run_forward<T, SingleStep<T>>(call);

@@ -20,8 +20,9 @@ const char* threading_runtime();
 // Whether work should stop. Part 0 asks the callback; the others read the flag. May be called from any thread.
 bool should_stop(Interrupt* interrupt, int part);
 
-// While it lives, denormal numbers count as zero on this thread and on those that `parallel` puts to work. A gradient on
-// its way back through thousands of steps may fall below 1e-38, where each operation would cost a hundred times as much.
+// While it lives, denormal numbers count as zero on this thread and on those that `parallel` puts to work. A state that
+// decays in silence, and a gradient on its way back through thousands of steps, may fall below 1e-38, where each operation
+// would cost a hundred times as much.
 // It ends where the kernel that needs it ends: a signal handler that runs meanwhile gets the caller's mode (arguments.hpp).
 class FlushDenormals {
 public:

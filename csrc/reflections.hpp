@@ -261,6 +261,7 @@ struct ReflectionForwardWork : ReflectionWork<T> {
 
 template <class T>
 void reflections_forward(const ReflectionForward& call) {
+    const FlushDenormals flush;
     reflector_lengths<T>(call.tables, call.rows.N, call.run);
     const ReflectionForwardWork<T> work(call);
     using Part = typename ReflectionForwardWork<T>::Part;
