@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 from collections.abc import Collection, Sequence
 
 import torch
@@ -39,7 +40,7 @@ def check_integer(name: str, value: object, low: int, high: int | None = None, a
 
 def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf, advice: str = "") -> float:
     """Return `value` as a float if it is finite and in [low, high], else raise ArgumentError or ArgumentTypeError."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if is_number and is_finite(value) and low <= value <= high:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
     if low == -math.inf and high == math.inf:

@@ -11,7 +11,15 @@ import torch
 from safetensors.torch import load_file
 
 import orthornn
-from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN, RestrictedUnitary, ScaledCayley, export
+from orthornn import (
+    Householder,
+    OrthogonalBlocks,
+    OrthogonalRNN,
+    RestrictedUnitary,
+    ScaledCayley,
+    export,
+    orthogonalize,
+)
 from orthornn.activations import ACTIVATIONS
 from orthornn.errors import (
     ArgumentError,
@@ -260,6 +268,39 @@ def read_as(output):
     model = network(OrthogonalRNN(2, 3))
     model.output = output
     return model
+
+
+def in_a_norm(linear):
+    return torch.nn.utils.parametrizations.weight_norm(linear)
+
+
+def as_reflections(linear):
+    return orthogonalize(linear, "weight", Householder())
+
+
+@pytest.mark.parametrize("parametrized", [in_a_norm, as_reflections])
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_weights_of_a_parametrized_head_are_its_values(parametrized, field):
+    model = network(OrthogonalRNN(3, 4, parametrization=ScaledCayley(field=field)))
+    parametrized(model.head)
+    plain = SequenceModel(model.core, torch.nn.Linear(model.head.in_features, 3))
+    with torch.no_grad():
+        plain.head.weight.copy_(model.head.weight)
+    found, expected = export.weights(model), export.weights(plain)
+    assert found.keys() == expected.keys() >= {"head.weight", "head.bias"}
+    torch.testing.assert_close(found["head.weight"], expected["head.weight"])
+
+
+@pytest.mark.parametrize("parametrized", [in_a_norm, as_reflections])
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_a_parametrized_mix_of_blocks_is_exported_by_its_values(parametrized, field, tmp_path):
+    core = OrthogonalBlocks(3, 6, 8, depth=2, parametrization=Householder(reflections=4, field=field))
+    for block in core.blocks:
+        parametrized(block.mix[0])
+    model = SequenceModel(core, torch.nn.Linear(6, 4))
+    export.to_torch_export(model, tmp_path)  # which compares with the network
+    export.to_onnx(model, tmp_path)
+    assert all("parametrizations" not in name for name in export.weights(model))
 
 
 WRITERS = (export.to_onnx, export.to_torch_export, export.to_safetensors)

@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 from torch.utils.checkpoint import checkpoint
 
@@ -24,7 +25,7 @@ from orthornn import (
 from orthornn.doctor import choice
 from orthornn.errors import ArgumentError
 from orthornn.lab.systems import MODEL_OPTIONS, MODELS, build
-from orthornn.rotation_basis import rotations_of
+from orthornn.rotation_basis import forget, rotations_of
 from support.tolerances import tolerance
 
 SEQUENCES = [torch.randn(length, 3, generator=torch.Generator().manual_seed(length)).double() for length in (5, 9, 2)]
@@ -224,3 +225,43 @@ def test_a_checkpoint_repeats_its_call_though_the_rotations_of_W_are_known_by_th
     assert rotations_of(net.weight_hh_l0) is not None  # what a call on a longer sequence looks up
     found = torch.autograd.grad(out.square().sum(), list(net.parameters()))
     torch.testing.assert_close(found, expected)
+
+
+def test_a_part_that_draws_random_numbers_draws_them_again():
+    """Where the blocks themselves draw none: the gradient is that of finite differences with the same numbers."""
+    torch.manual_seed(0)
+    double = {"dtype": torch.float64}
+    blocks = OrthogonalBlocks(2, 4, 6, depth=2, memory="checkpoint", segment=5, **double)
+    for block in blocks.blocks:
+        block.mix = nn.Sequential(nn.Linear(6, 8, **double), nn.GELU(), nn.Dropout(0.5), nn.Linear(8, 4, **double))
+    x, weight = torch.randn(20, 3, 2, **double), blocks.blocks[0].mix[0].weight
+
+    def loss():
+        torch.manual_seed(7)
+        return blocks(x)[0].square().sum()
+
+    loss().backward()
+    for index in ((0, 1), (5, 3)):
+        values = []
+        for step in (1e-6, -1e-6):
+            with torch.no_grad():
+                weight[index] += step
+                values.append(loss())
+                weight[index] -= step
+        torch.testing.assert_close(weight.grad[index], (values[0] - values[1]) / 2e-6, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("trained", ["bias", "readout"])
+def test_torchs_checkpoint_repeats_the_form_where_the_transition_is_frozen(trained):
+    """Whatever lengths were run in between, and whether W's rotations are known by then."""
+    torch.manual_seed(0)
+    forget()
+    rnn = OrthogonalRNN(4, 200, nonlinearity="identity", parametrization=ScaledCayley()).requires_grad_(False)
+    readout = nn.Linear(200, 1).requires_grad_(trained == "readout")
+    rnn.bias_ih_l0.requires_grad_(trained == "bias")
+    loss = torch.zeros(())
+    for T in (60, 4000):
+        run = (lambda x: rnn(x, output="last")[0]) if trained == "bias" else (lambda x: rnn.forward_readout(x, readout))
+        loss = loss + checkpoint(run, torch.randn(T, 8, 4), use_reentrant=False).square().mean()
+    loss.backward()
+    assert (rnn.bias_ih_l0 if trained == "bias" else readout.weight).grad.isfinite().all()

@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
@@ -363,3 +364,18 @@ def test_a_gradient_that_overflows_a_running_mean_leaves_it_and_the_parameter(ma
     optimizer.step()
     assert not torch.equal(parameter, before)
     assert error(parameter) < rounding(parameter)
+
+
+@pytest.mark.parametrize("make", [CayleySGD, CayleyRMSprop])
+@pytest.mark.parametrize("number", [torch.tensor, np.float32, np.float64])
+def test_a_rate_is_any_real_number_or_a_tensor_of_one(make, number):
+    start, gradient, moved = point(5, 3), torch.randn(5, 3, dtype=torch.float64), []
+    for lr in (0.25, number(0.25)):
+        parameter = torch.nn.Parameter(start.detach().clone())
+        optimizer = make([parameter], lr=lr)
+        parameter.grad = gradient
+        optimizer.step()
+        moved.append(parameter.detach())
+    assert torch.equal(*moved)
+    with pytest.raises(ArgumentError, match="Expected lr to be a finite number of at least 0, but got -1"):
+        make([point(3, 3)], lr=number(-1.0))

@@ -17,7 +17,7 @@ from torch.nn.utils import parametrize
 
 from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError
 from ..modules import OrthogonalRNN
-from .layers import Recurrence, fold_layers
+from .layers import Recurrence, fold_layers, fold_parametrizations_
 from .network import Network
 
 _PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}  # how often a head reads each output
@@ -248,7 +248,7 @@ def prepare(
         )
     model = copy.deepcopy(model)  # the graphs share its head, and it may be in training
     model.eval()
-    _fold_parametrizations_(model.head)
+    fold_parametrizations_(model.head)
     if own.device.type != "cpu":
         model.to("cpu")
     sequence, step = SequenceGraph(model, description).eval(), Step(model, description).eval()
@@ -278,22 +278,6 @@ def check_network(model: Any) -> None:
         )
 
 
-@torch.no_grad()
-def _fold_parametrizations_(module: nn.Module) -> None:
-    """Replace weights that torch.nn.utils.parametrize computes, as under orthogonalize, by their values.
-
-    ONNX has not all operations that compute them. torch's remove_parametrizations would take the weight from the class,
-    which the module from which this one was copied has, too.
-    """
-    for part in list(module.modules()):
-        if parametrize.is_parametrized(part):
-            values = {name: getattr(part, name).clone() for name in part.parametrizations}  # type: ignore[union-attr]
-            del part.parametrizations
-            part.__class__ = type(part).__bases__[0]
-            for name, value in values.items():
-                part.register_parameter(name, nn.Parameter(value))
-
-
 def _parameter(model: Network) -> Tensor:
     """Return one of the network's parameters, for its device and dtype."""
     return next(model.head.parameters())
@@ -307,9 +291,13 @@ def _first_linear(head: nn.Module) -> nn.Linear:
 
 def _head(model: Network, parts: int) -> nn.Module:
     """Return the head of [Re h; Im h]: the model's reads Re and Im of each unit side by side. parts: Of what it reads."""
-    if not (isinstance(model.core, OrthogonalRNN) and model.core.is_complex):
+    is_complex = isinstance(model.core, OrthogonalRNN) and model.core.is_complex
+    if not is_complex and not any(map(parametrize.is_parametrized, model.head.modules())):
         return model.head
     head: nn.Module = copy.deepcopy(model.head)
+    fold_parametrizations_(head)
+    if not is_complex:
+        return head
     first = _first_linear(head)
     with torch.no_grad():
         own = [torch.cat([part[:, 0::2], part[:, 1::2]], 1) for part in first.weight.chunk(parts, 1)]

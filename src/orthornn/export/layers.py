@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 
 from ..activations import Activation, get
 from ..errors import ArgumentError
@@ -222,6 +223,9 @@ def _blocks(core: OrthogonalBlocks) -> list[Recurrence]:
     made: list[Recurrence] = []
     for block in core.blocks:
         own: Any = copy.deepcopy(block)
+        for part in own.children():
+            if part is not own.recurrence:
+                fold_parametrizations_(part)
         (folded,) = _orthogonal_layers(own.recurrence)
         if core.is_complex:  # the folded state is [Re h; Im h], where mix reads Re and Im of each unit side by side
             weight = own.mix[0].weight
@@ -257,3 +261,19 @@ def _orthogonal_layers(core: OrthogonalRNN) -> list[Recurrence]:
             )
         )
     return made
+
+
+@torch.no_grad()
+def fold_parametrizations_(module: nn.Module) -> None:
+    """Replace weights that torch.nn.utils.parametrize computes, as under orthogonalize, by their values.
+
+    ONNX has not all operations that compute them. torch's remove_parametrizations would take the weight from the class,
+    which the module from which this one was copied has, too.
+    """
+    for part in list(module.modules()):
+        if parametrize.is_parametrized(part):
+            values = {name: getattr(part, name).clone() for name in part.parametrizations}  # type: ignore[union-attr]
+            del part.parametrizations
+            part.__class__ = type(part).__bases__[0]
+            for name, value in values.items():
+                part.register_parameter(name, nn.Parameter(value))

@@ -379,7 +379,8 @@ class OrthogonalBlocks(RecurrentNetwork):
         outs: list[Tensor] = []
         h_n = torch.stack(states)
         reads = (*self.parameters(), again)
-        for out, after in through_segments(through, x, h_n, layout, steps, reads, random=dropout > 0):
+        # A submodule may draw random numbers where the network does not.
+        for out, after in through_segments(through, x, h_n, layout, steps, reads, random=True):
             h_n = after
             assert out is not None
             if only_last and outs:

@@ -155,7 +155,7 @@ class Layer:
         call = self._call(x, h0, layout, _options(self.activation, settings), self._state_dtype(), restart)
         if settings.clip is not None or not self._may_rotate(call):
             return None
-        W = self._matrix_to_rotate(call, readout[0].shape[0]) if settings.form == "auto" else self._matrix()
+        W = self._matrix_to_rotate(call, readout) if settings.form == "auto" else self._matrix()
         if W is None:
             return None
         return rotation.run(self._in_segments(call.changed(weight=W), settings, 0), self._gain(call.h0), readout).all
@@ -318,14 +318,14 @@ class Layer:
             return False
         return call.h0.numel() > 0
 
-    def _matrix_to_rotate(self, call: Call, read: int | None = None) -> Tensor | None:
+    def _matrix_to_rotate(self, call: Call, readout: rotation.Readout | None = None) -> Tensor | None:
         """Return W (size, size) if it is orthogonal and costs less as rotations. It is built only where sizes permit it.
 
         Args:
             call: That of a linear recurrence.
-            read: K, where K numbers are read out of every state.
+            readout: (Y, d) by which every state is read, or None.
         """
-        sizes = self._cost_sizes(call, read)
+        sizes = self._cost_sizes(call, readout)
         if not rotations_pay(sizes):
             return None
         W = self._matrix()
@@ -334,15 +334,16 @@ class Layer:
             return None
         return None if rotations_of(W) is None else W
 
-    def _cost_sizes(self, call: Call, read: int | None) -> Linear:
+    def _cost_sizes(self, call: Call, readout: rotation.Readout | None) -> Linear:
         """Return what the cost of rotations depends on, if they may be known already.
 
         With a gradient they count as unknown: torch.utils.checkpoint makes the call again, and it must then take the same
         form, whatever was looked up in between.
         """
         learns = self.transition.learns
-        tensors = (call.x, call.h0, call.weight_ih, self.weight_ih)
-        trained = torch.is_grad_enabled() and (learns or any(t is not None and t.requires_grad for t in tensors))
+        tensors = (*call.tensors(), self.weight_ih, self.gain, *(readout or ()))
+        trained = learns or any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
+        trained = trained and torch.is_grad_enabled()
         return Linear(
             n=self.size,
             m=self.transition.num_reflections,
@@ -353,7 +354,7 @@ class Layer:
             trained=trained,
             found=not trained,
             held=not learns,
-            read=read,
+            read=None if readout is None else readout[0].shape[0],
         )
 
     def _gain(self, h0: Tensor) -> float | Tensor:

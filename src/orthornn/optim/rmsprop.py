@@ -21,7 +21,7 @@ from .._checks import check_below_1, check_flag, check_number
 from ..errors import ArgumentError
 from ..parametrizations.matrices import as_pairs
 from .cayley import cayley_update, tangent_part
-from .stiefel import Parameters, StiefelOptimizer, as_matrix, check_buffer
+from .stiefel import Parameters, StiefelOptimizer, as_matrix, check_buffer, rate
 
 
 class CayleyRMSprop(StiefelOptimizer):
@@ -41,7 +41,7 @@ class CayleyRMSprop(StiefelOptimizer):
     def __init__(
         self,
         params: Parameters,
-        lr: float = 1e-4,
+        lr: float | Tensor = 1e-4,
         alpha: float = 0.9,
         eps: float = 1e-8,
         project: bool = False,
@@ -71,4 +71,4 @@ class CayleyRMSprop(StiefelOptimizer):
         v = (state["square_avg"] * group["alpha"]).addcmul_(rounded, rounded, value=1 - group["alpha"])
         state["square_avg"] = check_buffer(v, G)
         scaled = real / (v.double().sqrt() + group["eps"])
-        return cayley_update(M, as_matrix(scaled), group["lr"])
+        return cayley_update(M, as_matrix(scaled), rate(group))

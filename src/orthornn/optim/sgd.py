@@ -10,7 +10,7 @@ from .._checks import check_flag, check_number
 from ..errors import ArgumentError
 from ..parametrizations.matrices import widen
 from .cayley import cayley_update, generator, tangent_part
-from .stiefel import Parameters, StiefelOptimizer, as_matrix, check_buffer, stored
+from .stiefel import Parameters, StiefelOptimizer, as_matrix, check_buffer, rate, stored
 
 
 class CayleySGD(StiefelOptimizer):
@@ -30,7 +30,7 @@ class CayleySGD(StiefelOptimizer):
     def __init__(
         self,
         params: Parameters,
-        lr: float = 1e-3,
+        lr: float | Tensor = 1e-3,
         momentum: float = 0.0,
         nesterov: bool = False,
         reorthogonalize_every: int = 10,
@@ -54,11 +54,11 @@ class CayleySGD(StiefelOptimizer):
     def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
         momentum, p = group["momentum"], M.shape[1]
         if momentum == 0:
-            return cayley_update(M, G, group["lr"])
+            return cayley_update(M, G, rate(group))
         R = V = tangent_part(M, G)
         if "momentum_buffer" in state:
             V = momentum * widen(as_matrix(state["momentum_buffer"])) + R
         direction = R + momentum * V if group["nesterov"] else V
-        both = cayley_update(M, generator(M, direction), group["lr"], carried=V)
+        both = cayley_update(M, generator(M, direction), rate(group), carried=V)
         state["momentum_buffer"] = check_buffer(stored(both[:, p:], parameter).contiguous(), G)
         return both[:, :p]

@@ -9,6 +9,7 @@ takes M back. What it found before is stored in the state as "drift".
 
 from __future__ import annotations
 
+import numbers
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -26,6 +27,14 @@ _REFUSED = {
     "weight_decay": "Leave it out: the norm of such a matrix is constant.",
     "maximize": "Negate the loss.",
 }
+
+
+def rate(group: dict[str, Any]) -> Any:
+    """Return the learning rate of a group as a float: of any real number, or a tensor of one as in torch's optimizers."""
+    lr = group["lr"]
+    if isinstance(lr, Tensor) and lr.numel() == 1:
+        lr = lr.item()
+    return float(lr) if isinstance(lr, numbers.Real) and not isinstance(lr, bool) else lr
 
 
 class StiefelOptimizer(torch.optim.Optimizer):
@@ -62,7 +71,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
     def _check_group(self, group: dict[str, Any]) -> None:
         """Raise ArgumentError for a value of a group, or a default, outside its range."""
-        check_number("lr", group["lr"], 0)
+        check_number("lr", rate(group), 0)
         check_integer("reorthogonalize_every", group["reorthogonalize_every"], 1)
         for name, advice in _REFUSED.items():  # a group may hold anything; of these torch's optimizers make something
             if group.get(name):
