@@ -13,6 +13,7 @@ from orthornn.errors import (
     ArgumentTypeError,
     DeviceError,
     DTypeError,
+    NonFiniteError,
     NotOnGroupError,
     OrthornnError,
     ShapeError,
@@ -425,3 +426,23 @@ def test_a_multiple_of_an_orthogonal_matrix_keeps_its_scale(dtype):
     x, _ = stream(12)
     expected = readout(rnn(x.to(dtype))[0]).detach().double()
     torch.testing.assert_close(rnn.online(readout)(x.to(dtype)), expected, rtol=0, atol=tolerance(dtype, 12 * 5))
+
+
+@pytest.mark.parametrize("steps", [1, 40])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_not_finite_is_refused_and_nothing_is_learned_from_it(bad, steps):
+    rnn, readout = network()
+    learner, twin = rnn.online(readout, 1e-2), rnn.online(readout, 1e-2)
+    x, target = stream(steps)
+    for given in (x, target):
+        wrong = given.clone()
+        wrong[-1, 1] = bad
+        with pytest.raises(
+            NonFiniteError, match=rf"1 of its {2 * steps} entries are not, the first at index \({steps - 1}, 1"
+        ):
+            learner(*((wrong, target) if given is x else (x, wrong)))
+    learner(x[:1])
+    twin(x[:1])
+    with pytest.raises(NonFiniteError, match="Expected grad to be finite"):
+        learner.learn(torch.tensor([0.0, bad], dtype=torch.float64))
+    assert torch.equal(learner(x, target), twin(x, target))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from .._checks import (
     check_choice,
+    check_finite,
     check_flag,
     check_integer,
     check_module,
@@ -117,6 +119,10 @@ class OnlineLearner:
 
         Shape:
             - x: (T, I). target and output: (T, K).
+
+        Raises:
+            NonFiniteError: For an x or a target that is NaN or infinite, before anything is learned from it.
+            ShapeError, DTypeError, DeviceError: If they do not fit.
         """
         self._check("x", x, self._online.inputs)
         if target is not None:
@@ -132,7 +138,8 @@ class OnlineLearner:
             grad: dL/dy (K,) of the last prediction.
 
         Raises:
-            ShapeError, DTypeError, DeviceError: If the gradient does not fit.
+            NonFiniteError: If the gradient is NaN or infinite; then nothing is learned from it.
+            ShapeError, DTypeError, DeviceError: If it does not fit.
         """
         self._check("grad", grad, self._online.outputs, dim=1)
         self._online.learn(_memory(grad))
@@ -278,6 +285,10 @@ class OnlineLearner:
     def _check(self, name: str, tensor: Tensor, width: int, dim: int = 2) -> None:
         check_shape(name, tensor, ("T", width) if dim == 2 else (width,))
         _check_real(name, tensor)
+        # In plain numbers for a single step: a microsecond, where torch takes several.
+        finite = all(map(isfinite, tensor.flatten().tolist())) if tensor.numel() <= 16 else False
+        if not finite:
+            check_finite(name, tensor)
 
 
 def _memory(tensor: Tensor) -> Tensor:
