@@ -357,20 +357,23 @@ def plain_verdict(results: Mapping[str, RunResult], found: Sequence[Baseline]) -
         f"test {task.metric} {_shown(task, its[1])} against {_shown(task, own[1])}, "
         f"validation {_shown(task, its[0])} against {_shown(task, own[0])}"
     )
+    unmoved = results[network].best.get("step") == 0
+    added = f" {network} is best before its first update: its training added nothing." if unmoved else ""
     on_test = 0.0 if math.isclose(its[1], own[1], rel_tol=_LEVEL) else sign * (its[1] - own[1])
     if better and on_test >= 0:
-        return f"A plain baseline is better: {plain.name} beats {network} ({numbers}). Use it, or train longer or otherwise."
+        advice = f"Use it, or train longer or otherwise.{added}"
+        return f"A plain baseline is better: {plain.name} beats {network} ({numbers}). {advice}"
     if better:
         return (
             f"Undecided: a plain baseline, {plain.name}, is better than {network} on validation, but not on the test "
-            f"({numbers}, baseline first)."
+            f"({numbers}, baseline first).{added}"
         )
     if on_test > 0:
         return (
             f"Undecided: {network} is at least as good as the best plain baseline, {plain.name}, on validation, but not on "
-            f"the test ({numbers}, baseline first)."
+            f"the test ({numbers}, baseline first).{added}"
         )
-    return f"{network} is at least as good as the best plain baseline, {plain.name} ({numbers}, baseline first)."
+    return f"{network} is at least as good as the best plain baseline, {plain.name} ({numbers}, baseline first).{added}"
 
 
 def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import math
 import re
 
@@ -128,6 +129,20 @@ def test_a_forecast_sees_a_whole_period(tmp_path, capsys):
     assert own_data([str(path), "--target", "v", "--ahead", "1", "--skipped", "3"])[-2:] == ["--skipped", "3"]
     path.write_text("\n".join(["v", *(f"{t % 7}" for t in range(300))]) + "\n")
     assert own_data([str(path), "--target", "v", "--quantiles", "0.5"])[-2:] == ["--quantiles", "0.5"]
+
+
+def test_lags_of_many_predictions_leave_a_network_its_parameters(tmp_path, capsys):
+    path = tmp_path / "day.csv"
+    rows = (f"{math.sin(t * math.pi / 40):.5f},{t % 3},{t % 5}" for t in range(600))
+    path.write_text("\n".join(["v,a,b", *rows]) + "\n")
+    words = ["train", str(path), "--target", "v", "--horizons", "48", "--steps", "1", "--validate-every", "1"]
+    assert cli.main([*words, "--out", str(tmp_path / "run")]) == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    added = 48 * 3 * config["model"]["lags"]
+    assert config["model"]["parameters"] == 12000 + added
+    assert f"parameters: {12000 + added}, the recipe's 12000 and those of" in capsys.readouterr().out
+    assert cli.main([*words, "--parameters", "11k", "--out", str(tmp_path / "other")]) == 2
+    assert "Raise parameters" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orthornn.lab.tasks.csv_columns import column_of_texts, proves_text
-from orthornn.lab.tasks.csv_format import CsvFormat
+from orthornn.lab.tasks.csv_format import CsvFormat, spellings
 
 PROVING = ["word", "007", "-00", "2024-01-02", "0x1f", "1_0", "nan(1)", "true", "1.2.3", "12:30", "\u0663", "-"]
 OPEN = ["1", "-2.5", "1e400", "inf", "1,5", ",5", "5,", "1.234,5", "1'234", "", "nan", "NA", "9" * 25, "+3", "0.5"]
@@ -26,3 +26,9 @@ def test_numbers_under_some_convention_and_missing_values_prove_nothing():
     assert not any(proves_text(cell, CsvFormat()) for cell in OPEN)
     assert not proves_text("-", CsvFormat(missing=("-",)))
     assert proves_text("1,5", CsvFormat(decimal="."))
+
+
+def test_a_whole_number_that_stands_for_a_missing_value_may_have_decimals():
+    assert spellings("-9999,none") == ("-9999", "-9999.0", "-9999.00", "-9999.000", "none")
+    assert spellings("-99.5") == ("-99.5",)
+    assert spellings(None) == spellings("") == ()

@@ -110,6 +110,11 @@ def test_the_first_line_says_when_a_baseline_is_better(loud, capsys):
     own = results["lstm"].best_test["accuracy"]
     near = [one._replace(validation=low, test={"accuracy": 1.01 * own, "loss": 0.0}) for one in found]
     assert compare.plain_verdict(results, near).startswith("lstm is at least as good")
+    assert "added nothing" not in verdict
+    at_first = {"lstm": dataclasses.replace(results["lstm"], best={**results["lstm"].best, "step": 0})}
+    for other in (found, near):
+        verdict = compare.plain_verdict(at_first, other)
+        assert verdict.endswith(" lstm is best before its first update: its training added nothing.")
     from orthornn.lab.cli.plain_results import show_all, with_baselines
 
     show_all(*with_baselines([compare.table(results)], results))

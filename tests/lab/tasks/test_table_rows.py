@@ -104,7 +104,7 @@ def test_dates_that_are_not_in_order_are_told_where_no_column_of_times_is_named(
     options = {"data": str(path), "target": "x", "sequence": "name", "skipped": 1, "window": 4}
     with pytest.warns(OrthornnWarning, match="does not see when") as caught:
         Forecast(**options).told()
-    assert ("when (dates, in which the rows are not in order; pass time" in str(caught[0].message)) == turned
+    assert ("when (dates out of order: pass time)" in str(caught[0].message)) == turned
     with pytest.warns(OrthornnWarning, match=r"does not see note \(text\)"):
         Forecast(**options, time="when").told()
 

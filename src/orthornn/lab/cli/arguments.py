@@ -23,7 +23,7 @@ from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Forecast, Task
 from ..tasks.cells import listed
 from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
-from ..tasks.csv_format import CsvFormat
+from ..tasks.csv_format import CsvFormat, spellings
 from ..tasks.frames import shown_name
 from ..tasks.table_options import names_in
 from ..tasks.table_task import TableTask
@@ -370,8 +370,7 @@ def options_in(words: Sequence[str]) -> dict[str, str]:
 
 def csv_format(given: Mapping[str, str]) -> CsvFormat:
     """Return how a text file is written, by these options."""
-    missing = tuple(given["na"].split(",")) if "na" in given else ()
-    return CsvFormat(given.get("separator"), given.get("decimal"), given.get("thousands"), missing)
+    return CsvFormat(given.get("separator"), given.get("decimal"), given.get("thousands"), spellings(given.get("na")))
 
 
 def announce(task: Task) -> None:

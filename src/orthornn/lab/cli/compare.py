@@ -17,7 +17,7 @@ from .optimizer_options import announce_unused
 from .outputs import check_new_files
 from .plain_results import show_all, with_baselines
 from .progress import Display
-from .recipes import announce_recipe, expand, limit_warmup
+from .recipes import announce_recipe, expand, leave_room_for_network, limit_warmup
 
 SUMMARY = (
     "Trains several models in turns, from the same seed and on the same batches, and writes a run directory for each, a "
@@ -45,7 +45,7 @@ def main(words: Sequence[str]) -> int:
     expanded = expand(words, own_model=False)
     announce_recipe(words, expanded)
     arguments = parse("compare", SUMMARY, lambda task: CompareArguments[task], expanded)  # type: ignore[valid-type]
-    arguments = limit_warmup(arguments, words)
+    arguments = leave_room_for_network(limit_warmup(arguments, words), words)
     names = [name.strip() for name in arguments.models.split(",") if name.strip()]
     if names == ["all"]:
         names = list(MODELS)

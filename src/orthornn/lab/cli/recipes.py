@@ -19,6 +19,7 @@ from .lines import say
 
 # Options that exclude one another: one that is given replaces the other in a recipe.
 _EITHER = (("steps", "epochs"), ("hidden-size", "parameters"))
+_MOST_OF_LAGS = 0.75  # of a recipe's parameters
 
 
 def expand(words: Sequence[str], own_model: bool = True) -> list[str]:
@@ -120,6 +121,30 @@ def limit_warmup(arguments: ArgumentsT, words: Sequence[str], announced: bool = 
             f"(--warmup chooses another)"
         )
     return dataclasses.replace(arguments, warmup=limited)
+
+
+def leave_room_for_network(arguments: ArgumentsT, words: Sequence[str], announced: bool = True) -> ArgumentsT:
+    """Return the arguments with more parameters, if a recipe chose their number and lags leave a network few of them.
+
+    Args:
+        arguments: Those of the expanded words.
+        words: As they were typed: a number of parameters among them stays.
+        announced: Whether a line tells it.
+    """
+    given, task = arguments.given_model_options(), arguments.task
+    budget, lags = given.get("parameters"), given.get("lags")
+    if budget is None or not lags or {"parameters", "hidden-size"} & options_in(words).keys():
+        return arguments
+    of_lags = task.output_size * lags * task.input_size
+    if of_lags <= _MOST_OF_LAGS * budget:
+        return arguments
+    if announced:
+        say(
+            f"parameters: {budget + of_lags}, the recipe's {budget} and those of {lags} lags   "
+            f"(--parameters or --lags chooses others)"
+        )
+    options = dataclasses.replace(arguments.model_options, parameters=str(budget + of_lags))
+    return dataclasses.replace(arguments, model_options=options)
 
 
 def announce_recipe(words: Sequence[str], expanded: Sequence[str]) -> None:

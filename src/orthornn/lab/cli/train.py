@@ -37,7 +37,7 @@ from .lines import show
 from .optimizer_options import announce_unused
 from .plain_results import show_all, with_baselines
 from .progress import Display
-from .recipes import announce_recipe, expand, limit_warmup
+from .recipes import announce_recipe, expand, leave_room_for_network, limit_warmup
 from .task_outputs import write_task_outputs
 from .terminated import terminable
 
@@ -165,7 +165,7 @@ def _search(words: Sequence[str], processes: Processes) -> Search | None:
     expanded = expand(words)
     announce_recipe(words, expanded)
     arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], expanded)  # type: ignore[valid-type]
-    arguments = limit_warmup(arguments, words)
+    arguments = leave_room_for_network(limit_warmup(arguments, words), words)
     minutes = _MINUTES if arguments.minutes is None else arguments.minutes
     options = arguments.given_model_options()
     announce(arguments.task)
@@ -207,6 +207,7 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
                 f"Expected --minutes only with --model auto, but got --model {arguments.model}. Use --seconds."
             )
         arguments = limit_warmup(arguments, words, processes.first)
+        arguments = leave_room_for_network(arguments, words, processes.first)
         config = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
         folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
     observers = _observers(tensorboard, folder, processes)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..auto import STATE, Search
 from ..cli.arguments import own_data, read_options
-from ..cli.recipes import expand, limit_warmup
+from ..cli.recipes import expand, leave_room_for_network, limit_warmup
 from ..cli.train import TrainArguments
 from ..recipes import NONE
 from ..report.runs import chosen
@@ -82,7 +82,8 @@ def arguments(places: Places, cell: Cell) -> TrainArguments[Task]:
     typed = [*command(places, cell.set), *OPTIONS[cell.method].split(), "--seed", str(cell.seed)]
     words = expand(typed)
     kind: Any = TrainArguments[TASKS[words[0]]]  # type: ignore[valid-type]
-    return limit_warmup(read_options(kind, "orthornn train", "", words[1:]), typed, announced=False)
+    read = limit_warmup(read_options(kind, "orthornn train", "", words[1:]), typed, announced=False)
+    return leave_room_for_network(read, typed, announced=False)
 
 
 def trained(places: Places, cell: Cell, folder: Path) -> dict[str, Any]:

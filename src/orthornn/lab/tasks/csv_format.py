@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from .number_marks import Marks
+
+_WHOLE = re.compile(r"[+-]?\d+")
 
 
 class CsvFormat(NamedTuple):
@@ -25,3 +28,13 @@ class CsvFormat(NamedTuple):
         if self.decimal is None and self.thousands is None:
             return None
         return Marks(self.decimal or ("," if self.thousands == "." else "."), self.thousands)
+
+
+def spellings(text: str | None) -> tuple[str, ...]:
+    """Return the spellings of a missing value that `na` lists; a whole number also with up to three zeros as decimals."""
+    found: list[str] = []
+    for word in text.split(",") if text else []:
+        found.append(word)
+        if _WHOLE.fullmatch(word):
+            found += [f"{word}.{'0' * places}" for places in (1, 2, 3)]
+    return tuple(found)

@@ -73,7 +73,7 @@ class TableOptions(Task):
     thousands: str | None = None
     """Mark between groups of three digits in a text file. Default: inferred from the cells if they allow only one."""
     na: str | None = None
-    """Further spellings of a missing value in a text file, separated by commas. Default: none."""
+    """Further spellings of a missing value in a text file, separated by commas; -9999 is also -9999.0. Default: none."""
     sound: Literal["log-mel", "frames"] = "log-mel"
     """Inputs from a sound: log-mel energies, or the samples of frames that do not overlap."""
     sample_rate: int = 16000

@@ -16,7 +16,7 @@ from ...errors import DataError, OrthornnWarning
 from .cells import coded, listed
 from .channels import Channel, beyond, channel_values
 from .columns import Columns, joined, read_columns
-from .csv_format import CsvFormat
+from .csv_format import CsvFormat, spellings
 from .frames import Frame, store
 from .sequences import Ragged
 from .sound_folder import is_sound, sounds_of
@@ -83,7 +83,7 @@ class TableRows(TableOptions):
             elif kind in ("dates", "text", "nested"):
                 left[name] = kind
                 if kind == "dates" and self.time is None and not self._is_in_order(name):
-                    left[name] = "dates, in which the rows are not in order; pass time to put them in order"
+                    left[name] = "dates out of order: pass time"
             else:
                 self._file.numbers(name, "inputs")  # DataError where a cell is none
                 found.append(name)
@@ -186,8 +186,7 @@ class TableRows(TableOptions):
         return file
 
     def _read(self, path: Path) -> Columns:
-        missing = tuple(self.na.split(",")) if self.na else ()
-        text = CsvFormat(self.separator, self.decimal, self.thousands, missing)
+        text = CsvFormat(self.separator, self.decimal, self.thousands, spellings(self.na))
         return read_columns(path, text, self._sound)
 
     @cached_property
