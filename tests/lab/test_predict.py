@@ -288,6 +288,29 @@ def test_a_stream_is_the_whole_sequence(name, task, tmp_path):
     assert (streamed - whole).abs().max() <= 64 * len(raw) * torch.finfo(torch.float32).eps
 
 
+def test_gaps_and_short_sequences_of_a_new_file_are_told(tmp_path, capsys):
+    def write(name, hours):
+        lines = (f"2024-01-{1 + hour // 24:02d} {hour % 24:02d}:00:00,{np.sin(hour / 3):.4f}" for hour in hours)
+        (tmp_path / name).write_text("\n".join(["when,x", *lines]) + "\n")
+        return tmp_path / name
+
+    task = Forecast(data=str(write("all.csv", range(200))), target="x", time="when", skipped=5, window=20)
+    train(config(task=task, steps=2, batch_size=4), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    assert loaded.told_times(task.data) == "when: every 1 h, without gaps"
+    gap = write("gap.csv", [*range(20), *range(30, 60)])
+    out = ["--out", str(tmp_path / "scores.csv"), "--force"]
+    for words in (["predict", str(tmp_path / "run"), str(gap), *out], ["evaluate", str(tmp_path / "run"), str(gap)]):
+        capsys.readouterr()
+        assert main(words) == 0
+        assert "gap.csv: when: every 1 h, with 1 gap(s), where steps are missing: 10 after" in capsys.readouterr().out
+    with pytest.warns(
+        OrthornnWarning, match="Expected sequences of more than 5 steps, .* but got 1 of 1 that are shorter"
+    ):
+        loaded.predict_table(write("short.csv", range(5)))
+    assert len(loaded.predict_table(write("long.csv", range(6)))) == 1
+
+
 def test_a_stream_is_in_the_targets_own_units(tmp_path):
     values = 1000 + 30 * np.sin(np.arange(200) / 5)
     np.save(tmp_path / "data.npy", values)

@@ -32,6 +32,7 @@ from .tasks.label_types import typed_labels
 from .tasks.optional_packages import import_optional
 from .tasks.table_series import Series
 from .tasks.table_task import TableTask
+from .tasks.time_grid import told_grid
 from .training import RunConfig, RunResult, load_model, read_description
 from .training.weights import read_result
 
@@ -299,6 +300,20 @@ class Loaded:
             found.append((one, scores))
         return found
 
+    def told_times(self, path: Any) -> str:
+        """Return what there is to say about the column of times of such a file: its step and its gaps; or nothing.
+
+        Raises:
+            DataError, ArgumentError: As `predict_table`.
+        """
+        task, name = self._own(), source(path)
+        if task.time is None:
+            return ""
+        file = task._read(Path(name))
+        order, _, lengths = task._together(file, None)
+        told = told_grid(file, task.time, order, lengths)
+        return f"{task.time}: {told}" if told else ""
+
     def _own(self) -> TableTask:
         task = self.config.task
         if not isinstance(task, TableTask):
@@ -321,6 +336,16 @@ class Loaded:
     def _on_series(self, series: list[Series]) -> list[tuple[Series, Prediction]]:
         """Yield the sequences of one length together."""
         found: dict[int, Prediction] = {}
+        task = self.config.task
+        if isinstance(task, Forecast):
+            short = [one.name for one in series if len(one.steps) <= task.skipped]
+            if short:
+                warnings.warn(
+                    f"Expected sequences of more than {task.skipped} steps, which the network read in training before it "
+                    f"forecast, but got {len(short)} of {len(series)} that are shorter. Put earlier steps in front of them.",
+                    OrthornnWarning,
+                    stacklevel=3,
+                )
         last = self.description["output"] == "last"
         for length in sorted({len(one.steps) for one in series}):
             places = [place for place, one in enumerate(series) if len(one.steps) == length]

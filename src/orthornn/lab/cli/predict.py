@@ -9,13 +9,13 @@ from typing import Annotated
 
 import tyro
 
-from ..predict import load
+from ..predict import Loaded, load
 from ..score_files import write_anomalies, write_scores, write_table
 from ..tasks.columns import is_table
 from ..tasks.sequence_files import read_sequences
 from ..tasks.table_task import TableTask
 from .arguments import read_options
-from .lines import show
+from .lines import say, show
 from .outputs import check_folder, check_new_file, check_suffix
 
 
@@ -57,6 +57,7 @@ def main(words: Sequence[str]) -> int:
         show(f"{_counted(len(scored))}: {arguments.out}")
         return 0
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
+        say_times(loaded, arguments.data)
         found = loaded.predict_table(arguments.data)
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
         show(f"{_counted(len(found))}: {arguments.out}")
@@ -66,6 +67,13 @@ def main(words: Sequence[str]) -> int:
     write_scores(arguments.out, prediction, loaded.labels)
     show(f"{_counted(len(prediction.scores))}: {arguments.out}")
     return 0
+
+
+def say_times(loaded: Loaded, data: Path) -> None:
+    """Print the step and the gaps of a file's times, which may be others than those of training."""
+    told = loaded.told_times(data)
+    if told:
+        say(f"{data.name}: {told}")
 
 
 def _counted(count: int) -> str:
