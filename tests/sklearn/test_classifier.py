@@ -57,3 +57,19 @@ def test_classes_that_were_rounded_before_are_an_error():
         ValueError, match=rf"no rounding can make equal, but got {2**60} as y\[1\] as float64, in which"
     ):
         OrthogonalClassifier(**SMALL).fit(X, rounded)
+
+
+def test_a_fit_that_fails_leaves_the_classifier_of_the_fit_before():
+    random = np.random.default_rng(0)
+    X, y = random.standard_normal((20, 6, 2)), np.arange(20) % 2
+    classifier = OrthogonalClassifier(steps=3, hidden_size=4).fit(X, y)
+    before = classifier.predict_proba(X)
+    for other, classes in ((X, np.zeros(20)), (np.full_like(X, np.nan), y)):
+        with pytest.raises(ValueError):
+            classifier.fit(other, classes)
+        assert classifier.classes_.tolist() == [0, 1]
+        np.testing.assert_array_equal(classifier.predict_proba(X), before)
+    unfitted = OrthogonalClassifier(steps=3)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        unfitted.fit(X, np.zeros(20))
+    assert not hasattr(unfitted, "classes_")

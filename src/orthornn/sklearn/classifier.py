@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..lab.tasks.decision_threshold import best_threshold, decided, read_threshold
 from ..lab.tasks.rounded_targets import check_names
-from .estimator import SequenceEstimator
+from .estimator import SequenceEstimator, whole_or_not_at_all
 from .sequences import check_order, sequences_of, targets_of
 from .weights import weights_of, with_class_weights
 
@@ -98,47 +98,49 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
             `class_weight`; a sequence of weight 0 is left out, but for its class, which stays in `classes_`. They also count
             in the choice of `threshold`. Default: None, all the same.
         """
-        sequences = sequences_of(X, self.layout)
-        targets = targets_of(sequences, y, X)
-        check_order(X, sample_weight, "sample_weight")
-        _check_classes(targets)
-        check_classification_targets(targets)
-        if targets.ndim == 2 and targets.shape[1] == 1:
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected. Change it to y.ravel().",
-                DataConversionWarning,
-                stacklevel=2,
-            )
-            targets = targets.ravel()
-        self.classes_, codes = np.unique(targets, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"Expected at least 2 classes, but got one class, {self.classes_.tolist()[0]!r}. Add another class."
-            )
-        asked = None if self.threshold is None else read_threshold(str(self.threshold))
-        if asked is not None and len(self.classes_) != 2:
-            raise ValueError(
-                f"Expected 2 classes for threshold={self.threshold!r}, but got {len(self.classes_)}. Leave the threshold out."
-            )
-        codes, given = codes.ravel(), weights_of(sample_weight, len(sequences))
-        weights = with_class_weights(given, self.class_weight, self.classes_, codes)
-        if weights is not None:
-            kept = np.flatnonzero(weights)
-            sequences, codes, weights = [sequences[place] for place in kept], codes[kept], weights[kept]
-            given = None if given is None else given[kept]
-            if codes.min() == codes.max():
-                one = self.classes_.tolist()[codes[0]]
-                raise ValueError(
-                    f"Expected at least 2 classes with a weight above 0, but got one class, {one!r}. Weigh another class."
+        with whole_or_not_at_all(self):
+            sequences = sequences_of(X, self.layout)
+            targets = targets_of(sequences, y, X)
+            check_order(X, sample_weight, "sample_weight")
+            _check_classes(targets)
+            check_classification_targets(targets)
+            if targets.ndim == 2 and targets.shape[1] == 1:
+                warnings.warn(
+                    "A column-vector y was passed when a 1d array was expected. Change it to y.ravel().",
+                    DataConversionWarning,
+                    stacklevel=2,
                 )
-        self._remember_width(X)
-        held = self._fit(sequences, codes, len(self.classes_), codes.tolist(), weights=weights)
-        self.threshold_ = asked if isinstance(asked, float) else None
-        if isinstance(asked, str):
-            outputs = torch.from_numpy(self._outputs_of([sequences[place] for place in held]))
-            own = None if given is None else given[held]
-            self.threshold_ = best_threshold(outputs.softmax(1)[:, 1].numpy(), codes[held] == 1, asked, own)
-        return self
+                targets = targets.ravel()
+            self.classes_, codes = np.unique(targets, return_inverse=True)
+            if len(self.classes_) < 2:
+                raise ValueError(
+                    f"Expected at least 2 classes, but got one class, {self.classes_.tolist()[0]!r}. Add another class."
+                )
+            asked = None if self.threshold is None else read_threshold(str(self.threshold))
+            if asked is not None and len(self.classes_) != 2:
+                raise ValueError(
+                    f"Expected 2 classes for threshold={self.threshold!r}, but got {len(self.classes_)}. Leave the "
+                    f"threshold out."
+                )
+            codes, given = codes.ravel(), weights_of(sample_weight, len(sequences))
+            weights = with_class_weights(given, self.class_weight, self.classes_, codes)
+            if weights is not None:
+                kept = np.flatnonzero(weights)
+                sequences, codes, weights = [sequences[place] for place in kept], codes[kept], weights[kept]
+                given = None if given is None else given[kept]
+                if codes.min() == codes.max():
+                    one = self.classes_.tolist()[codes[0]]
+                    raise ValueError(
+                        f"Expected at least 2 classes with a weight above 0, but got one class, {one!r}. Weigh another class."
+                    )
+            self._remember_width(X)
+            held = self._fit(sequences, codes, len(self.classes_), codes.tolist(), weights=weights)
+            self.threshold_ = asked if isinstance(asked, float) else None
+            if isinstance(asked, str):
+                outputs = torch.from_numpy(self._outputs_of([sequences[place] for place in held]))
+                own = None if given is None else given[held]
+                self.threshold_ = best_threshold(outputs.softmax(1)[:, 1].numpy(), codes[held] == 1, asked, own)
+            return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return probabilities (n, classes)."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -29,7 +30,19 @@ _EVALUATED = 256  # sequences at once
 _SHOWN = 5  # names in a message
 _BUDGET = 12_000  # parameters, where no width is given
 _OPTIONS: dict[str, Any] = {"pool": "mean"}  # of any network; see docs/results/own_data.md
-_OWN_OPTIONS: dict[str, dict[str, Any]] = {"blocks": {"decay": True}}
+_OWN_OPTIONS: dict[str, dict[str, Any]] = {"blocks": {"decay": True}, "lstm": {"forget_bias": 1.0}}
+
+
+@contextlib.contextmanager
+def whole_or_not_at_all(estimator: BaseEstimator) -> Iterator[None]:
+    """Inside, an error leaves the estimator as it was: with the attributes of an earlier fit, or without any."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 class SequenceEstimator(BaseEstimator):

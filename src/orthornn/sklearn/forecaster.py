@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import check_integer
 from ..errors import OrthornnWarning
 from ..lab.systems import Model
-from .estimator import SequenceEstimator, moments
+from .estimator import SequenceEstimator, moments, whole_or_not_at_all
 from .sequences import names_of, rounded
 
 
@@ -69,29 +69,30 @@ class OrthogonalForecaster(SequenceEstimator):
 
     def fit(self, y: Any, X: Any = None) -> OrthogonalForecaster:
         """Train on a series (T,), or (T, C) with C channels, and return self. X: What is known ahead, (T,) or (T, K)."""
-        check_integer("horizon", self.horizon, 1)
-        check_integer("lags", self.lags, 1)
-        series = self._series(y)
-        window = 4 * self.lags if self.window is None else check_integer("window", self.window, self.lags)
-        count = len(series) - self.horizon - self.lags + 1
-        if count < 4:
-            raise ValueError(
-                f"Expected at least {self.horizon + self.lags + 3} steps for horizon={self.horizon} and lags={self.lags}, "
-                f"but got {len(series)}. Lower them."
-            )
-        self.flat_ = np.ndim(y) == 1
-        self.window_, self.last_ = window, series
-        self.names_ = {"y": names_of(y), "X": names_of(X)}
-        _check_times(y, X)
-        self.known_ = None if X is None else self._known(X, len(series), "those of y")
-        inputs = self._inputs(series, self.known_)
-        ends = np.arange(self.lags, self.lags + count)
-        targets = np.stack([series[end : end + self.horizon].ravel() for end in ends])
-        sequences = [inputs[max(0, end - window) : end] for end in ends]
-        later = 0 if self.known_ is None else self.horizon * self.known_.shape[1]
-        past = [*range(series.shape[1])] * self.horizon
-        self._fit(sequences, targets, targets.shape[1], known=later, past=past)
-        return self
+        with whole_or_not_at_all(self):
+            check_integer("horizon", self.horizon, 1)
+            check_integer("lags", self.lags, 1)
+            series = self._series(y)
+            window = 4 * self.lags if self.window is None else check_integer("window", self.window, self.lags)
+            count = len(series) - self.horizon - self.lags + 1
+            if count < 4:
+                raise ValueError(
+                    f"Expected at least {self.horizon + self.lags + 3} steps for horizon={self.horizon} and "
+                    f"lags={self.lags}, but got {len(series)}. Lower them."
+                )
+            self.flat_ = np.ndim(y) == 1
+            self.window_, self.last_ = window, series
+            self.names_ = {"y": names_of(y), "X": names_of(X)}
+            _check_times(y, X)
+            self.known_ = None if X is None else self._known(X, len(series), "those of y")
+            inputs = self._inputs(series, self.known_)
+            ends = np.arange(self.lags, self.lags + count)
+            targets = np.stack([series[end : end + self.horizon].ravel() for end in ends])
+            sequences = [inputs[max(0, end - window) : end] for end in ends]
+            later = 0 if self.known_ is None else self.horizon * self.known_.shape[1]
+            past = [*range(series.shape[1])] * self.horizon
+            self._fit(sequences, targets, targets.shape[1], known=later, past=past)
+            return self
 
     def predict(self, y: Any = None, X: Any = None) -> np.ndarray:
         """Return the next steps (horizon,), or (horizon, C), after a series like that of fit. Default: after that one.

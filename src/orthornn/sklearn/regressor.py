@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from .estimator import SequenceEstimator, moments
+from .estimator import SequenceEstimator, moments, whole_or_not_at_all
 from .sequences import check_order, rounded, sequences_of, targets_of
 from .weights import weights_of
 
@@ -32,20 +32,21 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
         sample_weight: Weights (n,) of the sequences in the loss, of which only the ratios count; a sequence of weight 0 is
             left out. Default: None, all the same.
         """
-        sequences = sequences_of(X, self.layout)
-        targets = _numbers(targets_of(sequences, y, X))
-        check_order(X, sample_weight, "sample_weight")
-        if not np.isfinite(targets).all():
-            raise ValueError("Expected finite numbers, but got NaN or infinity in y. Leave such sequences out.")
-        weights = weights_of(sample_weight, len(sequences))
-        if weights is not None:
-            kept = np.flatnonzero(weights)
-            sequences, targets, weights = [sequences[place] for place in kept], targets[kept], weights[kept]
-        self.flat_ = targets.ndim == 1
-        columns = targets.reshape(len(targets), -1)
-        self._remember_width(X)
-        self._fit(sequences, columns, columns.shape[1], weights=weights)
-        return self
+        with whole_or_not_at_all(self):
+            sequences = sequences_of(X, self.layout)
+            targets = _numbers(targets_of(sequences, y, X))
+            check_order(X, sample_weight, "sample_weight")
+            if not np.isfinite(targets).all():
+                raise ValueError("Expected finite numbers, but got NaN or infinity in y. Leave such sequences out.")
+            weights = weights_of(sample_weight, len(sequences))
+            if weights is not None:
+                kept = np.flatnonzero(weights)
+                sequences, targets, weights = [sequences[place] for place in kept], targets[kept], weights[kept]
+            self.flat_ = targets.ndim == 1
+            columns = targets.reshape(len(targets), -1)
+            self._remember_width(X)
+            self._fit(sequences, columns, columns.shape[1], weights=weights)
+            return self
 
     def _standardized(self, targets: np.ndarray, train: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         own = None if weights is None else weights[train]
