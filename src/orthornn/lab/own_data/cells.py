@@ -33,7 +33,7 @@ OPTIONS = {
     "gru": "--model gru --pool last",
     "goru": "--model goru --pool last",
     "auto": "--model auto --minutes 2",
-    "strict": "--model blocks",
+    "strict": "--model blocks --decay False",
     "before": f"--recipe {NONE}",
 }
 """Options of `orthornn train` by the name of the row."""
