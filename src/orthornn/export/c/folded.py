@@ -344,7 +344,7 @@ def _check(model: Any, core: Any, head: Any) -> None:
             "Expected an OrthogonalRNN, but got OrthogonalBlocks, which have no C form: the normalization and the gates "
             "between their recurrences take square roots, divisions and exponentials in every step. Train an OrthogonalRNN "
             "with linear_transition=True and several layers: it has the same recurrences, and C runs them as rotations. By "
-            "the command: orthornn train DATA --recipe none --model ornn-rotations --pool last."
+            "the command: orthornn train DATA --model ornn-rotations --pool last, or --lags 0 for a forecast."
         )
     if not isinstance(core, (OrthogonalRNN, nn.RNN)):
         raise ArgumentError(
