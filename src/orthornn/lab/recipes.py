@@ -12,8 +12,9 @@ from dataclasses import dataclass
 _CLASSIFIER = "--optimizer adamw --schedule cosine --warmup 100 --label-smoothing 0.05 --clip-norm 1 --head mlp"
 _TRAINING = (
     "--optimizer adamw --lr 0.003 --recurrent-lr 0.001 --decoupled-decay 0.05 --schedule cosine --warmup 50 --clip-norm 1 "
-    "--patience 10 --forget-bias 1"
+    "--patience 10"
 )
+_OTHERS = "--forget-bias 1"  # an LSTM that begins with 5 hardly forgets within a short sequence
 NONE = "none"
 """The name that stands for no recipe."""
 SKIPPED = "SKIPPED"
@@ -24,17 +25,24 @@ SKIPPED = "SKIPPED"
 class Recipe:
     """Options under a name.
 
-    summary: What they are for. options: As they are typed, for any model that has them. model: The recipe's own model and
-    options for it, which count if this model is trained.
+    summary: What they are for. options: As they are typed, for any model. model: The recipe's own model and options for it,
+    which count if this model is trained. others: Options for other models that have them.
     """
 
     summary: str
     options: str
     model: str = ""
+    others: str = ""
 
-    def pairs(self, own_model: bool = True) -> list[tuple[str, str]]:
-        """Return (name, value) of each option. own_model: Whether those of the model are among them."""
-        words = [*(self.model.split() if own_model else []), *self.options.split()]
+    def pairs(self, own_model: bool = True, others: bool = False) -> list[tuple[str, str]]:
+        """Return (name, value) of each option. own_model, others: Whether those of the model, and of others, are among
+        them.
+        """
+        words = [
+            *(self.model.split() if own_model else []),
+            *self.options.split(),
+            *(self.others.split() if others else []),
+        ]
         return [(name.removeprefix("--"), value) for name, value in zip(words[::2], words[1::2], strict=True)]
 
 
@@ -68,16 +76,19 @@ RECIPES = {
         "classes of your own sequences",
         f"--parameters 12k --pool mean --dropout 0.2 {_TRAINING}",
         "--model blocks --decay True",
+        _OTHERS,
     ),
     "numbers": Recipe(
         "numbers from your own sequences",
         f"--parameters 12k --pool mean {_TRAINING}",
         "--model blocks --decay True",
+        _OTHERS,
     ),
     "forecast": Recipe(
         "forecasts of your own series",
         f"--parameters 12k --lags {SKIPPED} {_TRAINING}",
         "--model blocks --decay True",
+        _OTHERS,
     ),
 }
 OF_TASKS = {"classify": "table", "regress": "numbers", "forecast": "forecast"}

@@ -50,7 +50,7 @@ def expand(words: Sequence[str], own_model: bool = True) -> list[str]:
     for pair in _EITHER:
         if given & set(pair):
             given |= set(pair)
-    pairs = recipe.pairs(_trains_its_own(recipe, values, own_model))
+    pairs = recipe.pairs(_trains_its_own(recipe, values, own_model), others=True)
     given |= _meaningless(values) | _of_other_models(dict(pairs), values, own_model)
     if "every-step" in values or (joined[0] in TASKS and TASKS[joined[0]].output == "all"):
         given.add("pool")
