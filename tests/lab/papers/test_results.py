@@ -42,3 +42,9 @@ def test_the_best_test_value_has_the_digits_of_the_reproduced_one():
     assert best_test(row(0.3023, 0.01202, best=0.3081999)) == "0.308"
     assert best_test(row(0.3023, None, best=0.3081999)) == "0.3082"
     assert best_test(row(0.3023, 0.01)) == ""
+
+
+def test_a_spread_far_below_one_is_written_with_an_exponent():
+    row = {"form": "{:.2g}", "reproduced": 5.4e-28, "spread": 9.4e-28}
+    assert reproduced(row) == "5.4e-28 ± 9.4e-28"
+    assert reproduced({**row, "reproduced": 0.0123, "spread": 0.0002}) == "0.0123 ± 0.0002"

@@ -251,12 +251,14 @@ def best_test(row: Mapping[str, Any]) -> str:
 
 def _form(row: Mapping[str, Any]) -> str:
     """Return a row's format; where that counts significant digits, the decimals up to the first digit of the spread, or
-    up to its second where the first is 1.
+    up to its second where the first is 1; with an exponent where those would be many.
     """
     form, spread = str(row["form"]), row.get("spread")
     if not spread or not form.endswith("g}"):
         return form
     digits, _, exponent = f"{spread:.1e}".partition("e")
+    if int(exponent) < -6:
+        return "{:.1e}"
     return f"{{:.{max(0, (digits[0] == '1') - int(exponent))}f}}"
 
 
