@@ -6,7 +6,7 @@ the same norm at every step. What must be selected is selected at the input or a
 
 adding   h_t = W h_{t-1} + relu(V x_t + b), W of 16 reflections, so that N - 16 of its eigenvalues are 1: these
          directions add up what the relu lets through. b starts at -0.9: at first only a marked number can pass.
-copying  h_t = W h_{t-1} + V x_t, W a random matrix of SO(N) that is not trained, Y h_t + d the logits. The response
+copying  h_t = W h_{t-1} + V x_t, W of random rotations that are not trained, Y h_t + d the logits. The response
          of Y W^k V to a symbol k steps before is a sum of N/2 turning phases; V and Y learn phases that meet at k = T +
          10 and nowhere else. d starts at the logarithms of the classes' shares, where the trivial loss is. W as
          rotations costs O(N) a step, readout included (kernels/backends/reference/rotations.md).
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from ...modules import OrthogonalRNN
-from ...parametrizations import Householder, Stiefel
+from ...parametrizations import Householder, Rotations
 from ..tasks import Adding, Batch, Copying, Task
 from .experiment import Plan, Published, Setting, reproduces
 from .result_table import ResultTable, Row, Runs
@@ -55,25 +55,21 @@ class Adder(nn.Module):
 
 
 class Copier(nn.Module):
-    """h_t = W h_{t-1} + V x_t with a random W in SO(N), every state read out.
+    """h_t = W h_{t-1} + V x_t with W of rotations whose phases are spread over the half circle, every state read out.
 
-    Of an orthogonal W of even size and determinant -1 one eigenvalue is exactly 1: it adds up the blanks, which are all the
-    same, over the whole sequence. No other turning phase does.
+    Each of the N/2 phases is random in the middle half of its own part of (0, pi). A phase near 0 would add up the blanks,
+    which are all the same, for as many steps as it needs to turn; so does an eigenvalue of exactly 1, which every W of even
+    size and determinant -1 has. With such a W, training diverges.
     """
 
     def __init__(self, n: int, task: Copying) -> None:
         super().__init__()
         self.rnn = OrthogonalRNN(
-            task.input_size, n, parametrization=Stiefel(), nonlinearity="identity", bias=False, form="rotations"
+            task.input_size, n, parametrization=Rotations(), nonlinearity="identity", bias=False, form="rotations"
         )
         self.readout = nn.Linear(n, task.output_size)
-        with torch.no_grad():
-            W = self.rnn.weight_hh_l0.clone()
-            if torch.linalg.det(W.double()) < 0:
-                W[0] = -W[0]
-                self.rnn.weight_hh_l0 = W
-        for parameter in self.rnn.transition_l0.parameters():
-            parameter.requires_grad_(False)
+        angles = self.rnn.get_parameter("transition_l0.angles").requires_grad_(False)
+        angles.copy_((torch.arange(len(angles)) + 0.25 + 0.5 * torch.rand(len(angles))) * math.pi / len(angles))
         nn.init.normal_(self.rnn.get_parameter("weight_ih_l0"), std=n**-0.5)
         nn.init.zeros_(self.readout.weight)
         nn.init.zeros_(self.readout.bias)
