@@ -62,7 +62,7 @@ def figure1(setting: Setting) -> Plan:
 
     def tabulate(runs: Runs) -> ResultTable:
         rows = runs.rows_at_end("recall", form=PERCENT, names={name: _margin_words(name) for name in systems})
-        losses = runs.rows_at_end("loss", names={name: _margin_words(name) for name in systems})
+        losses = runs.rows_at_end("loss", form="{:.1e}", names={name: _margin_words(name) for name in systems})
         shown = {}
         for T in _LENGTHS:
             own = {name: _margin_words(name).split(", ")[0] for name in systems if name.endswith(f"-T{T}")}
