@@ -326,13 +326,9 @@ def why_nothing_can_run(dry: bool) -> str | None:
     """What this Python or machine lacks."""
     missing = [name for name in ("torch", "numpy", "safetensors", "pytest", "hypothesis") if not _has(name)]
     if missing:
-        return (
-            f"Expected a Python with {', '.join(missing)}, but {sys.executable} has none. Do name another in $PYTHON."
-        )
+        return f"Expected a Python with {', '.join(missing)}, but {sys.executable} has none. Name another in $PYTHON."
     if not dry and not _is_true("__import__('torch').cuda.is_available()"):
-        return (
-            "Expected a CUDA device, but torch sees none. Do try --dry, which runs everything in tiny sizes on the CPU."
-        )
+        return "Expected a CUDA device, but torch sees none. Try --dry, which runs everything in tiny sizes on the CPU."
     return None
 
 

@@ -164,11 +164,9 @@ class Runs:
                     continue
                 best = _values(found, "test", part)
                 made.append(
-                    Row(
+                    Row.of_seeds(
                         f"{(names or {}).get(system, system)}, {part} {called}",
-                        statistics.fmean(values),
-                        spread=statistics.stdev(values) if len(values) > 1 else None,
-                        seeds=len(values),
+                        values,
                         selection=selection,
                         test_selected=statistics.fmean(best) if part == "test" and best else None,
                         minutes=minutes,
@@ -197,11 +195,9 @@ class Runs:
             done = all(run.finished for run in runs)
             steps = max(run.steps for run in runs)
             made.append(
-                Row(
+                Row.of_seeds(
                     f"{(names or {}).get(system, system)}, test {metric or runs[0].task.metric}",
-                    statistics.fmean(known),
-                    spread=statistics.stdev(known) if len(known) > 1 else None,
-                    seeds=len(known),
+                    known,
                     selection="last",
                     minutes=statistics.fmean(run.minutes for run in runs),
                     share=self.share(system),
@@ -234,6 +230,12 @@ class Row:
     share: float | None = None
     form: str = "{:.4g}"
     note: str = ""
+
+    @classmethod
+    def of_seeds(cls, what: str, values: Sequence[float], **options: Any) -> Row:
+        """Return the row of the mean over seeds, with their standard deviation if there are several."""
+        spread = statistics.stdev(values) if len(values) > 1 else None
+        return cls(what, statistics.fmean(values), spread, len(values), **options)
 
 
 @dataclass(frozen=True)

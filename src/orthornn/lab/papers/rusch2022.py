@@ -130,12 +130,6 @@ def _curves(losses: Sequence[Sequence[float]], trivial: float, title: str) -> Ca
     return draw
 
 
-def _row(what: str, values: Sequence[float], **options: Any) -> Row:
-    """Return the row of a mean over seeds."""
-    spread = statistics.stdev(values) if len(values) > 1 else None
-    return Row(what, statistics.fmean(values), spread=spread, seeds=len(values), **options)
-
-
 _LEM = "adding, T=10000: updates until the squared error is below 0.01"
 
 
@@ -166,9 +160,16 @@ def adding(setting: Setting) -> Plan:
         reached = [update for update in (first_below(losses, 0.01) for losses in curves) if update is not None]
         took = statistics.fmean(minutes)
         note = f"batches of {batch}"
-        rows = [_row(_LEM, reached, form="{:.0f}", minutes=took, note=note)] if len(reached) == len(curves) else []
+        rows = (
+            [Row.of_seeds(_LEM, reached, form="{:.0f}", minutes=took, note=note)] if len(reached) == len(curves) else []
+        )
         return ResultTable(
-            [*rows, _row("adding, T=10000: squared error on the test sequences", errors, minutes=took, form="{:.1e}")],
+            [
+                *rows,
+                Row.of_seeds(
+                    "adding, T=10000: squared error on the test sequences", errors, minutes=took, form="{:.1e}"
+                ),
+            ],
             numbers={"losses": curves, "T": task.T},
             draw=_curves(curves, task.trivial_loss, f"adding, T = {task.T}"),
         )
@@ -198,19 +199,19 @@ def _copying(setting: Setting, T: int, batch: int, updates: int, tested: int, se
     name, trivial = f"copying, T={T}", task.trivial_loss
     return ResultTable(
         [
-            _row(
+            Row.of_seeds(
                 f"{name}: recall of the ten symbols, test",
                 [one["recall"] for one in found],
                 minutes=minutes,
                 form=_PERCENT,
             ),
-            _row(
+            Row.of_seeds(
                 f"{name}: loss over the trivial loss, test",
                 [one["loss"] / trivial for one in found],
                 minutes=minutes,
                 form="{:.2g}",
             ),
-            _row(
+            Row.of_seeds(
                 f"{name}: processor seconds an update",
                 [seconds / updates for seconds in took],
                 form="{:.2f}",

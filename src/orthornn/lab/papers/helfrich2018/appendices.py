@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 
 from ...report.instruments import GradientHistory, SpectrumHistory
 from ...systems import Model
@@ -115,13 +114,7 @@ def figure5(setting: Setting) -> Plan:
                 norms = [history.norms[place].clip(1e-44) for history in histories]
                 ratios = [float(one[0] / one[-1]) for one in norms]
                 rows.append(
-                    Row(
-                        f"{called(system)}, gradient at t=0 over t=T, update {update}",
-                        statistics.fmean(ratios),
-                        spread=statistics.stdev(ratios) if len(ratios) > 1 else None,
-                        seeds=len(ratios),
-                        form="{:.2g}",
-                    )
+                    Row.of_seeds(f"{called(system)}, gradient at t=0 over t=T, update {update}", ratios, form="{:.2g}")
                 )
                 first = norms[0]
                 shown.setdefault(f"update {update}", {})[called(system)] = (list(range(len(first))), first.tolist())
