@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from orthornn.lab.papers.curves import POINTS, stored
+from orthornn.lab.papers.curves import POINTS, restored, stored
 
 
 def train(count):
@@ -58,3 +58,17 @@ def test_many_runs_share_the_points_and_keep_the_last_evaluation():
     assert all(loss == pytest.approx(1.0 / step, rel=1e-4) for step, loss in zip(evaluated["step"], evaluated["loss"]))
     assert len(stored(records, runs=20)["validation"]["step"]) == 501
     assert len(stored(records, runs=10_000)["train"]["step"]) == 20
+
+
+def test_restored_records_are_stored_as_the_same_curves():
+    records = [
+        *train(POINTS + 3),
+        {"kind": "validation", "step": 50, "seconds": 1.0, "loss": 0.5, "recall": 0.25},
+        {"kind": "validation", "step": 60, "seconds": 2.0, "loss": 1e-12, "recall": 1},
+        {"kind": "test", "step": 60, "seconds": 2.0, "loss": 2.0, "recall": 1},
+    ]
+    curves = stored(records)
+    back = restored(curves)
+    assert stored(back) == curves
+    assert [record["step"] for record in back] == sorted(record["step"] for record in back)
+    assert restored({}) == []

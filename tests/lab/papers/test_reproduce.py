@@ -119,17 +119,17 @@ def test_what_is_interrupted_is_reported_as_partial_and_goes_on_bit_for_bit(tmp_
 
 def test_runs_of_several_machines_come_together(tmp_path):
     def make(setting):
-        return Plan({"rnn": config(), "lstm": lstm}, lambda runs: ResultTable(runs.rows(), draw=draw), seeds=2)
+        return Plan({"rnn": config(), "lstm": lstm}, tabulate, seeds=2)
 
-    def draw(figure):
-        figure.add_subplot()
+    def tabulate(runs):
+        drawn.append([(run.system, run.seed) for run in runs.there])
+        return ResultTable(runs.rows())
 
+    drawn = []
     lstm = dataclasses.replace(config(), model=model_named("lstm", hidden_size=2))
     one = dataclasses.replace(experiment(), make=make)
     folder = tmp_path / "runs/paper2017/table1/laptop"
-    file = tmp_path / "results/paper2017/table1/laptop.json"
     first = carry_out(one, tmp_path, only_systems=["rnn"])
-    picture = file.with_suffix(".png").read_bytes()
     (tmp_path / "runs").rename(tmp_path / "first")
     both = carry_out(one, tmp_path, only_systems=["lstm"])
     for name in ("rnn", "lstm"):
@@ -139,10 +139,10 @@ def test_runs_of_several_machines_come_together(tmp_path):
     assert [(run["system"], run["seed"]) for run in both["runs"]] == [("rnn", 0), ("lstm", 0), ("rnn", 1), ("lstm", 1)]
     assert both["runs"][::2] == first["runs"]
     assert both["cpu_seconds"] == pytest.approx(sum(run["cpu_seconds"] for run in both["runs"]), abs=0.1)
-    assert file.with_suffix(".png").read_bytes() == picture
+    assert drawn[-1] == [(run["system"], run["seed"]) for run in both["runs"]]
     again = carry_out(one, tmp_path, only_systems=["none"])
     assert (again["rows"], again["runs"]) == (both["rows"], both["runs"])
-    # one seed of two is here: its row would be of fewer seeds
+    # one seed of two is here, the other in the results
     shutil.rmtree(folder / "lstm-1")
     assert carry_out(one, tmp_path, only_systems=["none"])["rows"] == both["rows"]
     (tmp_path / "first/paper2017/table1/laptop/rnn-0").rename(folder / "rnn-0")
@@ -152,14 +152,59 @@ def test_runs_of_several_machines_come_together(tmp_path):
     assert carry_out(one, tmp_path)["complete"]
 
 
-def test_seeds_of_two_machines_are_not_called_complete(tmp_path):
-    carry_out(experiment(seeds=1), tmp_path)
+def test_seeds_of_two_machines_make_one_row(tmp_path):
+    whole = carry_out(experiment(), tmp_path)
+    (tmp_path / "runs").rename(tmp_path / "whole")
+    shutil.rmtree(tmp_path / "results")
+    carry_out(experiment(), tmp_path, only_seeds=[0])
     (tmp_path / "runs").rename(tmp_path / "first")
-    train(dataclasses.replace(config(), seed=1), directory=tmp_path / "runs/paper2017/table1/laptop/rnn-1")
-    content = carry_out(experiment(), tmp_path, train=False)
+    content = carry_out(experiment(), tmp_path, only_seeds=[1])
+    assert content["complete"]
+    for name in ("rows", "findings", "numbers"):
+        assert times_left_out(content[name]) == times_left_out(whole[name])
+    assert [run["selected"] for run in content["runs"]] == [run["selected"] for run in whole["runs"]]
+
+
+def times_left_out(value):
+    if isinstance(value, list):
+        return [times_left_out(entry) for entry in value]
+    return {k: v for k, v in value.items() if k != "minutes"} if isinstance(value, dict) else value
+
+
+def test_a_run_read_back_from_the_results_is_the_run(tmp_path):
+    def keep(runs):
+        seen.append(runs.there)
+        return ResultTable(runs.rows("loss"))
+
+    seen = []
+    carry_out(experiment(seeds=1, rows=keep), tmp_path)
+    (tmp_path / "runs").rename(tmp_path / "first")
+    carry_out(experiment(seeds=1, rows=keep), tmp_path, train=False)
+    (run,), (back,) = seen
+    assert (back.system, back.seed, back.steps, back.finished) == (run.system, run.seed, run.steps, True)
+    assert back.selected() == run.selected()
+    assert (back.seconds, back.cpu_seconds) == (run.seconds, run.cpu_seconds)
+    assert back.saved.config == run.saved.config
+    assert back.saved.result == {name: run.saved.result[name] for name in back.saved.result}
+    for kind in ("train", "validation", "test"):
+        for metric in ("loss", "recall")[: 1 if kind == "train" else 2]:
+            steps, values = run.curve(kind, metric)
+            assert back.curve(kind, metric) == (steps, pytest.approx(values, rel=1e-4))
+
+
+def test_what_needs_the_weights_is_not_made_of_records(tmp_path):
+    def make(setting):
+        return dataclasses.replace(first.plan(setting), beyond_records=True)
+
+    first = experiment(seeds=2)
+    one = dataclasses.replace(first, make=make)
+    carry_out(one, tmp_path, only_seeds=[0])
+    (tmp_path / "runs").rename(tmp_path / "first")
+    content = carry_out(one, tmp_path, only_seeds=[1])
     assert content["missing"] == [
         "rnn, seed 0: finished on another machine, and not in the rows of the seeds here. Bring the run directories together"
     ]
+    assert not content["complete"]
 
 
 def test_more_updates_elsewhere_are_not_replaced_by_fewer(tmp_path):

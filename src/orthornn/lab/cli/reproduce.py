@@ -34,6 +34,9 @@ class ReproduceArguments:
     """Names of the experiments, separated by commas. Default: all."""
     systems: str = ""
     """Names of the systems to train, as in the results, separated by commas. Default: all."""
+    seeds: str = ""
+    """Seeds to train, separated by commas; the results have those trained elsewhere, too. Default: all of the
+    budget."""
     budget: Budget = "laptop"
     """smoke: a few updates, to check that everything runs; laptop: hours on two cores, with fewer seeds or updates than
     the paper where necessary; full: as in the paper, or as its page in docs/results states where the paper is
@@ -71,7 +74,7 @@ def main(words: Sequence[str]) -> int:
         for paper in PAPERS:
             _overview(list(experiments(paper).values()), arguments).show()
         return 0
-    for option in ("only", "systems"):
+    for option in ("only", "systems", "seeds"):
         text = getattr(arguments, option)
         if text and not _names(text):
             raise ArgumentError(f"Expected names in --{option}, but got {text!r}. Name some, or leave it out for all.")
@@ -87,6 +90,10 @@ def main(words: Sequence[str]) -> int:
         systems = dict.fromkeys(system for one in chosen for system, _ in one.plan(setting).runs())
         for name in _names(arguments.systems):
             check_choice("system", name, systems)
+    if arguments.seeds:
+        planned = {str(seed) for one in chosen for _, seed in one.plan(setting).runs()}
+        for name in _names(arguments.seeds):
+            check_choice("seed", name, sorted(planned, key=int))
     smoke = arguments.budget == "smoke"
     evidence = arguments.results or (arguments.runs / "smoke-results" if smoke else Path("results"))
     if arguments.page is not None:
@@ -113,6 +120,7 @@ def _carry_out(experiment: Experiment, setting: Setting, arguments: ReproduceArg
         evidence,
         train=not arguments.collect,
         only_systems=_names(arguments.systems) or None,
+        only_seeds=[int(name) for name in _names(arguments.seeds)] or None,
         on_progress=_Shown(),
     )
     results_table(content).show()

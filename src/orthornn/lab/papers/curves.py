@@ -22,7 +22,7 @@ _DIGITS = 5
 _HELD_OUT = ("validation", "test")
 _CLOCKS = ("seconds", "cpu_seconds")
 
-Curves = dict[str, dict[str, list[Any]]]
+Curves = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
 def stored(records: Sequence[Mapping[str, Any]], runs: int = 1) -> Curves:
@@ -32,17 +32,33 @@ def stored(records: Sequence[Mapping[str, Any]], runs: int = 1) -> Curves:
         records: What a run recorded, in order; of other kinds than these three nothing is stored.
         runs: How many runs the file holds.
     """
-    many = runs * POINTS > TOTAL
-    points = max(_FEWEST, TOTAL // runs) if many else POINTS
-    curves: Curves = {}
+    points = POINTS if evaluations_are_whole(runs) else max(_FEWEST, TOTAL // runs)
+    curves: dict[str, dict[str, list[Any]]] = {}
     training = [record for record in records if record["kind"] == "train"]
     if training:
         curves["train"] = _columns([_mean(block) for block in _blocks(training, points)])
     for kind in _HELD_OUT:
         found = [record for record in records if record["kind"] == kind]
         if found:
-            curves[kind] = _columns([block[-1] for block in _blocks(found, points)] if many else found)
+            curves[kind] = _columns(
+                found if evaluations_are_whole(runs) else [block[-1] for block in _blocks(found, points)]
+            )
     return curves
+
+
+def evaluations_are_whole(runs: int) -> bool:
+    """Return whether a file of so many runs has every evaluation of each."""
+    return runs * POINTS <= TOTAL
+
+
+def restored(curves: Curves) -> list[dict[str, Any]]:
+    """Return the records that stored curves stand for, by step; without clocks, which curves do not have."""
+    records = [
+        {"kind": kind, **dict(zip(columns, values, strict=True))}
+        for kind, columns in curves.items()
+        for values in zip(*columns.values(), strict=True)
+    ]
+    return sorted(records, key=lambda record: record["step"])
 
 
 def _blocks(records: Sequence[Mapping[str, Any]], points: int) -> list[Sequence[Mapping[str, Any]]]:

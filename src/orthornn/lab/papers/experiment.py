@@ -80,11 +80,13 @@ class Plan:
     seeds: how many runs of each, with seeds 0, 1, ...; or how many by system.
     tabulate: from the runs that there are, finished or not, what is reported. A measurement that trains nothing has no
         systems and measures here.
+    beyond_records: tabulate needs more of a run than a results file has of it: its weights, or spectra or gradients.
     """
 
     systems: Mapping[str, RunConfig]
     tabulate: Callable[[Runs], ResultTable]
     seeds: int | Mapping[str, int] = 1
+    beyond_records: bool = False
 
     def runs(self) -> dict[tuple[str, int], RunConfig]:
         """Return every run by (system, seed): the first seed of all systems first."""

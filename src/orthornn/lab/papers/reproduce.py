@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,14 @@ def reproduce(
     evidence: Path,
     *,
     train: bool = True,
-    only_systems: Sequence[str] | None = None,
+    only_systems: Collection[str] | None = None,
+    only_seeds: Collection[int] | None = None,
     on_progress: Show = lambda name, run, progress: None,
 ) -> dict[str, Any]:
     """Do what is left of an experiment; what its results file holds.
 
     runs: the folder of run directories. evidence: the folder of results.
-    train: False to write the results of what there is. only_systems: train no others.
+    train: False to write the results of what there is. only_systems, only_seeds: train no others.
     Raises ArgumentError if a run directory holds another configuration, Interrupted after Ctrl-C or SIGTERM.
     """
     plan = experiment.plan(setting)
@@ -51,7 +52,7 @@ def reproduce(
     written = time.monotonic()
     if train:
         for (system, seed), config in plan.runs().items():
-            if only_systems is not None and system not in only_systems:
+            if system not in (only_systems or [system]) or seed not in (only_seeds or [seed]):
                 continue
             place = folder / f"{system}-{seed}"
             try:

@@ -51,12 +51,12 @@ class Trained:
     @property
     def seconds(self) -> float:
         """Wall time so far."""
-        return max((record["seconds"] for record in self.saved.records), default=0.0)
+        return max((record.get("seconds", 0.0) for record in self.saved.records), default=0.0)
 
     @property
     def cpu_seconds(self) -> float:
         """Processor time so far, of all threads."""
-        return max((record["cpu_seconds"] for record in self.saved.records), default=0.0)
+        return max((record.get("cpu_seconds", 0.0) for record in self.saved.records), default=0.0)
 
     @property
     def minutes(self) -> float:

@@ -4,53 +4,110 @@ The JSON records what was run, on what, with which commit, every seed with both 
 and the findings. An experiment that shares the runs of another leaves them to its file. It names no folder of the
 machine: of a path in a configuration only the last part remains.
 
-Runs of one experiment may be made on several machines. What the file has of a run that is not in the folder, or further
-there than in the folder, stays: its record, and the rows that need it. The figure, which is drawn from the folder, then
-stays as it was, too.
+Runs of one experiment may be made on several machines. A run that is not in the folder, or further in the file than in
+the folder, is read back from its record in the file: seeds of two machines make one row, and every curve is drawn. Where
+an experiment needs more of a run than its record has (its weights, spectra, every evaluation of very many runs), the
+rows that need such a run stay as they were, and so does the figure.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any
 
 from ..._files import read_bytes, write_bytes
 from ...environment import environment
 from ..report.figures import canvas
+from ..report.runs import SavedRun
 from ..report.table import Column, Table
+from ..training import RunConfig
 from ..training.directory import write_json
 from ..training.json_files import LARGEST, parse
-from .curves import stored
+from .curves import evaluations_are_whole, restored, stored
 from .experiment import Budget, Experiment, Plan, Published
 from .result_table import ResultTable, Row, Runs, Trained
 
 _DPI = 110
+# of a run's result and of the machine that it began on, what its record has
+_RESULT = ("steps", "update_seconds", "parameters", "hidden_size", "orthogonality_error")
+_BEGAN_ON = ("commit", "processor", "cores", "threads", "torch")
 
 
 def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs: Runs) -> dict[str, Any]:
     """Write both files into folder/PAPER/NAME; what the JSON holds."""
-    table = plan.tabulate(runs)
     place = folder / experiment.paper / experiment.name
     owner = folder / experiment.paper / (experiment.shares or experiment.name) / f"{budget}.json"
     earlier = _read(owner)["runs"] if owner.exists() else []
-    content = describe(experiment, budget, runs, table, earlier)
     elsewhere = _further(earlier, runs)
-    if elsewhere and (place / f"{budget}.json").exists():
-        content = _with_earlier(content, _read(place / f"{budget}.json"))
+    from_records = (
+        not plan.beyond_records
+        and evaluations_are_whole(len(earlier))
+        and all("curves" in record for record in elsewhere.values())  # which the oldest files do not have
+    )
+    if from_records:
+        runs = _with_restored(runs, elsewhere)
+    table = plan.tabulate(runs)
+    content = describe(experiment, budget, runs, table, elsewhere)
+    kept = bool(elsewhere) and not from_records
+    if kept:
+        content["missing"] += _unread(earlier, runs, elsewhere)
+        content["complete"] = not content["missing"]
+        if (place / f"{budget}.json").exists():
+            content = _with_earlier(content, _read(place / f"{budget}.json"))
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / f"{budget}.json", content)
-    if table.draw is not None and not (elsewhere and (place / f"{budget}.png").exists()):
+    if table.draw is not None and not (kept and (place / f"{budget}.png").exists()):
         write_bytes(place / f"{budget}.png", picture(table))
     return content
 
 
-def _further(earlier: Iterable[dict[str, Any]], runs: Runs) -> list[dict[str, Any]]:
-    """Return the records of wanted runs that have made more updates than those in the folder."""
+Records = Mapping[tuple[str, int], dict[str, Any]]
+
+
+def _further(earlier: Iterable[dict[str, Any]], runs: Runs) -> Records:
+    """Return the records of wanted runs that have made more updates than those in the folder, by system and seed."""
     steps = {(run.system, run.seed): run.steps for run in runs.there}
-    wanted = [run for run in earlier if (run["system"], run["seed"]) in runs.wanted]
-    return [run for run in wanted if run["steps"] > steps.get((run["system"], run["seed"]), 0)]
+    found = {(run["system"], run["seed"]): run for run in earlier}
+    return {key: run for key, run in found.items() if key in runs.wanted and run["steps"] > steps.get(key, 0)}
+
+
+def _with_restored(runs: Runs, elsewhere: Records) -> Runs:
+    """Return the runs with those that are in the records alone, in the order of the plan."""
+    there = {(run.system, run.seed): run for run in runs.there}
+    for key, record in elsewhere.items():
+        there[key] = _restored(record, runs.wanted[key])
+    return dataclasses.replace(runs, there=[there[key] for key in runs.wanted if key in there])
+
+
+def _restored(record: Mapping[str, Any], config: RunConfig) -> Trained:
+    """Return the run that a record describes: of its evaluations the selected ones to the last digit."""
+    records = restored(record["curves"])
+    for chosen in filter(None, record["selected"].values()):
+        for one in records:
+            if one["step"] == chosen["step"] and one["kind"] in chosen:
+                one[record["metric"]] = chosen[one["kind"]]
+    for one in records[-1:]:
+        one |= {name: record[name] or 0.0 for name in ("seconds", "cpu_seconds")}
+    result = {name: record[name] for name in _RESULT} if record["finished"] else None
+    environment = {name: record[name] for name in _BEGAN_ON}
+    config = dataclasses.replace(config, steps=record["of"])
+    return Trained(record["system"], record["seed"], SavedRun(Path(), config, environment, records, result))
+
+
+def _unread(earlier: Iterable[dict[str, Any]], runs: Runs, elsewhere: Records) -> list[str]:
+    """Return, in words, the seeds of the records that are not in the rows, because others of their system are new."""
+    known = {(run["system"], run["seed"]) for run in earlier}
+    new = {run.system for run in runs.there if (run.system, run.seed) not in known}
+    return [
+        f"{system}, seed {seed}: finished on another machine, and not in the rows of the seeds here. Bring the run "
+        f"directories together"
+        for system, seed in elsewhere
+        if system in new
+    ]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -94,23 +151,16 @@ def picture(table: ResultTable) -> bytes:
 
 
 def describe(
-    experiment: Experiment, budget: Budget, runs: Runs, table: ResultTable, earlier: Sequence[dict[str, Any]] = ()
+    experiment: Experiment, budget: Budget, runs: Runs, table: ResultTable, elsewhere: Records = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return what the JSON holds; earlier: the records of runs that it held before."""
+    """Return what the JSON holds; elsewhere: the records of runs, by system and seed, that stay as they are."""
     machine = environment()
     written = machine.pop("started")
     del machine["command"]
-    elsewhere = {(run["system"], run["seed"]): run for run in _further(earlier, runs)}
     here = {(run.system, run.seed): run for run in runs.there}
-    records = [elsewhere.get(key) or _run(here[key], len(here)) for key in runs.wanted if key in {**here, **elsewhere}]
+    of = len({**here, **elsewhere})
+    records = [elsewhere.get(key) or _run(here[key], of) for key in runs.wanted if key in {**here, **elsewhere}]
     missing = runs.missing([key for key, run in elsewhere.items() if run["finished"]])
-    new = {system for system, seed in here.keys() - {(run["system"], run["seed"]) for run in earlier}}
-    missing += [
-        f"{system}, seed {seed}: finished on another machine, and not in the rows of the seeds here. Bring the run "
-        f"directories together"
-        for system, seed in elsewhere
-        if system in new
-    ]
     return {
         "paper": experiment.paper,
         "name": experiment.name,
@@ -125,7 +175,7 @@ def describe(
         "written": written,
         "machine": machine,
         "wall_seconds": round(sum(run["seconds"] for run in records), 1),
-        "cpu_seconds": round(sum(run["cpu_seconds"] or 0.0 for run in records), 1),
+        "cpu_seconds": round(sum(run.get("cpu_seconds") or 0.0 for run in records), 1),
         "rows": [_row(row) for row in beside(experiment.published, table.rows)],
         "findings": list(table.conclusions),
         "numbers": dict(table.numbers),
@@ -166,7 +216,6 @@ def _row(pair: tuple[Published | None, Row | None]) -> dict[str, Any]:
 
 def _run(run: Trained, of: int) -> dict[str, Any]:
     result = run.saved.result or {}
-    began_on = {name: run.saved.environment.get(name) for name in ("commit", "processor", "cores", "threads", "torch")}
     return {
         "system": run.system,
         "seed": run.seed,
@@ -175,14 +224,11 @@ def _run(run: Trained, of: int) -> dict[str, Any]:
         "of": run.saved.config.steps,
         "seconds": run.seconds,
         "cpu_seconds": run.cpu_seconds,
-        "update_seconds": result.get("update_seconds"),
-        "parameters": result.get("parameters"),
-        "hidden_size": result.get("hidden_size"),
-        "orthogonality_error": result.get("orthogonality_error"),
+        **{name: result.get(name) for name in _RESULT[1:]},
         "metric": run.task.metric,
         "selected": run.selected(),
         "curves": stored(run.saved.records, of),
-        **began_on,
+        **{name: run.saved.environment.get(name) for name in _BEGAN_ON},
         "config": _without_folders(run.saved.config.to_dict()),
     }
 

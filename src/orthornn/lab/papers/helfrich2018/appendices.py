@@ -70,7 +70,7 @@ def figure4(setting: Setting) -> Plan:
                 )
         return ResultTable(rows, said, draw=panels({f"n = {n}": shown}, y="||W'W - I||", log=True))
 
-    return Plan(systems, tabulate)
+    return Plan(systems, tabulate, beyond_records=True)
 
 
 @reproduces(
@@ -122,7 +122,7 @@ def figure5(setting: Setting) -> Plan:
             rows, draw=panels(shown, x="t", y="norm of the gradient at h(t)", log=True), size=(10.5, 4.2)
         )
 
-    return Plan(systems, tabulate, seeds=setting.at(1, 3, 3))
+    return Plan(systems, tabulate, seeds=setting.at(1, 3, 3), beyond_records=True)
 
 
 _MINUTES = {

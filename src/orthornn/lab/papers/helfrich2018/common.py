@@ -89,17 +89,21 @@ def curves(
 
 
 def against_baseline(runs: Runs) -> list[str]:
-    """Return, by system, the first update whose running loss is below a tenth of the baseline, or the ratio at the end."""
+    """Return, by run, the first update at which the held-out loss is below a tenth of the baseline, or the ratio at the
+    end.
+    """
     said = []
     for system in runs.systems:
-        for one in runs.of(system)[:1]:
-            steps, losses = one.curve("train")
+        own = runs.of(system)
+        for one in own:
+            name = called(system) if len(own) == 1 else f"{called(system)}, seed {one.seed}"
+            steps, losses = one.curve("validation")
             trivial = one.task.trivial_loss
             under = [step for step, loss in zip(steps, losses) if loss < trivial / 10]
             if under:
-                said.append(f"{called(system)}: below a tenth of the baseline from update {under[0]:.0f} on.")
+                said.append(f"{name}: held-out loss first below a tenth of the baseline at update {under[0]:.0f}.")
             elif losses:
                 said.append(
-                    f"{called(system)}: {losses[-1] / trivial:.3f} of the baseline after {steps[-1]:.0f} updates."
+                    f"{name}: held-out loss {losses[-1] / trivial:.3f} of the baseline at update {steps[-1]:.0f}."
                 )
     return said

@@ -87,7 +87,7 @@ def table2(setting: Setting) -> Plan:
         said = [f"{name}: squared error {loss:.2f} dB^2 on the test set" for name, loss in task.baselines().items()]
         return ResultTable(rows, said)
 
-    return Plan(systems, tabulate)
+    return Plan(systems, tabulate, beyond_records=True)
 
 
 def _scores(task: Speech, model: SequenceModel, count: int) -> dict[str, dict[str, float | None]]:

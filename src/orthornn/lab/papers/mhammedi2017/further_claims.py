@@ -152,7 +152,7 @@ def soft_u1(setting: Setting) -> Plan:
                     rows.append(Row(f"{names[system]}: |u_1| at the end", abs(float(u1)), form="{:.4f}"))
         return ResultTable(rows)
 
-    return Plan(systems, tabulate, seeds=setting.at(1, 2, 5))
+    return Plan(systems, tabulate, seeds=setting.at(1, 2, 5), beyond_records=True)
 
 
 @reproduces(

@@ -123,4 +123,4 @@ def fig3(setting: Setting) -> Plan:
 
         return ResultTable(rows, draw=draw, size=(7, 6))
 
-    return dataclasses.replace(plan, tabulate=tabulate)
+    return dataclasses.replace(plan, tabulate=tabulate, beyond_records=True)

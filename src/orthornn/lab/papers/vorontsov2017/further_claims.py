@@ -115,7 +115,7 @@ def bases_travel(setting: Setting) -> Plan:
         draw = panels({"base U": shown}, y="distance from the first value", log=True)
         return ResultTable(rows, draw=draw)
 
-    return Plan(plan.systems, tabulate, seeds=plan.seeds)
+    return Plan(plan.systems, tabulate, seeds=plan.seeds, beyond_records=True)
 
 
 _GAINS = {
@@ -239,7 +239,7 @@ def spectrum_spread(setting: Setting) -> Plan:
                     rows.append(Row(f"{name}: {what}", float(value), form="{:.4f}", note=note))
         return ResultTable(rows)
 
-    return Plan(systems, tabulate)
+    return Plan(systems, tabulate, beyond_records=True)
 
 
 @reproduces(

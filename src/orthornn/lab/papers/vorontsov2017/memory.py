@@ -131,7 +131,7 @@ def figure4(setting: Setting) -> Plan:
         draw = (lambda figure: draw_gradient_map(figure, histories)) if histories else None
         return ResultTable(rows, draw=draw, size=(13, 6.4))
 
-    return Plan(systems, tabulate)
+    return Plan(systems, tabulate, beyond_records=True)
 
 
 @reproduces(
@@ -235,4 +235,4 @@ def nonlinearity(setting: Setting) -> Plan:
             )
         return ResultTable(rows, said, draw=draw)
 
-    return Plan(systems, tabulate)
+    return Plan(systems, tabulate, beyond_records=True)

@@ -211,4 +211,4 @@ def figure5(setting: Setting) -> Plan:
             size=(13, 6.4),
         )
 
-    return Plan({_system(*key): config for key, config in table.items()}, tabulate)
+    return Plan({_system(*key): config for key, config in table.items()}, tabulate, beyond_records=True)
