@@ -177,7 +177,7 @@ void online_steps(i64 T, i64 H, i64 I, i64 K, Address parameters, Address gradie
 NB_MODULE(_native, m) {
     using namespace orthornn;
     m.doc() = "Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.";
-    m.attr("interface") = 8;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
+    m.attr("interface") = 9;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
     m.def("isa", [] { return std::string(name(chosen())); }, "The instruction set in use; ORTHORNN_ISA overrides it.");
     m.def(
         "supported_isas",
@@ -195,6 +195,8 @@ NB_MODULE(_native, m) {
             return path ? std::optional<std::string>(path) : std::nullopt;
         },
         "Path of the OpenMP runtime whose threads are used, or None.");
+    m.def("exchange_denormals", &exchange_denormals, "as_zero"_a,
+          "Set for each thread whether denormal numbers count as zero, the calling one first; what was so before.");
     m.def(
         "ask_for_large_pages",
         [](Address memory, i64 bytes) {

@@ -117,6 +117,19 @@ struct Team {
     Mode mode;
 };
 
+struct Exchange {
+    const std::vector<bool>& wanted;
+    std::vector<char> before;  // not of bits: each thread writes its own
+};
+
+void exchange(void* data, std::size_t thread) {
+    Exchange& of = *static_cast<Exchange*>(data);
+    if (thread >= of.wanted.size()) return;
+    const Mode own = mode();
+    of.before[thread] = flushing != 0 && (own & flushing) == flushing;
+    set_mode(of.wanted[thread] ? own | flushing : own & ~flushing);
+}
+
 void member(void* data) {
     const Team& team = *static_cast<Team*>(data);
     const Mode own = mode();
@@ -136,6 +149,16 @@ void parallel(int parts, int threads, Task task, void* data) {
         return;
     }
     for (int part = 0; part < parts; ++part) task(data, part);
+}
+
+std::vector<bool> exchange_denormals(const std::vector<bool>& as_zero) {
+    Exchange of{as_zero, std::vector<char>(as_zero.size(), false)};
+    if (as_zero.size() > 1 && runtime().region && threads_are_there())
+        runtime().region([](void* data) { exchange(data, static_cast<std::size_t>(runtime().thread())); }, &of,
+                         static_cast<unsigned>(as_zero.size()), 0);
+    else
+        exchange(&of, 0);
+    return {of.before.begin(), of.before.end()};
 }
 
 FlushDenormals::FlushDenormals() : before_(mode()) { set_mode(static_cast<Mode>(before_) | flushing); }

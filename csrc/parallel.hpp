@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "kernels.hpp"
 
@@ -34,6 +35,10 @@ public:
 private:
     std::uint64_t before_;
 };
+
+// Sets for each thread that `parallel` would put to work on as many parts whether denormal numbers count as zero there, from
+// now on. Part i is thread i; the calling thread is the first. Returns what was so before: the same again undoes it.
+std::vector<bool> exchange_denormals(const std::vector<bool>& as_zero);
 
 // How this thread computes: its rounding, and whether denormal numbers count as zero.
 std::uint64_t arithmetic_mode();

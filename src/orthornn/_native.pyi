@@ -2,6 +2,8 @@
 Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.
 """
 
+from collections.abc import Sequence
+
 import torch
 
 interface: int = ...
@@ -14,6 +16,11 @@ def supported_isas() -> list[str]:
 
 def threading_runtime() -> str | None:
     """Path of the OpenMP runtime whose threads are used, or None."""
+
+def exchange_denormals(as_zero: Sequence[bool]) -> list[bool]:
+    """
+    Set for each thread whether denormal numbers count as zero, the calling one first; what was so before.
+    """
 
 def ask_for_large_pages(memory: torch.Tensor | int, bytes: int) -> None:
     """

@@ -12,13 +12,13 @@ import tyro
 from ..._checks import check_choice
 from ..._files import write_bytes
 from ...errors import ArgumentError
+from ...kernels import denormals_as_zero
 from ..papers import PAPERS, Budget, Experiment, Setting, experiments, reproduce
 from ..papers.core_hours import core_hours
 from ..papers.page import page, renewed
 from ..papers.results import results_table
 from ..report.table import Column, Table
 from ..training import Progress, Run
-from ..training.denormals import denormals_as_zero
 from .arguments import read_options, set_threads
 from .lines import show
 from .progress import Display

@@ -23,6 +23,7 @@ from ...errors import (
     OrthornnError,
     OrthornnWarning,
 )
+from ...kernels import denormals_as_zero
 from ..systems import SequenceModel, count_parameters
 from ..tasks import Batch
 from . import guards
@@ -407,7 +408,7 @@ class Run:
     def _advance(self, enough: Callable[[float], bool]) -> None:
         start = time.perf_counter()
         before = self.seconds
-        with self.trainer.own_random():
+        with self.trainer.own_random(), denormals_as_zero():
             while not self.done:
                 self._update()
                 elapsed = time.perf_counter() - start

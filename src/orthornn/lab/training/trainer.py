@@ -12,13 +12,13 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from ...errors import ArgumentError, DeviceError, NonFiniteError
+from ...kernels import denormals_as_zero
 from ...modules import Transition
 from ..systems import SequenceModel
 from ..tasks import Batch
 from . import guards
 from .batch_splitting import split_batch, to_device
 from .config import RunConfig
-from .denormals import denormals_as_zero
 from .description import describe, make_model
 from .optimizer import make_optimizer
 from .penalized import check_penalties, penalized_loss
