@@ -121,3 +121,26 @@ def test_a_label_in_one_row_only_is_told(tmp_path, row):
     path.write_text("id,x,y\n" + "".join(f"{i // 3},{i},{'ab'[i % 2]}\n" for i in range(36)))
     with pytest.raises(DataError, match="column 'y', changes within one"):
         Classify(data=str(path), target="y", sequence="id").told()
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        (lambda i: 1_700_000_000 + 60 * i, True),
+        (lambda i: 60 * (i % 12), False),  # begins again
+        (lambda i: 60 * i + (i > 20), False),
+        (lambda i: 0.5 * i, False),
+    ],
+    ids=["clock", "minute of the hour", "irregular", "not whole"],
+)
+def test_a_clock_among_the_inputs_is_told(tmp_path, recwarn, cells, told):
+    """Seconds since 1970 became an input, whose values in the test part are beyond all that training saw."""
+    path = tmp_path / "a.csv"
+    path.write_text("at,x\n" + "".join(f"{cells(i)},{np.sin(i)}\n" for i in range(40)))
+    options = {"data": str(path), "target": "x", "skipped": 1, "window": 4}
+    Forecast(**options).told()
+    assert any("sees at, which grows" in str(warning.message) for warning in recwarn) == told
+    recwarn.clear()
+    for more in ({"time": "at"}, {"inputs": "at,x"}):
+        Forecast(**options, **more).told()
+    assert not any("which grows" in str(warning.message) for warning in recwarn)

@@ -23,6 +23,7 @@ from .sound_folder import is_sound, sounds_of
 from .table_options import TableOptions, modes_of, names_in
 
 INFINITE = "An infinity is never taken for a missing value. Replace it by a number, or leave the cell empty."
+_FEWEST_OF_A_CLOCK = 10  # rows
 ADVICE = (
     "Fill them in, or say in training what a missing value means: missing='hold', --missing hold (the step is left out), or "
     "indicator, interpolate, skip."
@@ -101,7 +102,28 @@ class TableRows(TableOptions):
                 OrthornnWarning,
                 stacklevel=2,
             )
+        clocks = [name for name in found if name not in self.target_columns and self._is_clock(name)]
+        if clocks:
+            warnings.warn(
+                f"{self._file.path}: the network sees {listed(clocks)}, which grows by the same amount from row to row, as a "
+                f"clock does: later steps have values that training never saw. Name it with time, --time, and the network "
+                f"does not see it. To silence this, name what it sees: inputs={','.join(found)[:200]!r}, --inputs.",
+                OrthornnWarning,
+                stacklevel=2,
+            )
         return found
+
+    def _is_clock(self, name: str) -> bool:
+        """Return whether a column of whole numbers grows by one amount from row to row of a table of one sequence, of which
+        no column says the time.
+        """
+        column = self._file.columns[name]
+        if self.time is not None or self.sequence_column is not None:
+            return False
+        if column.dtype.kind not in "iu" or len(column) < _FEWEST_OF_A_CLOCK:
+            return False
+        steps = np.diff(column.astype(np.float64))
+        return bool(steps[0] > 0 and (steps == steps[0]).all())
 
     def _is_in_order(self, name: str) -> bool:
         """Return whether the rows of each sequence are in the order of a column of dates, or it has no order."""
