@@ -565,6 +565,24 @@ void check_many_rotations(Isa isa) {
     close("grad_h0", where, grad_h0, Numbers(g.begin(), g.end()), std::sqrt(double(T)));
 }
 
+// Each thread counts denormal numbers as zero as it is told, until it is told otherwise.
+void check_denormals() {
+    using Each = std::vector<bool>;
+    const volatile float smallest = std::numeric_limits<float>::denorm_min();
+    const auto lost = [&] { return smallest * 1.0f == 0.0f; };
+    const bool others = threading_runtime() != nullptr;
+    bool good = exchange_denormals({true, true, true}) == Each{false, false, false};
+    const bool possible = lost();
+    good = good && exchange_denormals({false, true, false}) == Each{possible, possible && others, possible && others};
+    good = good && !lost() && exchange_denormals({false, false, false}) == Each{false, possible && others, false};
+    good = good && exchange_denormals({false}) == Each{false} && !lost();
+    ++checks;
+    if (!good) {
+        ++failures;
+        std::printf("FAILED: denormal numbers do not count as told\n");
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -592,6 +610,7 @@ int main() {
     }
     check_online();
     check_memory();
+    check_denormals();
     std::printf("in all: %d checks, %d failed\n", checks, failures);
     return failures != 0;
 }
