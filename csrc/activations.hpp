@@ -40,8 +40,9 @@ struct ScaledTanh {
         const V inside = absolute(t) >= T(1) ? zero<T>() : t;
         const V divisor = c == T(0) ? broadcast<T>(1) : c;
         const V z = inverse_hyperbolic_tangent<T>(inside) / divisor;
-        const V by_c = g * ((z * slope - h) / divisor);
-        dc = c == T(0) ? zero<T>() : by_c;
+        // (z slope - h) / c cancels for small t; with atanh t = t + t^3 p(t^2) it is -t h^2 (1 - slope p(t^2)).
+        const V small = -t * h * h * fnma(slope, atanh_series<T>(t * t), broadcast<T>(1));
+        dc = g * (absolute(t) < T(1.0 / 3) ? small : (z * slope - h) / divisor);
         return g * slope;
     }
 };

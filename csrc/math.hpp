@@ -75,18 +75,25 @@ ORTHORNN_INLINE Vector<T> hyperbolic_tangent(Vector<T> x) {
     return flip_sign(quotient(-e, e + T(2)), x);
 }
 
+// (atanh s - s) / s^3 from s^2 <= 1/9.
+template <class T>
+ORTHORNN_INLINE Vector<T> atanh_series(Vector<T> square) {
+    return polynomial<T>(square, Constants<T>::atanh);
+}
+
 template <class T>
 ORTHORNN_INLINE Vector<T> inverse_hyperbolic_tangent(Vector<T> x) {  // |x| < 1
     using C = Constants<T>;
     using V = Vector<T>;
     const V t = absolute(x), complement = T(1) - t;
-    const Bits<T> exponent = C::bias - ((Bits<T>)complement >> C::mantissa);
+    // Below 1/3 without k: the two terms of the sum would cancel.
+    const Bits<T> exponent = t < T(1.0 / 3) ? Bits<T>{} : C::bias - ((Bits<T>)complement >> C::mantissa);
     const V power = (V)((exponent + C::bias) << C::mantissa);
     // 1 + t - 2^k (1 - t) = 2 t where k = 0: the numerator keeps small t exactly.
     const V scaled = power * complement;
     const V above = exponent == 0 ? t + t : (T(1) - scaled) + t;
     const V s = above / ((T(1) + t) + scaled);
-    const V tail = fma(s * s * s, polynomial<T>(s * s, C::atanh), s);
+    const V tail = fma(s * s * s, atanh_series<T>(s * s), s);
     const V k = __builtin_convertvector(exponent, V);
     return flip_sign(fma(k, broadcast<T>(C::ln2_high / 2), tail), x);
 }

@@ -10,6 +10,7 @@
 #define ORTHORNN_FIND_OPENMP 1
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #else
 #define ORTHORNN_FIND_OPENMP 0
 #endif
@@ -28,10 +29,12 @@ namespace {
 
 using Region = void (*)(void (*)(void*), void*, unsigned, unsigned);
 using Count = int (*)();
+using Pause = int (*)(int);
 
 struct Runtime {
     Region region = nullptr;
     Count thread = nullptr, threads = nullptr;
+    Pause pause = nullptr;  // since OpenMP 5
     std::string path;
 };
 
@@ -54,7 +57,8 @@ Runtime runtime_in(const std::string& path) {
     // libomp and libiomp5 carry libgomp's entry points too.
     const Runtime found{reinterpret_cast<Region>(dlsym(library, "GOMP_parallel")),
                         reinterpret_cast<Count>(dlsym(library, "omp_get_thread_num")),
-                        reinterpret_cast<Count>(dlsym(library, "omp_get_num_threads")), path};
+                        reinterpret_cast<Count>(dlsym(library, "omp_get_num_threads")),
+                        reinterpret_cast<Pause>(dlsym(library, "omp_pause_resource_all")), path};
     if (found.region && found.thread && found.threads) return found;  // keeps the library open
     dlclose(library);
     return {};
@@ -98,17 +102,32 @@ constexpr Mode flushing = 0;
 #endif
 
 #if ORTHORNN_FIND_OPENMP
-// Whether the runtime's threads are there. A process that fork() has made from one that used them has none of them, and
-// libgomp, which does not know, waits for them without end.
-bool threads_are_there() {
-    static pid_t owner = 0;  // of the threads: the process that used them first
-    const pid_t here = getpid();
-    pid_t found = 0;
-    return __atomic_compare_exchange_n(&owner, &found, here, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || found == here;
-}
+// A process that fork() makes has none of the runtime's threads, and libgomp, which does not know, would wait for them
+// without end, whoever put them to work. So they are ended before a fork, and begun again when they are needed; where that
+// cannot be, the new process works without threads.
+bool without_threads = false;
+
+[[maybe_unused]] const int watching_forks = [] {
+    static bool ended;
+    return pthread_atfork(
+        [] {
+            constexpr int keep_settings = 1;  // omp_pause_soft
+            ended = runtime().pause && runtime().pause(keep_settings) == 0;
+        },
+        nullptr, [] { without_threads = without_threads || !ended; });
+}();
+
+bool threads_are_there() { return !without_threads; }
 #else
 bool threads_are_there() { return true; }
 #endif
+
+// The caller's mode, while a FlushDenormals lives on this thread.
+struct Outside {
+    bool flushing = false;
+    Mode mode = 0;
+};
+thread_local Outside outside;
 
 struct Team {
     Task task;
@@ -145,7 +164,9 @@ void parallel(int parts, int threads, Task task, void* data) {
     if (threads > parts) threads = parts;
     if (threads > 1 && runtime().region && threads_are_there()) {
         Team team{task, data, parts, mode()};
+        if (outside.flushing) set_mode(outside.mode);  // which threads that start now have for good
         runtime().region(member, &team, static_cast<unsigned>(threads), 0);
+        set_mode(team.mode);
         return;
     }
     for (int part = 0; part < parts; ++part) task(data, part);
@@ -161,8 +182,15 @@ std::vector<bool> exchange_denormals(const std::vector<bool>& as_zero) {
     return {of.before.begin(), of.before.end()};
 }
 
-FlushDenormals::FlushDenormals() : before_(mode()) { set_mode(static_cast<Mode>(before_) | flushing); }
-FlushDenormals::~FlushDenormals() { set_mode(static_cast<Mode>(before_)); }
+FlushDenormals::FlushDenormals() : before_(mode()), outermost_(!outside.flushing) {
+    if (outermost_) outside = {true, mode()};
+    set_mode(mode() | flushing);
+}
+
+FlushDenormals::~FlushDenormals() {
+    set_mode(static_cast<Mode>(before_));
+    if (outermost_) outside = {};
+}
 
 std::uint64_t arithmetic_mode() { return mode(); }
 void set_arithmetic_mode(std::uint64_t m) { set_mode(static_cast<Mode>(m)); }

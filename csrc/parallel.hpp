@@ -34,6 +34,7 @@ public:
 
 private:
     std::uint64_t before_;
+    bool outermost_;
 };
 
 // Sets for each thread that `parallel` would put to work on as many parts whether denormal numbers count as zero there, from

@@ -9,7 +9,7 @@ identity         z                                                   -          
 tanh             tanh z                                              -
 scaled_tanh      tanh(c z) / c                                       c, one a unit  Nguyen-Duy et al., 2023; z at c = 0
 relu             max(0, z)                                           -
-leaky_relu       max(slope z, z), slope 1/10 unless given            -            Mhammedi et al., 2017, section 5
+leaky_relu       z where z > 0, else slope z (1/10 unless given)     -            Mhammedi et al., 2017, section 5
 prelu            z where z > 0, else a z                             a, one a unit  He et al., 2015
 modrelu          sign(z) max(0, |z| + b)                             b, one a unit  Helfrich et al., 2018, eq. 3
 complex_modrelu  max(0, |z| + b) z / |z| with |z| over the pair      b, one a pair  Mhammedi et al., 2017, eq. 4
@@ -122,11 +122,15 @@ class Tanh(Activation):
         return grad * (1 - saved * saved), None
 
 
+_TERMS = 14  # of a series in t^2 < 1/16, for float64
+
+
 class ScaledTanh(Activation):
     """phi(z) = tanh(cz)/c.
 
     With t = c h = tanh(cz): phi' = 1 - t^2 and dphi/dc = (z (1 - t^2) - h)/c, where z = atanh(t)/c. At |t| = 1 the
-    product atanh(t) (1 - t^2) has the limit 0; at c = 0, phi(z) = z and dphi/dc = 0.
+    product atanh(t) (1 - t^2) has the limit 0; at c = 0, phi(z) = z and dphi/dc = 0. For small t the difference cancels;
+    from the series of atanh it is dphi/dc = -t h^2 (2/3 + 2/15 t^2 + ... + 2/((2k - 1)(2k + 1)) t^(2k - 2) + ...).
     """
 
     name, code, parameter, initial = "scaled_tanh", 2, "unit", 1.0
@@ -143,8 +147,11 @@ class ScaledTanh(Activation):
         linear, saturated = parameter == 0, t.abs() >= 1
         c = torch.where(linear, torch.ones_like(parameter), parameter)
         z = torch.atanh(torch.where(saturated, torch.zeros_like(t), t)) / c
-        grad_c = (z * derivative - saved) / c
-        return grad * derivative, torch.where(linear, torch.zeros_like(grad_c), grad * grad_c)
+        series = torch.zeros_like(t)
+        for k in range(_TERMS, 0, -1):
+            series = series * t * t + 2 / ((2 * k - 1) * (2 * k + 1))
+        grad_c = torch.where(t.abs() < 0.25, -t * saved * saved * series, (z * derivative - saved) / c)
+        return grad * derivative, grad * grad_c
 
 
 class ReLU(Activation):

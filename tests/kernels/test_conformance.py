@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from orthornn import activations
+from orthornn.kernels import dense_rnn
 from orthornn.kernels.backends.cpp import extension
 from support.against_oracle import BACKENDS, DEVICE, DTYPES, check, check_clip, check_not_finite
 from support.cases import Case
@@ -171,3 +172,23 @@ def test_a_kernel_that_leaves_a_number_of_an_output_unwritten_is_caught(kind, ac
     assert caught == unwritten
     names = {name for _, name in unwritten}
     assert names >= {"states", "last", "grad_h0", "grad_bias"} | ({"h_tilde"} if kind == "packed" else {"grad_W"})
+
+
+@pytest.mark.parametrize("c", [1e-7, 1e-5, 1e-3, 0.1, 0.34, 0.36, 0.49, 0.7, 2.0, 20.0, -1e-4, 0.0])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_gradient_of_scaled_tanh_by_its_parameter(backend, dtype, c):
+    """Also where c is small, and the two terms of (z (1 - t^2) - h) / c agree in most digits; by mpmath in 60 digits."""
+    mpmath = pytest.importorskip("mpmath")
+    z = torch.tensor([-1.3, -0.2, 0.7, 0.71], dtype=dtype, device=DEVICE)
+    parameter = torch.full_like(z, c).requires_grad_()
+    out = dense_rnn(z.view(1, 1, -1), z.new_zeros(1, 4), z.new_zeros(4, 4), "scaled_tanh", parameter, backend=backend)
+    (found,) = torch.autograd.grad(out.sum(), parameter)
+    with mpmath.workdps(60):
+        exact = [
+            mpmath.diff(lambda c, z=z: mpmath.tanh(c * z) / c, parameter[0].item()) if c else 0 for z in z.tolist()
+        ]
+        expected = torch.tensor([float(value) for value in exact], dtype=dtype, device=DEVICE)
+    size = 30 * torch.finfo(dtype).eps
+    # beyond |c z| = 3 the state, from which the gradient is made, holds cz with few digits
+    torch.testing.assert_close(found, expected, rtol=size if abs(c) < 2 else 1e-2, atol=0)

@@ -158,9 +158,15 @@ __device__ inline float phi_backward(float g, float other_g, float saved, float 
     grad_p = 0.0f;
     if (CODE == 1) return g * (1.0f - saved * saved);
     if (CODE == 2) {
-        const float t = p * saved, derivative = 1.0f - t * t;
-        const float z = fabsf(t) >= 1.0f ? 0.0f : atanhf(t) / p;
-        if (p != 0.0f) grad_p = g * ((z * derivative - saved) / p);
+        const float t = p * saved, square = t * t, derivative = 1.0f - square;
+        if (fabsf(t) < 0.25f) {  // where the difference below cancels
+            const float tail = 2.0f / 63 + square * (2.0f / 99 + square * (2.0f / 143));
+            const float series = 2.0f / 3 + square * (2.0f / 15 + square * (2.0f / 35 + square * tail));
+            grad_p = -g * t * saved * saved * series;
+        } else {
+            const float z = fabsf(t) >= 1.0f ? 0.0f : atanhf(t) / p;
+            grad_p = g * ((z * derivative - saved) / p);
+        }
         return g * derivative;
     }
     if (CODE == 3) return saved <= 0.0f ? 0.0f : g;

@@ -100,7 +100,10 @@ def unit_backward(g, saved, p, slope, CODE: tl.constexpr):
         saturated = tl.abs(t) >= 1.0
         c = tl.where(p == 0, 1.0, p)
         z = atanh(tl.where(saturated, 0.0, t)) / c
-        grad_p = tl.where(p == 0, 0.0, g * ((z * slope_here - saved) / c))
+        square = t * t
+        series = 2 / 35 + square * (2 / 63 + square * (2 / 99 + square * (2 / 143)))
+        series = 2 / 3 + square * (2 / 15 + square * series)  # where the difference cancels
+        grad_p = g * tl.where(tl.abs(t) < 0.25, -t * saved * saved * series, (z * slope_here - saved) / c)
         d = g * slope_here
     elif CODE == 3:
         d = tl.where(saved <= 0, 0.0, g)
