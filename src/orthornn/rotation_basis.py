@@ -31,9 +31,12 @@ from torch import Tensor
 ORTHOGONAL = 4.0
 _ONE_STEP = 5e-7  # below it one step of Newton's iteration makes a matrix orthogonal to float64
 
-_END = 0.995  # |cos| above which angles are told apart by K: cos loses a digit for each that sin has less than 1
+# |cos| above which angles are told apart by K: cos loses a digit for each that sin has less than 1. The end begins at the
+# widest gap between these two, since a limit that falls between the two cosines of one plane would tear it apart.
+_END = 0.99, 0.999
 _CLOSE = 1e-3  # cosines that are closer go together: rounding mixes their planes by epsilon over the distance
 _SMALL = 1e-4  # (angle / largest angle)^2 below which an angle waits for the next scale
+_RESIDUAL = 1e-11  # ||Q'WQ - R||_F / ||W||_F that float64 stays below; of float32 it is the precision of W
 CACHED = 8
 
 
@@ -75,7 +78,9 @@ def allowed_defect(dtype: torch.dtype, n: int) -> float:
 
 @torch.no_grad()
 def decompose(W: Tensor) -> Rotations | None:
-    """Return the rotations of W (N, N), or None where W is not a multiple of an orthogonal matrix to its precision."""
+    """Return the rotations of W (N, N), or None where W is not a multiple of an orthogonal matrix to its precision, or is
+    further from Q R Q' than that.
+    """
     n = W.shape[0]
     unit, excess, off = _scaled(W)
     if not off <= allowed_defect(W.dtype, n):
@@ -89,11 +94,10 @@ def decompose(W: Tensor) -> Rotations | None:
     planes, lines = _split(
         cosines, vectors, unit, max(torch.finfo(W.dtype).eps, torch.finfo(unit.dtype).eps * math.sqrt(n))
     )
-    half, pairs = n // 2, planes.shape[1] // 2
-    left = half - pairs  # lines share places two by two; an odd one is the middle
+    if planes.shape[1] + lines.shape[1] != n:  # a plane was torn apart
+        return None
+    half, pairs = n // 2, planes.shape[1] // 2  # lines share places two by two; an odd one is the middle
     Q = torch.cat([planes[:, :pairs], lines[:, : n - half - pairs], planes[:, pairs:], lines[:, n - half - pairs :]], 1)
-    assert Q.shape == (n, n)
-    assert lines.shape[1] == 2 * left + n % 2
     A = Q.mT @ W.double() @ Q
     c, s = A.diagonal().clone(), A.new_zeros(n)
     first = torch.arange(pairs, device=W.device)
@@ -104,6 +108,8 @@ def decompose(W: Tensor) -> Rotations | None:
     R = torch.diag(c)
     R[first, second], R[second, first] = s[first], s[second]
     residual = float(torch.linalg.vector_norm(A - R))
+    if not residual <= max(allowed_defect(W.dtype, n), _RESIDUAL) * float(torch.linalg.vector_norm(A)):
+        return None
     return Rotations(Q.to(W.dtype), R.to(W.dtype), torch.stack([c, s]), residual)
 
 
@@ -113,7 +119,8 @@ def _split(cosines: Tensor, vectors: Tensor, W: Tensor, still: float) -> tuple[T
     still: the angle up to which a direction counts as one that W only fixes or negates.
     """
     n = cosines.shape[0]
-    low, high = int((cosines < -_END).sum()), n - int((cosines > _END).sum())
+    low = n - _end_of(-cosines.flip(0))
+    high = _end_of(cosines)
     close = (cosines.diff() <= _CLOSE).tolist()
     groups: list[list[int]] = []
     for i in range(low, high):
@@ -136,6 +143,13 @@ def _split(cosines: Tensor, vectors: Tensor, W: Tensor, still: float) -> tuple[T
         second.append(q)
         lines.append(left)
     return torch.cat([*first, *second], 1), torch.cat(lines, 1)
+
+
+def _end_of(cosines: Tensor) -> int:
+    """Return where in these cosines, ascending, the end near 1 begins."""
+    first, last = (int((cosines < limit).sum()) for limit in _END)
+    padded = torch.cat([cosines.new_full((1,), -2.0), cosines, cosines.new_full((1,), 2.0)])
+    return first + int(padded.diff()[first : last + 1].argmax())
 
 
 def _crowd(space: Tensor, W: Tensor, cosine: Tensor) -> tuple[Tensor, Tensor]:

@@ -56,6 +56,7 @@ SPECTRA = {
     "repeated": spectrum([0.3] * 9 + [1.2] * 3 + [1.2 + 1e-9] * 3 + [2 + k * 1e-12 for k in range(5)], [1] * 5),
     "close": spectrum([1 + k * 1e-11 for k in range(9)] + [1.5 + 10.0**-k for k in range(16)]),
     "close to where scales meet": spectrum([0.099 + k * 1e-4 for k in range(20)] + [1e-3] * 4 + [1e-3 + 1e-6] * 3),
+    "close to where the ends begin": spectrum([math.acos(0.995)] * 3 + [PI - math.acos(0.99)] * 2 + [math.acos(0.999)]),
     "reflections": Householder(reflections=3).bind(40)(*Householder(reflections=3).bind(40).initial()).double(),
 }
 
@@ -78,6 +79,23 @@ def test_the_decomposition(name, gain, dtype):
     assert found.residual <= bound * n
     blocks = found.turns.square().sum(dim=0).sqrt()
     torch.testing.assert_close(blocks, torch.full_like(blocks, gain), rtol=0, atol=bound)
+
+
+def test_no_plane_is_torn_apart_where_an_end_begins():
+    """One plane whose two cosines lie on both sides of a limit, by rounding, in many bases."""
+    angles = [math.acos(c) for c in (0.99, 0.995, 0.999)]
+    for seed in range(60):
+        cells = [angles[seed % 3], PI - angles[seed // 3 % 3], 1.0]
+        R = torch.block_diag(
+            *(
+                torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]], dtype=torch.float64)
+                for a in cells
+            )
+        )
+        Q = haar(6, seed)
+        found = basis.decompose(Q @ R @ Q.mT)
+        assert found is not None
+        assert found.residual <= 1e-12
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -834,3 +834,11 @@ def test_last_outputs_of_two_directions_and_unequal_lengths():
         out, last = net(x[:length, k : k + 1])
         torch.testing.assert_close(found[k], out[-1, 0], rtol=0, atol=EXACT)
         torch.testing.assert_close(h_n[:, k], last[:, 0], rtol=0, atol=EXACT)
+
+
+def test_a_memory_that_is_refused_changes_nothing():
+    network = OrthogonalBlocks(2, 8, state_size=6, form="operator", bidirectional=True)
+    with pytest.raises(ArgumentError):
+        network.set_memory("checkpoint")
+    assert network.memory == "store"
+    assert all(block.recurrence.memory == "store" for block in network.blocks)

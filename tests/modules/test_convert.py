@@ -193,3 +193,10 @@ def test_cells_gated_networks_and_errors():
         convert(torch.nn.LSTM(I, N), Householder())
     with pytest.raises(ArgumentError, match="Expected `to` to be one of orthornn's parametrizations"):
         convert(net, "householder")
+
+
+def test_convert_draws_no_random_numbers():
+    network = OrthogonalRNN(3, 6)
+    before = torch.get_rng_state()
+    convert(network, ScaledCayley(negatives=3), approximate=True)
+    assert torch.equal(torch.get_rng_state(), before)

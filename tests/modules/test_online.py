@@ -446,3 +446,13 @@ def test_what_is_not_finite_is_refused_and_nothing_is_learned_from_it(bad, steps
     with pytest.raises(NonFiniteError, match="Expected grad to be finite"):
         learner.learn(torch.tensor([0.0, bad], dtype=torch.float64))
     assert torch.equal(learner(x, target), twin(x, target))
+
+
+def test_a_learner_is_on_the_cpu_whatever_the_default_device():
+    rnn, readout = OrthogonalRNN(2, 4, nonlinearity="identity"), nn.Linear(4, 1)
+    x, target = torch.randn(5, 2, dtype=torch.float64), torch.randn(5, 1, dtype=torch.float64)
+    with torch.device("meta"):
+        learner = rnn.online(readout, lr=0.01)
+        outputs = learner(x, target)
+    assert torch.as_tensor(outputs).isfinite().all()
+    assert learner.transition.device.type == "cpu"

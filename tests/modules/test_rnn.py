@@ -474,3 +474,51 @@ def test_dropout_zeroes_complex_states_as_a_whole(memory):
     assert all(bool(torch.isfinite(p.grad).all()) for p in net.parameters() if p.grad is not None)
     net.eval()
     assert torch.equal(net(x)[0], net(x)[0])
+
+
+@pytest.mark.parametrize("output", ["last", "all"])
+def test_the_gradient_of_an_expanded_state_is_by_sequence(output):
+    """Where all sequences begin in one state the response to one step serves the batch; a user's state has its rows."""
+    rnn = OrthogonalRNN(1, 5, nonlinearity="identity")
+    x, start = torch.randn(9, 16, 1), torch.randn(1, 1, 5)
+    weight = torch.randn(16, 5)
+    expanded = start.expand(1, 16, 5).requires_grad_()
+    dense = start.repeat(1, 16, 1).requires_grad_()
+    grads = []
+    for hx in (expanded, dense):
+        out = rnn(x, hx, output=output)[0]
+        (grad,) = torch.autograd.grad(((out if output == "last" else out[-1]) * weight).sum(), hx)
+        grads.append(grad)
+    torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: OrthogonalRNN(3, 8, num_layers=2, memory="checkpoint"),
+        lambda: OrthogonalRNN(3, 8, learn_h0=True),
+        lambda: orthornn.GORU(3, 8),
+        lambda: orthornn.DeltaRNN(3, 8),
+        lambda: orthornn.ReflectionRNN(3, 8, num_layers=2),
+        lambda: orthornn.PeepholeLSTM(3, 8),
+    ],
+    ids=["lockstep", "learned", "goru", "delta", "reflections", "lstm"],
+)
+@torch.no_grad()
+def test_outputs_and_states_share_no_memory(make):
+    network = make()
+    for batch in (1, 4):
+        calls = [network(torch.randn(6, batch, 3), output="last")]
+        calls += [network.step(torch.randn(batch, 3))] if hasattr(network, "step") else []
+        for out, states in calls:
+            states = states if isinstance(states, tuple) else (states,)
+            before = [state.clone() for state in states]
+            out.fill_(7)
+            assert all(map(torch.equal, states, before))
+        parameters = [p.clone() for p in network.parameters()]
+        for first, state in enumerate(network.initial_states(batch)):
+            state.fill_(first + 1)
+        assert all(map(torch.equal, network.parameters(), parameters))
+        fresh = network.initial_states(batch)
+        fresh[0].fill_(5)
+        assert all((state != 5).all() for state in fresh[1:])

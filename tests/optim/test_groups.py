@@ -6,10 +6,11 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize, prune
 from torch.optim.swa_utils import AveragedModel
 
 from orthornn import Householder, MatrixExponential, OrthogonalRNN, ScaledCayley, SpectralMargin, Stiefel, orthogonalize
-from orthornn.errors import ArgumentError
+from orthornn.errors import ArgumentError, OrthornnWarning
 from orthornn.optim import CayleyRMSprop, CayleySGD, JointOptimizer, attach, param_groups, recipes
 from orthornn.parametrizations.matrices import rounding
 
@@ -302,3 +303,56 @@ def test_wrong_rates():
     ):
         with pytest.raises(ArgumentError, match="lr"):
             param_groups(network(SpectralMargin(0.1)), **wrong)
+
+
+class Doubled(nn.Module):
+    def forward(self, value):
+        return 2 * value
+
+    def right_inverse(self, value):
+        return value / 2
+
+
+@pytest.mark.parametrize("tool", ["parametrize", "pruning"])
+def test_the_parameters_behind_a_computed_tensor_have_its_rate(tool):
+    rnn = OrthogonalRNN(2, 6, parametrization=ScaledCayley(negatives=3))
+    (name,) = rnn.transition_l0.method.names
+    if tool == "parametrize":
+        parametrize.register_parametrization(rnn.transition_l0, name, Doubled())
+        (own,) = rnn.transition_l0.parametrizations[name].parameters()
+    else:
+        prune.random_unstructured(rnn.transition_l0, name, 0.2)
+        own = getattr(rnn.transition_l0, f"{name}_orig")
+    groups = {group["name"]: group for group in param_groups(rnn, 1e-2)}
+    assert [id(p) for p in groups["recurrent"]["params"]] == [id(own)]
+    assert all(p.is_leaf for group in groups.values() for p in group["params"])
+    torch.optim.Adam(list(groups.values()))
+
+
+def test_what_is_written_after_updates_cannot_be_computed():
+    rnn = OrthogonalRNN(2, 6, parametrization=MatrixExponential(rebase_every=1))
+    parametrize.register_parametrization(rnn.transition_l0, "skew", Doubled())
+    optimizer = torch.optim.SGD(param_groups(rnn, 1e-2))
+    with pytest.raises(ArgumentError, match="corrected or rebased after each update"):
+        attach(rnn, optimizer)
+    rnn(torch.randn(3, 1, 2))[0].sum().backward()
+    with pytest.warns(OrthornnWarning, match="must be corrected or rebased"):
+        optimizer.step()
+    frames = OrthogonalRNN(2, 6, parametrization=Stiefel())
+    parametrize.register_parametrization(frames.transition_l0, "weight", Doubled())
+    with pytest.raises(ArgumentError, match="keeps on its manifold"):
+        param_groups(frames, 1e-2)
+
+
+def test_attached_updates_see_tensors_that_were_exchanged():
+    """load_state_dict(assign=True) puts other parameters in their places; a step of rate 0 then changed W."""
+    rnn = OrthogonalRNN(2, 6, parametrization=MatrixExponential(rebase_every=1))
+    optimizer = torch.optim.SGD(param_groups(rnn, 1e-2))
+    attach(rnn, optimizer)
+    other = OrthogonalRNN(2, 6, parametrization=MatrixExponential(rebase_every=1))
+    rnn.load_state_dict(other.state_dict(), assign=True)
+    optimizer.param_groups[:] = torch.optim.SGD(param_groups(rnn, 0.0)).param_groups
+    before = rnn.transition_l0.matrix()
+    rnn(torch.randn(3, 1, 2))[0].sum().backward()
+    optimizer.step()
+    torch.testing.assert_close(rnn.transition_l0.matrix(), before, rtol=0, atol=1e-5)

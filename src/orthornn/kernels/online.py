@@ -52,10 +52,10 @@ class Online:
     def __post_init__(self) -> None:
         H = self.turns.shape[0]
         self.gradient = torch.zeros_like(self.parameters)
-        self.moments = torch.zeros(2, *self.parameters.shape, dtype=torch.float64)
-        self.state = torch.zeros(3 + 2 * (2 + self.inputs), 2, H, dtype=torch.float64)
+        self.moments = torch.zeros(2, *self.parameters.shape, dtype=torch.float64, device="cpu")
+        self.state = torch.zeros(3 + 2 * (2 + self.inputs), 2, H, dtype=torch.float64, device="cpu")
         self.turned = torch.zeros_like(self.blocks)
-        self.counts = torch.zeros(2, dtype=torch.int64)
+        self.counts = torch.zeros(2, dtype=torch.int64, device="cpu")
         self.restart()
 
     @property

@@ -217,10 +217,10 @@ class OrthogonalBlocks(RecurrentNetwork):
             ArgumentError: For another mode, a segment below 1, or a segment with ``memory="store"``.
         """
         check_memory(memory, segment)
-        vars(self).update(memory=memory, segment=segment)
         if self.bidirectional or self.stride > 1:  # otherwise all blocks share the segments
-            for block in self.blocks:
+            for block in self.blocks:  # of which the first refuses what the others would
                 block.recurrence.set_memory(memory, segment)  # type: ignore[union-attr, operator]
+        vars(self).update(memory=memory, segment=segment)
 
     def reset_parameters(self) -> None:
         """Draw all parameters again: recurrences as OrthogonalRNN does, the matrices between them as torch.nn.Linear

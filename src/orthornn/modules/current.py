@@ -7,13 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
-from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
-from torch.nn.utils.weight_norm import WeightNorm
 
 from ..errors import ArgumentError
-
-_TOOLS = (BasePruningMethod, SpectralNorm, WeightNorm)
+from ..parametrizations.torch_tools import OLDER_TOOLS, older_tool
 
 
 def current(module: nn.Module, name: str, called: bool = False) -> Any:
@@ -27,11 +24,11 @@ def current(module: nn.Module, name: str, called: bool = False) -> Any:
     own = module._parameters
     if name in own:
         return own[name]
-    for hook in module._forward_pre_hooks.values():
-        if isinstance(hook, _TOOLS) and name == getattr(hook, "_tensor_name", getattr(hook, "name", None)):
-            if called and isinstance(hook, SpectralNorm):
-                return _normalized(hook, module)
-            hook(module, ())
+    hook = older_tool(module, name)
+    if called and isinstance(hook, SpectralNorm):
+        return _normalized(hook, module)
+    if hook is not None:
+        hook(module, ())
     return getattr(module, name)
 
 
@@ -69,7 +66,7 @@ def _distributed_like(value: Tensor, parameter: Tensor) -> Tensor:
 def before_step(module: nn.Module) -> None:
     """Run what torch runs before a call but not before a step: pruning, and the older weight_norm and spectral_norm."""
     for hook in module._forward_pre_hooks.values():
-        if isinstance(hook, _TOOLS):
+        if isinstance(hook, tuple(OLDER_TOOLS)):
             hook(module, ())
 
 

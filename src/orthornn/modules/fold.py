@@ -25,10 +25,9 @@ Network = TypeVar("Network", bound=nn.Module)
 def fold(network: Network) -> Network:
     """Return a copy of an OrthogonalRNN, or of a module that holds some (OrthogonalRNNCell), with folded transitions."""
     folded = copy.deepcopy(network)
-    with torch.random.fork_rng(devices=[]):  # new transitions draw initial values, here of no use
-        for module in folded.modules():
-            if any(isinstance(child, Transition) for child in module.children()):
-                _fold_(module)
+    for module in folded.modules():
+        if any(isinstance(child, Transition) for child in module.children()):
+            _fold_(module)
     return folded
 
 

@@ -244,7 +244,7 @@ class GORU(RecurrentNetwork):
                 layout.flatten(given.x), at_least_float32(weight_ih), first[0], again[0], layout, multiply
             )
         h_n = self._out(last, weight_ih.dtype)
-        return given.out(h_n if only_last else self._out(states, weight_ih.dtype), h_n.unsqueeze(0), only_last)
+        return given.out(h_n if only_last else self._out(states, weight_ih.dtype), torch.stack([h_n]), only_last)
 
     def _states(
         self,

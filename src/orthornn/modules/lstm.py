@@ -268,7 +268,7 @@ class PeepholeLSTM(RecurrentNetwork):
         """
         check_batch(batch)
         h, c = self._states("state", state, partial(initial_states, SequenceLayout(1, batch)), self._sizes())
-        return h.unsqueeze(0), c.unsqueeze(0)
+        return h.unsqueeze(0).clone(), c.unsqueeze(0).clone()
 
     def _sizes(self) -> NetworkSizes:
         """Return what an input and a state must fit."""

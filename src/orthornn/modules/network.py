@@ -96,7 +96,8 @@ class RecurrentNetwork(nn.Module):
         return own.float() if own is not None and own.dtype in (torch.bfloat16, torch.float16) else own
 
     def initial_states(self, batch: int, h0: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Return the initial state (B, N) of every layer, or block, and direction: torch.stack of them is an ``hx``.
+        """Return the initial state (B, N) of every layer, or block, and direction: torch.stack of them is an ``hx``. They
+        are the caller's own.
 
         Args:
             batch: B.
@@ -112,7 +113,7 @@ class RecurrentNetwork(nn.Module):
             [torch.Size([5, 8]), torch.Size([5, 8])]
         """
         check_batch(batch)
-        return self._initial_states(batch, h0)
+        return tuple([state.clone() for state in self._initial_states(batch, h0)])
 
     def _initial_states(self, batch: int, h0: Tensor | None) -> tuple[Tensor, ...]:
         return initial_states(SequenceLayout(1, batch), h0, self._parameter("h0"), self._sizes())

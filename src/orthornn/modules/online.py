@@ -78,13 +78,16 @@ class OnlineLearner:
         n, H = W.shape[0], W.shape[0] - W.shape[0] // 2
         c, s = found.turns
         half = n // 2
-        blocks, turns = torch.zeros(2, 2, H, dtype=torch.float64), torch.ones(H, dtype=torch.float64)
+        blocks, turns = (
+            torch.zeros(2, 2, H, dtype=torch.float64, device="cpu"),
+            torch.ones(H, dtype=torch.float64, device="cpu"),
+        )
         blocks[0, 0, :half], blocks[0, 1, :half] = c[:half], s[:half]
         blocks[1, 0, :half], blocks[1, 1, :half] = s[H:], c[H:]
         if n % 2:  # the middle unit is alone
             blocks[0, 0, half], turns[half] = c[half] + s[half], 0.0
         count = H + 1 + 2 * H * (network.input_size + 2 + readout.out_features) + readout.out_features
-        parameters = torch.zeros(count, dtype=torch.float64)
+        parameters = torch.zeros(count, dtype=torch.float64, device="cpu")
         self._online = Online(network.input_size, readout.out_features, parameters, blocks, turns)
         self._online.every, self._online.adam = every, optimizer == "adam"
         self._read(h0)
@@ -100,7 +103,9 @@ class OnlineLearner:
         network, readout, Q = self.network, self.readout, self._Q
         own = self._online.named(self._online.parameters)
         layer = network.layers()[0]
-        own["gain"].copy_(torch.as_tensor(layer.gain, dtype=torch.float64))  # a number would be float32 on the way
+        own["gain"].copy_(
+            torch.as_tensor(layer.gain, dtype=torch.float64, device="cpu")
+        )  # a number would be float32 on the way
         own["V"].copy_(self._pairs((Q.mT @ layer.weight_ih.detach().double().cpu()).mT))
         if layer.bias_ih is not None:
             own["b"].copy_(self._pairs(layer.bias_ih.detach().double().cpu() @ Q))
@@ -158,8 +163,8 @@ class OnlineLearner:
         """W (N, N) with the angles as they are, without the gain."""
         Q, online, n = self._Q, self._online, self._Q.shape[0]
         R, H, half = online.turned_blocks(), online.pairs, self._Q.shape[0] // 2
-        W = torch.zeros(n, n, dtype=torch.float64)
-        first, second = torch.arange(H), torch.arange(H, n)
+        W = torch.zeros(n, n, dtype=torch.float64, device="cpu")
+        first, second = torch.arange(H, device="cpu"), torch.arange(H, n, device="cpu")
         W[first, first] = R[0, 0]
         W[second, second] = R[1, 1, :half]
         W[first[:half], second], W[second, first[:half]] = R[0, 1, :half], R[1, 0, :half]

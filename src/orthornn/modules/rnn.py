@@ -335,7 +335,7 @@ class OrthogonalRNN(RecurrentNetwork):
         restarts = given.restarts(restart, self._parameter("h0"), sizes)
         if only_last and self._in_lockstep(x):
             h_n = self._last_states(x, torch.stack(h), layout, restarts)
-            return given.out(h_n[-1], h_n, True)
+            return given.out(h_n[-1].clone(), h_n, True)
         settings, dropout = self._settings(), self.dropout if self.training else 0.0
         stack = Stack(x, layout, self.num_layers, self.num_directions, dropout, only_last)
         for index, suffix in enumerate(self.suffixes):

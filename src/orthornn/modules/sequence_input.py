@@ -171,7 +171,8 @@ def initial_states(
         return (torch.zeros(batch, *shape, dtype=dtype, device=sizes.weight.device),) * sizes.num_states
     check_tensor(name, h0, sizes)
     check_shape(name, h0, (sizes.num_states, batch, *shape))
-    return h0.to(dtype).unbind(0)
+    # An expanded h0 becomes a tensor with a row, and a gradient, for each sequence.
+    return h0.to(dtype).contiguous().unbind(0)
 
 
 def check_batch(batch: int) -> None:

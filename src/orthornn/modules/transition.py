@@ -13,6 +13,7 @@ from ..compact_wy import Base
 from ..complex_as_real import complex_state, embed_state
 from ..kernels.interception import is_intercepted
 from ..parametrizations.parametrization import BoundParametrization, Parametrization, check_description
+from ..parametrizations.torch_tools import parameters_behind
 from ..parametrizations.upkeep import watch
 from .current import assign_, check_assignable, current
 
@@ -94,7 +95,8 @@ class Transition(nn.Module):
             ArgumentError: If the parametrization does not fit N.
         """
         first = self.free()[0]
-        other = Transition(parametrization, self.method.n, device=first.device, dtype=first.dtype)
+        with torch.random.fork_rng(devices=[]):  # its initial values are of no use
+            other = Transition(parametrization, self.method.n, device=first.device, dtype=first.dtype)
         other.requires_grad_(any(value.requires_grad for value in self.free()))
         return other.train(self.training)
 
@@ -117,6 +119,10 @@ class Transition(nn.Module):
         """Return the free tensors, in the parametrization's order."""
         own, names = self._parameters, self._method.names
         return tuple([own[name] if name in own else current(self, name) for name in names])  # type: ignore[misc]
+
+    def trained(self) -> tuple[tuple[nn.Parameter, ...], ...]:
+        """Return for each free tensor the parameter that it is, or those from which a tool of torch computes it."""
+        return tuple([parameters_behind(self, name) for name in self._method.names])
 
     def wide_free(self) -> tuple[Tensor, ...]:
         """Return the free tensors, gathered if they are sharded, in at least float32: W in 16 bits is not orthogonal."""

@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from ..errors import ArgumentError, ArgumentTypeError
 from ..parametrizations import BoundParametrization
 from ..parametrizations.upkeep import attached, detached
-from .groups import bound_tensors
+from .groups import bound_methods
 from .joint import leaves
 from .stiefel import StiefelOptimizer
 
@@ -38,7 +38,8 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
         A handle whose `remove()` ends it; the next step then warns if a parametrization needs care.
 
     Raises:
-        ArgumentError: If the optimizer has a tensor that must stay on a manifold and does not keep it there.
+        ArgumentError: If the optimizer has a tensor that must stay on a manifold and does not keep it there, or one of
+            torch's tools (parametrize, pruning) computes a tensor that `after_update_` writes.
         ArgumentTypeError: For arguments in another order.
     """
     if not (isinstance(model, nn.Module) and isinstance(optimizer, torch.optim.Optimizer)):
@@ -48,19 +49,22 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
         )
     owner = {id(p): part for part in leaves(optimizer) for group in part.param_groups for p in group["params"]}
     moved, cared, hooks = [], [], []
-    for name, method, free in bound_tensors(model):
-        for tensor_name, tensor in zip(method.names, free):
-            part = owner.get(id(tensor))
+    for bound in bound_methods(model):
+        method = bound.method
+        for tensor_name, behind in bound.trained():
+            part = next((owner[id(tensor)] for tensor in behind if id(tensor) in owner), None)
             if tensor_name in method.manifolds and part is not None and not isinstance(part, StiefelOptimizer):
                 raise ArgumentError(
-                    f"Expected an optimizer that leaves {name}.{tensor_name} on the {method.manifolds[tensor_name]} "
+                    f"Expected an optimizer that leaves {bound.name}.{tensor_name} on the {method.manifolds[tensor_name]} "
                     f"manifold, but got {type(part).__name__}. Pass the parameter to CayleySGD or CayleyRMSprop: it is "
                     f'in the group "manifold" of param_groups(model, lr).'
                 )
-        trained = [tensor for tensor in free if tensor.requires_grad]
+        trained = [tensor for _, behind in bound.trained() for tensor in behind if tensor.requires_grad]
         if method.acts_after_update and trained and id(trained[0]) in owner:
+            for tensor_name in method.names:
+                bound.check_own(tensor_name, "which is corrected or rebased after each update")
             due = _due.setdefault(method, [False])
-            moved.append((method, free, due))
+            moved.append((bound, due))
             part = owner[id(trained[0])]
             attached(method, part)
             cared.append((method, part))
@@ -71,10 +75,10 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
             hooks.append(part.register_step_pre_hook(before_step))
 
     def after_step(*_: object) -> None:
-        for method, free, due in moved:
+        for bound, due in moved:
             if due[0]:
                 due[0] = False
-                method.after_update_(*free)
+                bound.after_update_()
 
     return _Attachment([*hooks, optimizer.register_step_post_hook(after_step)], cared)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
@@ -12,20 +12,49 @@ from .._checks import check_module, check_number
 from ..errors import ArgumentError
 from ..modules import Transition
 from ..parametrizations import BoundParametrization
+from ..parametrizations.torch_tools import parameters_behind
 
 
-def bound_tensors(model: nn.Module) -> Iterator[tuple[str, BoundParametrization, tuple[nn.Parameter, ...]]]:
-    """Yield (name, method, its free tensors) of every transition and of every weight under `orthogonalize`, each once."""
+class Bound(NamedTuple):
+    """A bound parametrization in a model: its name there, the module that has its free tensors, and their names in it."""
+
+    name: str
+    method: BoundParametrization
+    module: nn.Module
+    tensors: tuple[str, ...]
+
+    def trained(self) -> list[tuple[str, tuple[nn.Parameter, ...]]]:
+        """Return for each free tensor its name in the parametrization and the parameter that it is, or those from which a
+        tool of torch computes it.
+        """
+        behind = [parameters_behind(self.module, tensor) for tensor in self.tensors]
+        return list(zip(self.method.names, behind))
+
+    def check_own(self, name: str, what: str) -> None:
+        """Raise ArgumentError if a tool of torch computes a free tensor, which nothing can then write into."""
+        if self.module._parameters.get(self.tensors[self.method.names.index(name)]) is None:
+            raise ArgumentError(
+                f"Expected {self.name}.{name} to be a parameter, {what}, but got a tensor that parametrize, pruning or "
+                f"weight_norm computes. Remove that tool."
+            )
+
+    def after_update_(self) -> None:
+        """Do what the parametrization requires after an update, with the tensors that are there now."""
+        self.method.after_update_(*(getattr(self.module, tensor) for tensor in self.tensors))
+
+
+def bound_methods(model: nn.Module) -> Iterator[Bound]:
+    """Yield every transition's parametrization and that of every weight under `orthogonalize`, each once."""
     check_module("model", model)
     for name, module in model.named_modules():
         if isinstance(module, Transition):
-            yield name, module.method, module.free()
+            yield Bound(name, module.method, module, tuple(module.method.names))
         elif isinstance(module, parametrize.ParametrizationList):
             method = getattr(module[0], "method", None)
             if isinstance(method, BoundParametrization):
                 single = not hasattr(module, "original0")
                 names = ["original"] if single else [f"original{index}" for index in range(len(method.names))]
-                yield name, method, tuple(getattr(module, original) for original in names)
+                yield Bound(name, method, module, tuple(names))
 
 
 def param_groups(
@@ -72,23 +101,26 @@ def param_groups(
     spectra: dict[float, list[Tensor]] = {}
     on_manifold: list[Tensor] = []
     seen: set[int] = set()
-    for _, method, free in bound_tensors(model):
-        for name, tensor in zip(method.names, free):
-            if id(tensor) in seen or not tensor.requires_grad:
+    for bound in bound_methods(model):
+        method = bound.method
+        for name, behind in bound.trained():
+            new = [tensor for tensor in behind if tensor.requires_grad and id(tensor) not in seen]
+            if not new:
                 continue
-            seen.add(id(tensor))
+            seen.update(map(id, new))
             if name in method.manifolds:
+                bound.check_own(name, "which an optimizer keeps on its manifold")
                 if method.manifolds[name] != "stiefel":
                     raise ArgumentError(
                         f"Expected a manifold that an optimizer here knows, but got {method.manifolds[name]!r} for "
                         f"{name}."
                     )
-                on_manifold.append(tensor)
+                on_manifold += new
             elif name == "spectrum":
                 margin = getattr(method, "margin", None)
-                spectra.setdefault(spectrum if margin is None else spectrum / (2 * margin), []).append(tensor)
+                spectra.setdefault(spectrum if margin is None else spectrum / (2 * margin), []).extend(new)
             else:
-                members["recurrent"].append(tensor)
+                members["recurrent"] += new
     members["other"] = [p for p in model.parameters() if p.requires_grad and id(p) not in seen]
     groups = [{"name": name, "params": params, "lr": rates[name]} for name, params in members.items() if params]
     groups += [{"name": "spectrum", "params": params, "lr": rate} for rate, params in spectra.items()]

@@ -127,7 +127,8 @@ class BoundGivens(BoundParametrization):
 
     def tables(self, device: torch.device) -> Tables:
         """Return the tables on a device: they are no buffers, so that there is nothing to save, move or lose."""
-        make = cached_tables if is_plain_eager() else make_tables
+        captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()  # into a graph, which owns them
+        make = cached_tables if is_plain_eager() and not captured else make_tables
         return make(self.n, self.layers, self.arrangement == "fft", self._count, device)
 
     @property

@@ -8,21 +8,14 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
-from torch.nn.utils.prune import BasePruningMethod
-from torch.nn.utils.spectral_norm import SpectralNorm
-from torch.nn.utils.weight_norm import WeightNorm
 
 from .._checks import check_choice, check_finite, check_module
 from ..errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
 from .frames import bind_frame
 from .parametrization import BoundParametrization, Parametrization, check_description
+from .torch_tools import OLDER_TOOLS, older_tool
 from .upkeep import watch
 
-_OLDER_TOOLS = (  # that compute an attribute before each call, from a parameter of another name
-    (BasePruningMethod, "pruning", "prune.remove"),
-    (SpectralNorm, "spectral_norm", "remove_spectral_norm"),
-    (WeightNorm, "weight_norm", "remove_weight_norm"),
-)
 Layer = TypeVar("Layer", bound=nn.Module)
 Init = Literal["new", "polar"]
 
@@ -50,6 +43,9 @@ class _Registered(nn.Module):
     def free(self) -> tuple[Tensor, ...]:
         free = tuple(reference() for reference in self._free)
         return () if None in free else free
+
+    def trained(self) -> tuple[tuple[Any, ...], ...]:
+        return tuple((tensor,) for tensor in self.free())
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_free": ()}
@@ -153,14 +149,13 @@ def _check_is_own(layer: nn.Module, name: str, own: list[str]) -> None:
             f"Expected a layer with parameters of its own, but got {type(layer).__name__}, which has none. Pass one of its "
             f"layers."
         )
-    for hook in layer._forward_pre_hooks.values() if isinstance(name, str) else ():
-        tools = ((tool, remove) for kind, tool, remove in _OLDER_TOOLS if isinstance(hook, kind))
-        tool, remove = next(tools, (None, None))
-        if tool is not None and name == getattr(hook, "_tensor_name", getattr(hook, "name", None)):
-            raise ArgumentError(
-                f"Expected {type(layer).__name__}.{name} to be a parameter, but got a tensor that {tool} computes. Make it "
-                f"one first, with torch.nn.utils.{remove}(layer, {name!r})."
-            )
+    hook = older_tool(layer, name) if isinstance(name, str) else None
+    if hook is not None:
+        tool, remove = next(words for kind, words in OLDER_TOOLS.items() if isinstance(hook, kind))
+        raise ArgumentError(
+            f"Expected {type(layer).__name__}.{name} to be a parameter, but got a tensor that {tool} computes. Make it "
+            f"one first, with torch.nn.utils.{remove}(layer, {name!r})."
+        )
     check_choice("name", name, own)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Iterable
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -30,6 +31,9 @@ class Owner(Protocol):
 
     def free(self) -> tuple[Tensor, ...]:
         """Return the free tensors, in the order of `method.names`."""
+
+    def trained(self) -> tuple[tuple[Tensor, ...], ...]:
+        """Return for each of them the parameter that it is, or those from which a tool of torch computes it."""
 
 
 _watched: WeakSet[Any] = WeakSet()
@@ -83,20 +87,24 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
 
 def _neglected(owner: Owner, optimizer: torch.optim.Optimizer, moved: set[int]) -> str | None:
     """Return what is wrong with `optimizer` updating the tensors `moved`, or None."""
-    method, free, name = owner.method, owner.free(), type(optimizer).__name__
+    method, behind, name = owner.method, owner.trained(), type(optimizer).__name__
     kind = type(method).__name__.removeprefix("Bound")
-    for tensor_name, tensor in zip(method.names, free):
+    for tensor_name, tensors in zip(method.names, behind):
         manifold = method.manifolds.get(tensor_name)
-        if manifold is not None and id(tensor) in moved and getattr(optimizer, "manifold", None) != manifold:
+        if manifold is not None and _any(tensors, moved) and getattr(optimizer, "manifold", None) != manifold:
             return (
                 f"{name} has updated `{tensor_name}` of {kind}, which must stay on the {manifold} manifold, and does not "
                 f"keep it there. Give it to orthornn.optim.CayleySGD or CayleyRMSprop: it is in the group 'manifold' of "
                 f"orthornn.optim.param_groups(model, lr)."
             )
-    trained = [tensor for tensor in free if tensor.requires_grad]
-    if method.acts_after_update and trained and id(trained[0]) in moved and optimizer not in _attached.get(method, ()):
+    trained = [tensors for tensors in behind if any(tensor.requires_grad for tensor in tensors)]
+    if method.acts_after_update and trained and _any(trained[0], moved) and optimizer not in _attached.get(method, ()):
         return (
             f"{name} has updated {kind}, which must be corrected or rebased after each update, and nothing does that. "
             f"Call orthornn.optim.attach(model, optimizer) once, before training."
         )
     return None
+
+
+def _any(tensors: Iterable[Tensor], moved: set[int]) -> bool:
+    return any(id(tensor) in moved for tensor in tensors)
