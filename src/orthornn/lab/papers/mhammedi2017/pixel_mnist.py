@@ -35,8 +35,8 @@ _TABLE3 = {"text": _ORNN, "code": f"{_ORNN}, unit reflectors as in the released 
     published=(
         Published(f"{_ORNN}, validation accuracy", 0.970, PERCENT),
         Published(f"{_ORNN}, test accuracy", 0.972, PERCENT),
-        Published(f"{_TABLE3['code']}, validation accuracy", 0.970, PERCENT, "(the same cell)"),
-        Published(f"{_TABLE3['code']}, test accuracy", 0.972, PERCENT, "(the same cell)"),
+        Published(f"{_TABLE3['code']}, validation accuracy", 0.970, PERCENT),
+        Published(f"{_TABLE3['code']}, test accuracy", 0.972, PERCENT),
         Published("RNN 128 (Vorontsov et al., 2017), test accuracy", 0.941, PERCENT, "(quoted there)"),
         Published("uRNN 512 (Arjovsky et al., 2016), test accuracy", 0.951, PERCENT, "(quoted there)"),
         Published("RC uRNN 512 (Wisdom et al., 2016), test accuracy", 0.975, PERCENT, "(quoted there)"),
