@@ -163,7 +163,6 @@ def _loss(output: Tensor | PackedSequence, loss: Loss, model: nn.Module, sequenc
             got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             raise ArgumentError(f"Expected loss to return a tensor with one element, but got {got}. Return its mean.")
         return value
-    check_choice("loss", loss, ("last", "total"))
     if isinstance(output, PackedSequence):
         raise ArgumentError(
             f"Expected loss to be a function with a PackedSequence, but got {loss!r}, which is for padded inputs."
