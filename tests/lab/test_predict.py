@@ -179,6 +179,31 @@ def test_a_table_like_the_one_it_learned_from(name, table, tmp_path, capsys):
         assert len(written) - 1 == len(observed)
 
 
+def test_a_table_that_is_written_otherwise(table, tmp_path, capsys):
+    """`1,234` alone may be two numbers: the message names options, and here they are."""
+    train(config(task=OWN["forecast"](data=str(table), sequence="id", missing="hold"), steps=1), tmp_path / "run")
+    rows = [(name, x, z) for name in "ab" for x, z in zip(("1.234", "2.345", "-3.456"), ("1.5", "", "-2.5"))] * 4
+    plain, german = tmp_path / "plain.csv", tmp_path / "german.csv"
+    plain.write_text("id,x,z\n" + "".join(f"{','.join(row)}\n" for row in rows))
+    lines = (";".join(cell.replace(".", ",") or "fehlt" for cell in row) for row in rows)
+    german.write_text("id;x;z\n" + "".join(f"{line}\n" for line in lines))
+    loaded = orthornn.load(tmp_path / "run")
+    with pytest.raises(DataError):
+        loaded.predict_table(german)
+    expected, found = loaded.predict_table(plain), loaded.reading(decimal=",", na="fehlt").predict_table(german)
+    for (one, said), (other, too) in zip(expected, found, strict=True):
+        assert one.name == other.name
+        np.testing.assert_array_equal(said.scores, too.scores)
+    assert loaded.reading() is loaded
+    assert loaded.config.task.decimal is None
+    words = [str(tmp_path / "run"), str(german), "--decimal", ",", "--na", "fehlt"]
+    assert main(["predict", *words, "--out", str(tmp_path / "scores.csv")]) == 0
+    with pytest.raises(ArgumentError, match="different marks"):
+        loaded.reading(decimal=",", thousands=",")
+    assert main(["evaluate", str(tmp_path / "run"), "--decimal", ","]) == 2
+    assert "Expected a file for --separator" in capsys.readouterr().err
+
+
 def test_a_table_that_does_not_fit(table, tmp_path, capsys, copying_run):
     train(config(task=OWN["forecast"](data=str(table), sequence="id", missing="hold"), steps=1), tmp_path / "run")
     loaded = orthornn.load(tmp_path / "run")

@@ -6,12 +6,14 @@ description.json; the training data themselves are not needed.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import importlib.util
 import os
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -73,6 +75,29 @@ class Loaded:
     def _repr_html_(self) -> str:
         shown = "" if self.result is None else self.result._repr_html_()
         return shown + self.model._repr_html_()
+
+    def reading(
+        self,
+        *,
+        separator: str | None = None,
+        decimal: Literal[".", ","] | None = None,
+        thousands: str | None = None,
+        na: str | None = None,
+    ) -> Loaded:
+        """Return the same network for text files that are written otherwise than its training data: with these marks, and
+        where one is None as in training.
+
+        Raises:
+            ArgumentError: If two marks are the same, or the network did not learn from a table.
+        """
+        given = {"separator": separator, "decimal": decimal, "thousands": thousands, "na": na}
+        marks: dict[str, Any] = {name: mark for name, mark in given.items() if mark is not None}
+        if not marks:
+            return self
+        task: TableTask = dataclasses.replace(self._own(), **marks)
+        other = copy.copy(self)
+        other.config = dataclasses.replace(self.config, task=task)
+        return other
 
     @property
     def labels(self) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from ...errors import DataError
+from ...errors import ArgumentError, DataError
 from ..predict import load
 from ..tasks.columns import is_table
 from ..tasks.sequence_files import read_sequences
@@ -19,13 +19,14 @@ from ..training import Trainer
 from ..training.fingerprint import check_data
 from .arguments import read_options
 from .lines import show
-from .predict import say_times
+from .predict import Marks, say_times
 
 
 @dataclass(frozen=True)
-class EvaluateArguments:
+class EvaluateArguments(Marks):
     """The options of orthornn evaluate."""
 
+    _: KW_ONLY
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Run directory."""
     data: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[DATA]")] = None
@@ -42,6 +43,10 @@ def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(EvaluateArguments, "orthornn evaluate", DESCRIPTION, words or ["--help"])
     loaded = load(arguments.run, arguments.checkpoint)
+    if arguments.data is not None:
+        loaded = arguments.read_by(loaded)
+    elif arguments.read_by(loaded) is not loaded:
+        raise ArgumentError("Expected a file for --separator, --decimal, --thousands and --na, but got none. Name one.")
     if arguments.data is None:
         if not loaded.config.task.files():
             check_data(arguments.run, loaded.config.task)

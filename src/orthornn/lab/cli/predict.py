@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -20,9 +20,28 @@ from .outputs import check_folder, check_new_file, check_suffix
 
 
 @dataclass(frozen=True)
-class PredictArguments:
+class Marks:
+    """How a text file is written, where it is not written as the training data were."""
+
+    separator: str | None = None
+    """Separator of columns in DATA. Default: as in training."""
+    decimal: Literal[".", ","] | None = None
+    """Decimal mark in DATA. Default: as in training."""
+    thousands: str | None = None
+    """Mark between thousands in DATA. Default: as in training."""
+    na: str | None = None
+    """Spellings of a missing value in DATA, separated by commas. Default: as in training."""
+
+    def read_by(self, loaded: Loaded) -> Loaded:
+        """Return the network that reads text files so."""
+        return loaded.reading(separator=self.separator, decimal=self.decimal, thousands=self.thousands, na=self.na)
+
+
+@dataclass(frozen=True)
+class PredictArguments(Marks):
     """The options of orthornn predict."""
 
+    _: KW_ONLY
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Run directory."""
     data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
@@ -50,7 +69,7 @@ def main(words: Sequence[str]) -> int:
     check_suffix(arguments.out, (".csv", ".txt"))
     check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)
-    loaded = load(arguments.run, arguments.checkpoint)
+    loaded = arguments.read_by(load(arguments.run, arguments.checkpoint))
     if arguments.anomalies:
         scored = loaded.anomalies(arguments.data)
         write_anomalies(arguments.out, scored)
