@@ -204,6 +204,16 @@ def test_a_table_that_is_written_otherwise(table, tmp_path, capsys):
     assert "Expected a file for --separator" in capsys.readouterr().err
 
 
+def test_what_a_step_of_a_stream_has_is_told(table, tmp_path):
+    task = OWN["forecast"](data=str(table), sequence="id", missing="indicator")
+    train(config(task=task, steps=1), tmp_path / "run")
+    loaded = orthornn.load(tmp_path / "run")
+    assert loaded.description["columns"] == ["x", "x is missing", "z"]
+    with pytest.raises(ShapeError, match="A step has x, x is missing, z"):
+        next(loaded.stream([[1e6, 0.5]]))
+    assert np.isfinite(next(loaded.stream([[1e6, 1, 0.5]]))).all()
+
+
 def test_a_table_that_does_not_fit(table, tmp_path, capsys, copying_run):
     train(config(task=OWN["forecast"](data=str(table), sequence="id", missing="hold"), steps=1), tmp_path / "run")
     loaded = orthornn.load(tmp_path / "run")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError, ShapeError
+from .tasks.cells import listed
 
 
 def prepared(sequences: Any, description: dict[str, Any], ordered: bool = True) -> Tensor:
@@ -26,6 +27,8 @@ def prepared(sequences: Any, description: dict[str, Any], ordered: bool = True) 
         raise ShapeError(
             f"Expected sequences to have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the "
             f"channels of a step together, but got {np.shape(sequences)}."
+            + f" A step has {listed(d['columns'])}."
+            * bool(d.get("columns"))
         )
     if d.get("series") and not np.isin(values[..., -1], np.arange(len(d["series"]) + 1)).all():
         raise DataError(
