@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import os
+import stat
+import threading
+
 import pytest
 
-from orthornn._files import write_atomically
+from orthornn._files import write_atomically, write_bytes
 from orthornn.errors import DataError
 from orthornn.lab.training.log import MetricsLog, read_metrics
 
@@ -47,3 +51,34 @@ def test_a_spoilt_log_names_the_line(tmp_path):
         read_metrics(path)
     with pytest.raises(DataError, match="Expected to read"):
         read_metrics(tmp_path / "none")
+
+
+def test_two_threads_may_write_one_file(tmp_path):
+    """Who reads finds the whole of one of the two; a temporary name by process alone let one rename the other's half."""
+    path, contents = tmp_path / "one", [bytes([k]) * 300_000 for k in (1, 2)]
+    write_bytes(path, contents[0])
+    failed = []
+
+    def write(content):
+        try:
+            for _ in range(15):
+                write_bytes(path, content)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(content,)) for content in contents]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert path.read_bytes() in contents
+    assert not failed
+    assert [entry.name for entry in tmp_path.iterdir()] == ["one"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the system has other permissions")
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path):
+    path = tmp_path / "one"
+    write_bytes(path, b"1")
+    path.chmod(0o600)
+    write_bytes(path, b"2")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

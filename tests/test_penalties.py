@@ -175,3 +175,16 @@ def test_bad_input():
         gradient_norm(trace, torch.zeros(2, 1, 3))
     with pytest.raises(ShapeError, match="two steps"):
         gradient_norm(trace, torch.zeros(1, 1, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_second_derivatives_where_a_penalty_begins(dtype):
+    """|x|^2 by abs() has none at 0: at an orthogonal W, or at an entry of zero."""
+    W = torch.eye(3, dtype=dtype)
+    assert torch.autograd.gradgradcheck(soft_orthogonality, W.clone().requires_grad_())
+    assert torch.autograd.gradgradcheck(weight_decay, W.clone().requires_grad_())
+    (grad,) = torch.autograd.grad(soft_orthogonality(W.requires_grad_()), W, create_graph=True)
+    v = torch.randn(3, 3, dtype=dtype)
+    (found,) = torch.autograd.grad((grad * v.conj()).sum().real, W)
+    exact = 4 * (v + v.mH)  # the second derivative of ||W'W - I||^2 at I, along v
+    torch.testing.assert_close(found, exact)

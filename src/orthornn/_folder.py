@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
 import sys
 import weakref
@@ -100,13 +101,26 @@ class Folder:
             raise self._shared(name) if stat.S_ISREG(found.st_mode) else self._not_own(name)
         return descriptor
 
-    def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
-        """Let `write` fill a new file and flush it to the disk; a file or a link that has its name is removed first."""
+    def _mode(self, name: str) -> int | None:
+        """Return the permissions of a regular file, or None."""
+        try:
+            found = os.stat(self._at(name), dir_fd=self._base, follow_symlinks=False)
+        except OSError:
+            return None
+        return stat.S_IMODE(found.st_mode) if stat.S_ISREG(found.st_mode) else None
+
+    def write(self, name: str, write: Callable[[IO[bytes]], object], mode: int | None = None) -> None:
+        """Let `write` fill a new file and flush it to the disk; a file or a link that has its name is removed first.
+
+        mode: The permissions of the file, where they are not those of any new one.
+        """
         with self._named(name):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._at(name), dir_fd=self._base)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _ANYWAY
             with open(os.open(self._at(name), flags, 0o666, dir_fd=self._base), "wb") as file:
+                if mode is not None and hasattr(os, "fchmod"):
+                    os.fchmod(file.fileno(), mode)
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -116,9 +130,9 @@ class Folder:
 
         Whoever reads `name`, at any moment and after a crash, finds the old file or the whole new one.
         """
-        beside = f".{name}.{os.getpid()}"
+        beside = f".{name}.{os.getpid()}-{secrets.token_hex(4)}"  # another thread may write the same file
         try:
-            self.write(beside, write)
+            self.write(beside, write, self._mode(name))
             with self._named(name):
                 os.replace(self._at(beside), self._at(name), src_dir_fd=self._base, dst_dir_fd=self._base)
         except BaseException:

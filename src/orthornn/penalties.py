@@ -27,7 +27,7 @@ def soft_orthogonality(W: Tensor, strength: float = 1.0) -> Tensor:
     with no_autocast(W):  # rounded to 16 bits it would be all that is left of W'W - I
         gram = W.mH @ W
     identity = torch.eye(W.shape[1], dtype=W.dtype, device=W.device)
-    return _strength(strength) * (gram - identity).abs().square().sum()
+    return _strength(strength) * _squares(gram - identity).sum()
 
 
 def spectrum_prior(s: Tensor, strength: float = 1.0) -> Tensor:
@@ -50,7 +50,7 @@ def weight_decay(W: Tensor, strength: float = 1.0) -> Tensor:
         strength: Factor, at least 0. Default: 1.
     """
     _check_matrix(W)
-    return _strength(strength) * W.abs().square().sum()
+    return _strength(strength) * _squares(W).sum()
 
 
 def norm_stabilizer(states: Tensor, h0: Tensor | None = None, strength: float = 1.0) -> Tensor:
@@ -116,6 +116,11 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
 
 def _strength(value: float) -> float:
     return check_number("strength", value, 0)
+
+
+def _squares(values: Tensor) -> Tensor:
+    """Return |x|^2, whose second derivative at 0 is right, which that of abs() is not."""
+    return torch.view_as_real(values.resolve_conj()).square() if values.is_complex() else values.square()
 
 
 def _check_matrix(W: Tensor) -> None:

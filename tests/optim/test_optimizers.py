@@ -80,7 +80,7 @@ def test_momentum_is_that_of_torch_on_generators(n, p, nesterov):
 @pytest.mark.parametrize("field", ["real", "pairs"])
 def test_rmsprop_scales_as_torch_does(field):
     parameter = point(4, 3, field)
-    free = torch.nn.Parameter(torch.zeros_like(parameter))
+    free = torch.torch.nn.Parameter(torch.zeros_like(parameter))
     reference = torch.optim.RMSprop([free], lr=1.0, alpha=0.9, eps=1e-8)
     optimizer = CayleyRMSprop([parameter], lr=0.1, alpha=0.9, eps=1e-8)
     for _ in range(4):
@@ -138,7 +138,7 @@ def test_the_published_rmsprop_leaves_a_minimum():
     left, _, right = torch.linalg.svd(B)
     moves = {}
     for name in ("rmsprop", "projected"):
-        parameter = torch.nn.Parameter(left @ right)  # the minimum of ||Q - B||
+        parameter = torch.torch.nn.Parameter(left @ right)  # the minimum of ||Q - B||
         (parameter - B).square().sum().backward()
         MAKERS[name]([parameter], lr=1e-3, eps=1e-4).step()
         moves[name] = float((parameter.detach() - left @ right).abs().max())
@@ -179,7 +179,7 @@ def test_strides_do_not_matter(maker, field):
     """A parameter and a gradient in another order of memory; of pairs, also one whose last stride is not 1."""
     parameter = point(6, 4, field)
     order = (2, 1, 0) if field == "pairs" else (1, 0)
-    back = torch.nn.Parameter(parameter.detach().permute(order).contiguous().permute(order))
+    back = torch.torch.nn.Parameter(parameter.detach().permute(order).contiguous().permute(order))
     assert not back.is_contiguous()
     optimizers = [MAKERS[maker]([p]) for p in (parameter, back)]
     for _ in range(12):
@@ -195,7 +195,7 @@ def test_pairs_may_begin_anywhere_in_memory(maker):
     """As views of one vector of all parameters do. Vector instructions may then sum in another order."""
     parameter = point(6, 4, "pairs")
     vector = torch.cat([torch.zeros(1, dtype=parameter.dtype), parameter.detach().flatten()])
-    view = torch.nn.Parameter(vector[1:].view_as(parameter))
+    view = torch.torch.nn.Parameter(vector[1:].view_as(parameter))
     optimizers = [MAKERS[maker]([p]) for p in (parameter, view)]
     for _ in range(3):
         parameter.grad = view.grad = torch.randn_like(parameter)
@@ -206,7 +206,7 @@ def test_pairs_may_begin_anywhere_in_memory(maker):
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_lazily_conjugated_gradient_is_read_as_what_it_stands_for(maker):
-    twins = [torch.nn.Parameter(point(6, 4, "complex").detach().to(torch.complex128)) for _ in range(2)]
+    twins = [torch.torch.nn.Parameter(point(6, 4, "complex").detach().to(torch.complex128)) for _ in range(2)]
     with torch.no_grad():
         twins[1].copy_(twins[0])
     gradient = torch.randn_like(twins[0])
@@ -272,17 +272,17 @@ def test_nothing_happens_without_a_gradient():
 @pytest.mark.parametrize("make", [CayleySGD, CayleyRMSprop])
 def test_a_matrix_off_the_manifold_is_named_with_its_distance(make):
     with pytest.raises(NotOnGroupError, match=r"parameter 1 of shape \(3, 3\) to be on the manifold, but got .* = 5.2"):
-        make([point(3, 3), torch.nn.Parameter(2 * torch.eye(3))])
+        make([point(3, 3), torch.torch.nn.Parameter(2 * torch.eye(3))])
     with pytest.raises(NotOnGroupError, match="V of shape"):
-        make([("V", torch.nn.Parameter(torch.eye(3) + 1e-3))])
+        make([("V", torch.torch.nn.Parameter(torch.eye(3) + 1e-3))])
     for wrong in (torch.zeros(3), torch.zeros(2, 3), torch.zeros(3, 3, 3), torch.zeros(2, 3, 2)):
         with pytest.raises(ShapeError, match="N >= P"):
-            make([torch.nn.Parameter(wrong)])
+            make([torch.torch.nn.Parameter(wrong)])
     with pytest.raises(DTypeError, match="bfloat16"):
-        make([torch.nn.Parameter(torch.eye(3, dtype=torch.bfloat16))])
+        make([torch.torch.nn.Parameter(torch.eye(3, dtype=torch.bfloat16))])
     optimizer = make([point(3, 3)])
     with pytest.raises(NotOnGroupError):
-        optimizer.add_param_group({"params": torch.nn.Parameter(torch.zeros(3, 3))})
+        optimizer.add_param_group({"params": torch.torch.nn.Parameter(torch.zeros(3, 3))})
     assert len(optimizer.param_groups) == 1
 
 
@@ -371,7 +371,7 @@ def test_a_gradient_that_overflows_a_running_mean_leaves_it_and_the_parameter(ma
 def test_a_rate_is_any_real_number_or_a_tensor_of_one(make, number):
     start, gradient, moved = point(5, 3), torch.randn(5, 3, dtype=torch.float64), []
     for lr in (0.25, number(0.25)):
-        parameter = torch.nn.Parameter(start.detach().clone())
+        parameter = torch.torch.nn.Parameter(start.detach().clone())
         optimizer = make([parameter], lr=lr)
         parameter.grad = gradient
         optimizer.step()
@@ -379,3 +379,15 @@ def test_a_rate_is_any_real_number_or_a_tensor_of_one(make, number):
     assert torch.equal(*moved)
     with pytest.raises(ArgumentError, match="Expected lr to be a finite number of at least 0, but got -1"):
         make([point(3, 3)], lr=number(-1.0))
+
+
+def test_what_a_group_may_not_have_is_refused_when_it_is_set_later():
+    parameter = torch.nn.Parameter(torch.eye(3))
+    optimizer = CayleySGD([parameter], lr=0.1)
+    parameter.grad = torch.randn(3, 3)
+    optimizer.param_groups[0]["weight_decay"] = 0.1
+    with pytest.raises(ArgumentError, match="weight_decay"):
+        optimizer.step()
+    assert torch.equal(parameter, torch.eye(3))
+    with pytest.raises(TypeError, match="set"):
+        CayleySGD([{"params": {torch.nn.Parameter(torch.eye(3))}}], lr=0.1)

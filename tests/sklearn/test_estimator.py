@@ -14,13 +14,14 @@ import torch
 
 pytest.importorskip("sklearn.base")
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from orthornn.errors import ArgumentError, NonFiniteError, OrthornnWarning
 from orthornn.lab.training.trainer import Trainer
-from orthornn.sklearn import OrthogonalClassifier, OrthogonalRegressor
+from orthornn.sklearn import OrthogonalClassifier, OrthogonalForecaster, OrthogonalRegressor
 from support.sequences import SMALL, X, Y
 
 
@@ -191,3 +192,14 @@ def test_sequences_that_are_for_training_and_for_validation_are_named(kind):
         warnings.simplefilter("error")
         kind(**own, validation_share=0).fit(X, y)  # asked for
         kind(**own, validation_share=0.3).fit(X, y)
+
+def test_numbers_of_numpy_are_taken_and_an_unfitted_forecaster_says_so():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((12, 5, 1)), np.arange(12) % 2
+    found = OrthogonalClassifier(hidden_size=np.int64(3), steps=np.int64(2), batch_size=np.int32(4), random_state=0).fit(X, y)
+    assert found.predict(X).shape == (12,)
+    with pytest.raises(NotFittedError):
+        OrthogonalForecaster().score(np.arange(50.0))
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="Expected a class for each sequence"):
+        OrthogonalClassifier().fit(X, pandas.array(["a", "b", pandas.NA] * 4, dtype="string"))

@@ -23,9 +23,9 @@ def denormals_as_zero() -> Iterator[None]:
     times slower on such numbers, and nothing is learned from them. `orthornn train` and `orthornn.train` do this by
     themselves; it is meant for loops of your own. `torch.set_flush_denormal` reaches the calling thread alone.
 
-    Afterwards every thread computes as before. Without the compiled kernels, or where these have no threads (`orthornn doctor`
-    tells), it reaches this thread and those that are started inside. Without effect where `torch.set_flush_denormal` has none.
-    As a decorator it holds for the function.
+    Afterwards every thread computes as before. Without the compiled kernels, or where these have no threads (which
+    `orthornn doctor` tells), it reaches this thread and those that are started inside. Without effect where
+    `torch.set_flush_denormal` has none. As a decorator it holds for the function.
     """
     if getattr(_inside, "entered", False):
         yield

@@ -93,8 +93,9 @@ class StiefelOptimizer(torch.optim.Optimizer):
         given = param_group["params"]
         if isinstance(given, Tensor):
             check_tensor("the parameter", given)
-        group = {**param_group, "params": [given] if isinstance(given, Tensor) else list(given)}
-        for index, entry in enumerate(group["params"]):
+        is_set = isinstance(given, (set, frozenset))  # which has no order: torch refuses it
+        group = {**param_group, "params": given if is_set else [given] if isinstance(given, Tensor) else list(given)}
+        for index, entry in enumerate(() if is_set else group["params"]):
             name, parameter = entry if isinstance(entry, tuple) else (f"parameter {index}", entry)
             if isinstance(parameter, Tensor):  # anything else torch complains about
                 check_on_manifold(name, parameter)
@@ -113,6 +114,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
+            self._check_group(group)  # a value may have been changed since it was added
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     self._update(parameter, parameter.grad, group)

@@ -168,7 +168,7 @@ def _check_classes(targets: np.ndarray) -> None:
     check_names(targets.ravel(), lambda row: f"as y[{row}]", ValueError)
     if targets.dtype == object:
         cells = targets.ravel().tolist()
-        missing = next((place for place, cell in enumerate(cells) if cell is None or cell != cell), None)
+        missing = next((place for place, cell in enumerate(cells) if _is_missing(cell)), None)
         if missing is not None:
             raise ValueError(
                 f"Expected a class for each sequence, but got {cells[missing]!r} as y[{missing}]. Leave it out."
@@ -176,3 +176,10 @@ def _check_classes(targets: np.ndarray) -> None:
         kinds = sorted({type(cell).__name__ for cell in cells})
         if len(kinds) > 1 and "str" in kinds:
             raise ValueError(f"Expected classes of one kind, but got {' and '.join(kinds)} in y. Write all as text.")
+
+
+def _is_missing(cell: object) -> bool:
+    try:
+        return cell is None or bool(cell != cell)
+    except TypeError:  # NA of pandas
+        return True

@@ -33,6 +33,11 @@ _OPTIONS: dict[str, Any] = {"pool": "mean"}  # of any network; see docs/results/
 _OWN_OPTIONS: dict[str, dict[str, Any]] = {"blocks": {"decay": True}, "lstm": {"forget_bias": 1.0}}
 
 
+def whole(value: Any) -> Any:
+    """Return an integer of NumPy, as a grid search over an array has them, as an int; anything else as it is."""
+    return int(value) if isinstance(value, np.integer) else value
+
+
 @contextlib.contextmanager
 def whole_or_not_at_all(estimator: BaseEstimator) -> Iterator[None]:
     """Inside, an error leaves the estimator as it was: with the attributes of an earlier fit, or without any."""
@@ -94,10 +99,10 @@ class SequenceEstimator(BaseEstimator):
         past: For each output the channel that is its own past; see ArraysTask for `known`.
         weights: Of the sequences in the loss and in the scale of the inputs, (n,), all above 0. Default: None, all are 1.
         """
-        check_integer("steps", self.steps, 1)
+        steps = check_integer("steps", whole(self.steps), 1)
         if self.patience is not None:
-            check_integer("patience", self.patience, 1)
-        check_integer("batch_size", self.batch_size, 1)
+            check_integer("patience", whole(self.patience), 1)
+        batch_size = check_integer("batch_size", whole(self.batch_size), 1)
         check_number("validation_share", self.validation_share, 0, 0.9)
         seed = self._seed()
         parts = self._divided(len(sequences), seed, strata)
@@ -112,14 +117,14 @@ class SequenceEstimator(BaseEstimator):
         factors = [(place, float(self.deviation_[place] / self.target_deviation_[place])) for place in past]
         scale = None if weights is None else scaled(weights, parts)
         task = ArraysTask(rows, lengths, standard, parts, outputs, scale, known, factors)
-        batch = min(self.batch_size, len(parts["train"]))
+        batch = min(batch_size, len(parts["train"]))
         every = max(10, len(parts["train"]) // batch)
         config = RunConfig(
             task=task,
             model=self._model(),
             optimizer=OptimizerConfig("adamw", lr=self.lr, decoupled_decay=0.05, clip_norm=self.clip_norm),
-            schedule=ScheduleConfig("cosine", warmup=min(50, self.steps // 10)),
-            steps=self.steps,
+            schedule=ScheduleConfig("cosine", warmup=min(50, steps // 10)),
+            steps=steps,
             batch_size=batch,
             seed=seed,
         )
@@ -192,7 +197,7 @@ class SequenceEstimator(BaseEstimator):
 
     def _model(self) -> Model:
         """The network: the given options before those of the default."""
-        size = {"parameters": _BUDGET} if self.hidden_size is None else {"hidden_size": self.hidden_size}
+        size = {"parameters": _BUDGET} if self.hidden_size is None else {"hidden_size": whole(self.hidden_size)}
         usual = {**_OPTIONS, **({} if self._dropout is None else {"dropout": self._dropout})}
         return model_named(self.model, **{**size, **usual, **_OWN_OPTIONS.get(self.model, {}), **(self.options or {})})
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import check_integer
 from ..errors import OrthornnWarning
 from ..lab.systems import Model
-from .estimator import SequenceEstimator, moments, whole_or_not_at_all
+from .estimator import SequenceEstimator, moments, whole, whole_or_not_at_all
 from .sequences import names_of, rounded
 
 
@@ -70,10 +70,12 @@ class OrthogonalForecaster(SequenceEstimator):
     def fit(self, y: Any, X: Any = None) -> OrthogonalForecaster:
         """Train on a series (T,), or (T, C) with C channels, and return self. X: What is known ahead, (T,) or (T, K)."""
         with whole_or_not_at_all(self):
-            check_integer("horizon", self.horizon, 1)
-            check_integer("lags", self.lags, 1)
+            check_integer("horizon", whole(self.horizon), 1)
+            check_integer("lags", whole(self.lags), 1)
             series = self._series(y)
-            window = 4 * self.lags if self.window is None else check_integer("window", self.window, self.lags)
+            window = (
+                4 * self.lags if self.window is None else check_integer("window", whole(self.window), whole(self.lags))
+            )
             count = len(series) - self.horizon - self.lags + 1
             if count < 4:
                 raise ValueError(
@@ -131,6 +133,7 @@ class OrthogonalForecaster(SequenceEstimator):
 
         y: (T,) or (T, C), T > horizon. X: What is known ahead, with a row for each of y, if there was some in fit.
         """
+        check_is_fitted(self, "network_")
         self._check_columns(y, "y")
         series = self._series(y)
         if len(series) <= self.horizon:

@@ -161,3 +161,52 @@ def test_slopes_are_at_most_two():
             with torch.no_grad():
                 expected = core(x.transpose(0, 1))[0][:, 0].numpy()
             assert np.abs(y.run(x.numpy())[0] * y.output_scale - expected).max() < 2e-3 * np.abs(expected).max()
+
+
+def test_outputs_in_unlike_units_keep_their_digits():
+    """A second output of a small unit was rounded with the first one's, and constant."""
+    torch.manual_seed(0)
+    core = OrthogonalRNN(2, 12, nonlinearity="tanh")
+    head = torch.nn.Linear(12, 2)
+    with torch.no_grad():
+        head.weight.mul_(torch.tensor([[1500.0], [0.08]]))
+        head.bias.mul_(torch.tensor([1500.0, 0.08]))
+    network = torch.nn.Module()
+    network.core, network.head = core, head
+    x = torch.randn(4, 30, 2)
+    for bits in (8, 16):
+        _, made = integers(network, x, bits=bits)
+        found = made.run(x.numpy()) * made.output_scale
+        with torch.no_grad():
+            wanted = head(core(x.transpose(0, 1))[0].transpose(0, 1)).numpy()
+        off = np.square(found - wanted).mean((0, 1)) / wanted.reshape(-1, 2).var(0)
+        assert (off < (0.05 if bits == 8 else 1e-4)).all()
+    with torch.no_grad():
+        head.weight[1] *= 1e-8
+        head.bias[1] *= 1e-8
+    with pytest.raises(ArgumentError, match="outputs of about one size"):
+        integers(network, x)
+
+
+def test_what_integers_would_lose_is_refused():
+    core = OrthogonalRNN(1, 6, nonlinearity="tanh")
+    with torch.no_grad():
+        core.weight_ih_l0.fill_(1.0)
+        core.bias_ih_l0.fill_(-300.0)
+    with pytest.raises(ArgumentError, match="Center the inputs"):
+        integers(core, 300 + torch.rand(3, 9, 1))
+    with pytest.raises(ArgumentError, match="inputs of about one size"):
+        integers(OrthogonalRNN(2, 6, nonlinearity="tanh"), torch.randn(3, 9, 2) * torch.tensor([1e5, 1.0]))
+
+
+@pytest.mark.parametrize("c", [1e-5, 1e-3, 1e-2])
+def test_scaled_tanh_of_a_small_parameter_is_the_identity(c):
+    core = OrthogonalRNN(2, 6, nonlinearity="scaled_tanh")
+    with torch.no_grad():
+        core.activation_l0.fill_(c)
+    x = torch.randn(3, 20, 2)
+    _, made = integers(core, x, bits=16)
+    found = made.run(x.numpy()) * made.output_scale
+    with torch.no_grad():
+        wanted = core(x.transpose(0, 1))[0].transpose(0, 1).numpy()
+    assert np.abs(found - wanted).max() < 0.05 * wanted.std()

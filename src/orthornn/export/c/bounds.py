@@ -67,7 +67,7 @@ def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps
         return bounded(folded, low, high, None if steps is None else check_integer("steps", steps, 1, 10**7))
     if steps is not None:
         raise ArgumentError("Expected steps with input_range, but got it with calibration. Leave it out.")
-    x = np.asarray(calibration.detach().cpu() if isinstance(calibration, torch.Tensor) else calibration)
+    x = _as_array(calibration)
     dimensions = 2 if folded.tokens else 3
     x = x[None] if x.ndim == dimensions - 1 else x
     wide = folded.tokens or (x.ndim == dimensions and x.shape[-1] == folded.input_size)
@@ -76,9 +76,21 @@ def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps
         raise ShapeError(f"Expected calibration to be {wanted}, but got {x.dtype} of shape {x.shape}.")
     if folded.tokens and not ((x >= 0) & (x < folded.input_size)).all():
         raise ArgumentError(f"Expected tokens in 0..{folded.input_size - 1}, but got {x.min()}..{x.max()}.")
-    if not np.isfinite(x).all():
-        raise NonFiniteError("Expected finite calibration data, but got NaN or infinities. Leave them out.")
+    if not (np.abs(x) <= np.finfo(np.float32).max).all():
+        raise NonFiniteError(
+            "Expected finite calibration data that float32 holds, but got NaN, infinities or larger numbers. Leave them out."
+        )
     return calibrated(folded, x, margin)
+
+
+def _as_array(calibration: Any) -> Array:
+    if isinstance(calibration, torch.Tensor):
+        tensor = calibration.detach().cpu()
+        return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy()
+    try:
+        return np.asarray(calibration)
+    except ValueError as error:
+        raise ShapeError("Expected calibration to hold sequences of one length, but got unequal lengths.") from error
 
 
 def bounded(network: FoldedNetwork, low: float, high: float, steps: int | None) -> Ranges:
@@ -148,7 +160,8 @@ def _growth_on_the_way(layer: FoldedLayer) -> float:
 def _norm(layer: FoldedLayer) -> float:
     """Return ||W||_2."""
     radius = float(np.linalg.norm(layer.matrix(), 2))
-    return 1.0 if abs(radius - 1) < _ROUNDING else radius
+    product = layer.U is not None or layer.base is not None  # of reflections and rotations, orthogonal but for rounding
+    return 1.0 if product and abs(radius - 1) < _ROUNDING else radius
 
 
 def _has_bounded_units(layer: FoldedLayer) -> bool:

@@ -39,6 +39,7 @@ TANH_TABLE = np.rint(LARGEST * np.tanh(np.arange(TANH_STEPS * TANH_END + 1) / TA
 RATIO_BITS = 24
 _PER_ROW = 16  # columns from which on each row has a multiplier of its own
 _LARGEST_SLOPE = 2.0
+_UNLIKE_INPUTS, _UNLIKE_OUTPUTS = 2.0**10, 2.0**16  # largest over smallest: 5 bits of int16 and 11 of int32 are left
 
 
 def scaled(value: Array, m: Array | int, shift: int) -> Array:
@@ -74,13 +75,15 @@ class Multiplier:
         return scaled(sums, self.m, self.shift)
 
 
-def row_units(A: Array, bits: int, largest: int = LARGEST) -> Array:
-    """Return what 1 stands for in each row of a matrix of integers, (R,), or (1,) for all rows of a narrow one."""
+def row_units(A: Array, bits: int, largest: int = LARGEST, by_row: bool = False) -> Array:
+    """Return what 1 stands for in each row of a matrix of integers, (R,), or (1,) for all rows of a narrow one, unless rows
+    have nothing to do with each other.
+    """
     size = np.abs(A).max(1) / ((1 << (bits - 1)) - 1)
     if largest > 1:  # else a row is read at one place only
         size = np.maximum(size, np.abs(A).sum(1) / (LARGEST_ROW - A.shape[1] / 2))
     top = max(float(size.max()), 1e-30)
-    return np.maximum(size, top * 2.0**-24) if A.shape[1] >= _PER_ROW else np.full(1, top)
+    return np.maximum(size, top * 2.0**-24) if by_row or A.shape[1] >= _PER_ROW else np.full(1, top)
 
 
 def column_units(U: Array, bits: int) -> Array:
@@ -89,9 +92,9 @@ def column_units(U: Array, bits: int) -> Array:
     return np.where(size > 0, size, 1)
 
 
-def rounded_rows(A: Array, bits: int, largest: int = LARGEST) -> Array:
+def rounded_rows(A: Array, bits: int, largest: int = LARGEST, by_row: bool = False) -> Array:
     """Return the matrix whose numbers the integers of a FixedMatrix stand for."""
-    size = row_units(A, bits, largest)[:, None]
+    size = row_units(A, bits, largest, by_row)[:, None]
     return np.rint(A / size) * size
 
 
@@ -109,9 +112,13 @@ class FixedMatrix:
     multiplier: Multiplier
 
     @classmethod
-    def of(cls, A: Array, bits: int, factor: float, what: str, largest: int = LARGEST) -> FixedMatrix:
-        """Round A (R, K); a sum becomes factor * (A x). largest: of the integers that it is multiplied with."""
-        size = row_units(A, bits, largest)
+    def of(
+        cls, A: Array, bits: int, factor: float, what: str, largest: int = LARGEST, by_row: bool = False
+    ) -> FixedMatrix:
+        """Round A (R, K); a sum becomes factor * (A x). largest: of the integers that it is multiplied with. by_row: as in
+        `row_units`.
+        """
+        size = row_units(A, bits, largest, by_row)
         q = np.rint(A / size[:, None]).astype(np.int64)
         sums = int((np.abs(q).sum(1) if largest > 1 else np.abs(q)).max()) * largest
         return cls(q, Multiplier.of(size * factor, sums, what))
@@ -166,7 +173,8 @@ class FixedBase:
     def of(cls, base: Base) -> FixedBase:
         """Round c and s to int16."""
         largest = max(float(np.abs(base.c).max()), float(np.abs(base.s).max()), 2.0**-15)
-        places = math.floor(math.log2(LARGEST / largest))  # |c| + |s| is at most twice LARGEST, so no sum overflows
+        # |c| + |s| is at most twice LARGEST: no sum overflows, with half a unit to round it as long as that is below 2^17.
+        places = min(17, math.floor(math.log2(LARGEST / largest)))
         if places < 1:
             raise ArgumentError(f"Expected a gain that int16 can hold, but got {largest:.3g}. Pass numbers='float32'.")
         c, s = (np.rint(values * 2.0**places).astype(np.int64) for values in (base.c, base.s))
@@ -351,6 +359,7 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
     """
     check_linear_readout(network)
     largest_input = float(np.max(ranges.inputs, initial=0))
+    _check_alike("inputs", ranges.inputs, _UNLIKE_INPUTS, "Standardize them")
     x_scale = (max(largest_input, 1e-30) if largest_input > 0 else 1.0) / LARGEST
     layers: list[FixedLayer] = []
     entering = x_scale
@@ -359,6 +368,8 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
         unit = scale / (1 << PLACES)
         of_tokens = network.tokens and not k
         factor = (1.0 if of_tokens else entering) / unit
+        read = np.full(layer.V.shape[1], entering * LARGEST) if k else ranges.inputs
+        projected = np.abs(layer.V).max(1) if of_tokens else np.abs(layer.V) @ read
         layers.append(
             FixedLayer(
                 layer=layer,
@@ -367,7 +378,7 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
                 U=None if layer.U is None else FixedReflections.of(layer.U, bits),
                 base=None if layer.base is None else FixedBase.of(layer.base),
                 V=FixedMatrix.of(layer.V, bits, factor, f"V of layer {k}", 1 if of_tokens else LARGEST),
-                b=None if layer.b is None else _in_unit(layer.b, unit),
+                b=None if layer.b is None else _bias(layer.b, projected, unit, k),
                 parameter=_parameter(layer, unit, k),
                 tanh=_tanh(layer, unit),
                 h0=cut(np.rint(layer.h0 / scale).astype(np.int64)),
@@ -377,8 +388,9 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
     Y, d, output_scale = None, None, entering
     if network.Y is not None:
         reach = np.abs(network.Y).sum(1) * entering * LARGEST + (0 if network.d is None else np.abs(network.d))
+        _check_alike("outputs", reach, _UNLIKE_OUTPUTS, "Train on targets in other units")
         output_scale = max(float(reach.max()), 1e-30) / (REACH // 2)
-        Y = FixedMatrix.of(network.Y, bits, entering / output_scale, "the readout")
+        Y = FixedMatrix.of(network.Y, bits, entering / output_scale, "the readout", by_row=True)
         d = None if network.d is None else np.rint(network.d / output_scale).astype(np.int64)
     raw = np.ones(network.input_size) if network.input_scale is None else network.input_scale
     shift = np.zeros(network.input_size) if network.input_offset is None else network.input_offset
@@ -398,6 +410,32 @@ def check_linear_readout(network: FoldedNetwork) -> None:
         raise ArgumentError("Expected a linear readout for integers, but got a perceptron. Pass numbers='float32'.")
 
 
+def _check_alike(what: str, sizes: Array, most: float, advice: str) -> None:
+    """Raise ArgumentError if the largest is so many times the smallest that this would have no digits left."""
+    there = sizes[sizes > 0]
+    if there.size and there.max() > most * there.min():
+        raise ArgumentError(
+            f"Expected {what} of about one size for integers, which share a scale, but got sizes from {there.min():.3g} to "
+            f"{there.max():.3g}. {advice}, or pass numbers='float32'."
+        )
+
+
+def _bias(b: Array, projected: Array, unit: float, index: int) -> Array:
+    """Return the bias in the unit of sums, cut where it saturates a unit by itself.
+
+    Raises:
+        ArgumentError: If it would be cut where an input, which is at most `projected`, may cancel it.
+    """
+    cancelled = (np.abs(b) > REACH * unit) & (projected > np.abs(b) / 2)
+    if cancelled.any():
+        raise ArgumentError(
+            f"Expected biases within {REACH >> (PLACES + 15)} times the range of states where inputs cancel them, but layer "
+            f"{index} has {np.abs(b[cancelled]).max():.3g} for states up to {unit * (1 << PLACES) * LARGEST:.3g}. Center the "
+            f"inputs, or pass numbers='float32'."
+        )
+    return _in_unit(b, unit)
+
+
 def _in_unit(values: Array, unit: float) -> Array:
     return np.clip(np.rint(values / unit), -REACH, REACH).astype(np.int64)
 
@@ -406,7 +444,9 @@ def _tanh(layer: FoldedLayer, unit: float) -> FixedTanh | None:
     if layer.phi.name == "tanh":
         return FixedTanh.of(np.ones(1), unit)
     if layer.phi.name == "scaled_tanh" and layer.parameter is not None:
-        return FixedTanh.of(layer.parameter, unit)
+        # Where c z stays small, tanh(cz)/c is z, and its place in the table would have too few digits.
+        linear = np.square(layer.parameter * unit * (1 << PLACES) * LARGEST) < 3 * 2.0**-15
+        return FixedTanh.of(np.where(linear, 0, layer.parameter), unit)
     return None
 
 

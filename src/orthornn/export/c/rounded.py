@@ -78,7 +78,7 @@ class RoundedNetwork(FoldedModule):
             rows = rows[packed.unsorted_indices]
         if self.Y is None:
             return rows
-        return F.linear(rows, _rounded_rows(self.Y, self.bits, fixed.LARGEST), self.d)
+        return F.linear(rows, _rounded_rows(self.Y, self.bits, fixed.LARGEST, by_row=True), self.d)
 
     def network(self) -> FoldedNetwork:
         """Return the numbers of the network as they are now, not rounded."""
@@ -176,8 +176,8 @@ def rounded(network: Any, numbers: str = "int8", *, calibration: Any = None, for
     return RoundedNetwork(folded, int(numbers.removeprefix("int")), ranges, description)
 
 
-def _rounded_rows(A: Tensor, bits: int, largest: int) -> Tensor:
-    return _straight_through(A, lambda a: fixed.rounded_rows(a, bits, largest))
+def _rounded_rows(A: Tensor, bits: int, largest: int, by_row: bool = False) -> Tensor:
+    return _straight_through(A, lambda a: fixed.rounded_rows(a, bits, largest, by_row))
 
 
 def _straight_through(A: Tensor, rounding: Callable[[Array], Array]) -> Tensor:

@@ -28,7 +28,8 @@ wchar_t xor
 _HEADERS = """
 assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic stdbool
 stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
-"""
+features endian byteswap alloca unistd strings malloc
+"""  # the last line: what headers of C include by name in the usual libraries
 _SELFTEST = "_selftest"  # ends the names of files that another network has
 _STRING = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+.,:;()[]{}=<>!#$%&'*/@^`|~")
 _COMMENT = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+.,:;()=<>%")
