@@ -13,9 +13,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -130,7 +130,8 @@ class Folder:
 
         Whoever reads `name`, at any moment and after a crash, finds the old file or the whole new one.
         """
-        beside = f".{name}.{os.getpid()}-{secrets.token_hex(4)}"  # another thread may write the same file
+        in_main = threading.current_thread() is threading.main_thread()
+        beside = f".{name}.{os.getpid()}" + ("" if in_main else f"-{threading.get_native_id()}")
         try:
             self.write(beside, write, self._mode(name))
             with self._named(name):

@@ -193,10 +193,13 @@ def test_sequences_that_are_for_training_and_for_validation_are_named(kind):
         kind(**own, validation_share=0).fit(X, y)  # asked for
         kind(**own, validation_share=0.3).fit(X, y)
 
+
 def test_numbers_of_numpy_are_taken_and_an_unfitted_forecaster_says_so():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((12, 5, 1)), np.arange(12) % 2
-    found = OrthogonalClassifier(hidden_size=np.int64(3), steps=np.int64(2), batch_size=np.int32(4), random_state=0).fit(X, y)
+    found = OrthogonalClassifier(
+        hidden_size=np.int64(3), steps=np.int64(2), batch_size=np.int32(4), random_state=0
+    ).fit(X, y)
     assert found.predict(X).shape == (12,)
     with pytest.raises(NotFittedError):
         OrthogonalForecaster().score(np.arange(50.0))

@@ -27,8 +27,7 @@ def prepared(sequences: Any, description: dict[str, Any], ordered: bool = True) 
         raise ShapeError(
             f"Expected sequences to have shape (B, T, {d['input_size']}), or (B, T * {d['input_size']}) with the "
             f"channels of a step together, but got {np.shape(sequences)}."
-            + f" A step has {listed(d['columns'])}."
-            * bool(d.get("columns"))
+            + (f" A step has {listed(d['columns'])}." if d.get("columns") else "")
         )
     if d.get("series") and not np.isin(values[..., -1], np.arange(len(d["series"]) + 1)).all():
         raise DataError(

@@ -48,6 +48,7 @@ FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
 _SWEEP = "sweep.json"  # in the folder of a sweep: its configs
 _OPTIONS = "options.json"  # next to it: what else a sweep is begun with
 _TUNE = "tune"  # Ray's own state, in the folder ray
+_LABEL = 200  # characters of a folder's name that say its settings
 _RETRIES = 5  # of one trial whose worker or machine died
 _LOCK_SECONDS = 60.0  # a worker that was lost may hold its run for a moment
 _SHORT = {"model": "model.name", "optimizer": "optimizer.name", "schedule": "schedule.name"}
@@ -73,7 +74,7 @@ class Range:
             value = math.exp(random.uniform(math.log(low), math.log(high)))
         else:
             value = random.uniform(low, high)
-        return min(math.floor(value), int(self.high)) if whole else float(f"{value:.4g}")
+        return min(math.floor(value), int(self.high)) if whole else min(max(float(f"{value:.4g}"), self.low), self.high)
 
 
 def full_name(name: str, config: RunConfig) -> str:
@@ -135,7 +136,7 @@ def trials(
                     for part in above:
                         place = place[part]
                     place[last] = value
-                label = "-".join(f"{name}={value}" for name, value in chosen.items()).replace("/", "_")
+                label = "-".join(f"{name}={value}" for name, value in chosen.items()).replace("/", "_")[:_LABEL]
                 made[f"{len(made):04d}-{label + '-' if label else ''}seed={seed}"] = RunConfig.read(plain)
     return made
 
@@ -266,12 +267,14 @@ def run_sweep(
 
 
 def with_absolute_data(config: RunConfig) -> RunConfig:
-    """Return the same run, with the whole path of its data: workers are in folders of their own."""
-    data = getattr(config.task, "data", None)
-    if not isinstance(data, str) or not data:
+    """Return the same run, with the whole paths of its data: workers are in folders of their own."""
+    given = {name: getattr(config.task, name, None) for name in ("data", "validation_data", "test_data")}
+    paths = {
+        name: str(Path(path).expanduser().resolve()) for name, path in given.items() if isinstance(path, str) and path
+    }
+    if not paths:
         return config
-    absolute = str(Path(data).expanduser().resolve())
-    return dataclasses.replace(config, task=dataclasses.replace(config.task, data=absolute))  # type: ignore[type-var]
+    return dataclasses.replace(config, task=dataclasses.replace(config.task, **paths))  # type: ignore[type-var]
 
 
 def failures(folder: Path) -> dict[str, str]:

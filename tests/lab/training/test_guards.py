@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
 from orthornn.errors import ArgumentError, NonFiniteError, OrthornnWarning
-from orthornn.lab.tasks import Adding, Copying, Forecast
+from orthornn.lab.tasks import Adding, Classify, Copying, Forecast
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, Run, ScheduleConfig, Trainer, read_metrics, train
 from orthornn.lab.training.batch_splitting import split_batch
 from support.run_cases import EPOCHS, config
@@ -149,6 +150,37 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(name, task):
     for accumulate in (1, 3):
         torch.manual_seed(0)
         trainer = Trainer(config(name, task=task, accumulate=accumulate, optimizer=OptimizerConfig(lr=0.0)))
+        value = trainer.update()
+        gradients.append((value, [p.grad for p in trainer.model.parameters() if p.grad is not None]))
+    (one, whole), (other, parts) = gradients
+    eps = torch.finfo(torch.float32).eps
+    assert one == pytest.approx(other, rel=8 * eps)
+    for a, b in zip(whole, parts, strict=True):
+        assert (a - b).norm() <= 64 * eps * max(float(a.norm()), eps)
+
+
+@pytest.mark.parametrize("case", ["class weights", "unknown targets", "forecast"])
+def test_accumulated_gradients_where_targets_do_not_count_alike(case, tmp_path):
+    """Parts were weighed by their sequences: with class weights, gradients were off by tens of percents."""
+    random, rows = np.random.default_rng(0), []
+    for s in range(40):
+        for _ in range(5 + s % 3):
+            label = "ab"[s % 5 == 0] if case != "unknown targets" or s % 4 else ""
+            rows.append(f"{s},{random.standard_normal():.6g},{label},{random.standard_normal():.6g}")
+    path = tmp_path / "a.csv"
+    path.write_text("id,x,label,y\n" + "\n".join(rows) + "\n")
+    options = {"data": str(path), "sequence": "id"}
+    if case == "forecast":
+        task = Forecast(**options, target="x", inputs="x,y", skipped=2)
+    else:
+        weights = "balanced" if case == "class weights" else None
+        task = Classify(**options, target="label", inputs="x,y", class_weights=weights, missing="hold")
+    gradients = []
+    for accumulate in (1, 4):
+        torch.manual_seed(0)
+        trainer = Trainer(
+            config("lstm", task=task, accumulate=accumulate, batch_size=8, optimizer=OptimizerConfig(lr=0.0))
+        )
         value = trainer.update()
         gradients.append((value, [p.grad for p in trainer.model.parameters() if p.grad is not None]))
     (one, whole), (other, parts) = gradients

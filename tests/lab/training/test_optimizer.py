@@ -15,7 +15,7 @@ from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig, 
 from orthornn.lab.training.penalized import penalized_loss
 from orthornn.modules import Transition
 from orthornn.optim import JointOptimizer
-from orthornn.optim.groups import bound_tensors
+from orthornn.optim.groups import bound_methods
 
 TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
 
@@ -88,7 +88,7 @@ def test_what_adamw_decays(name):
     decayed = {id(p) for group in groups if group.get("weight_decay", 0.0) == 0.5 for p in group["params"]}
     others = {id(p) for group in groups if group.get("weight_decay", 0.0) == 0.0 for p in group["params"]}
     free = {id(p) for one in made.model.modules() if isinstance(one, Transition) for p in one.free()}
-    free |= {id(p) for _, method, tensors in bound_tensors(made.model) for p in tensors}
+    free |= {id(p) for bound in bound_methods(made.model) for _, behind in bound.trained() for p in behind}
     assert others == free
     assert decayed == {id(p) for p in made.model.parameters() if p.requires_grad} - free
 

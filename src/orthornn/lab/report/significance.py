@@ -19,11 +19,13 @@ _DRAWN = 20_000  # else so many random ones
 
 
 def p_value(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the two-sided p of the difference of the means."""
+    """Return the two-sided p of the difference of the means; 1 if a number is infinite or NaN."""
     pooled = [*first, *second]
     size, total = len(first), sum(pooled)
     observed = abs(statistics.fmean(first) - statistics.fmean(second))
-    slack = 1e-12 * max(1.0, *map(abs, pooled))  # the same division, added up in another order
+    if not all(map(math.isfinite, pooled)):
+        return 1.0  # nothing can be told
+    slack = 1e-12 * max(map(abs, pooled))  # the same division, added up in another order
 
     def extreme(chosen: Sequence[float]) -> bool:
         part = sum(chosen)
@@ -98,4 +100,5 @@ def mean_and_spread(values: Sequence[float]) -> str:
     """Return the mean and the standard deviation of a sample."""
     if len(values) == 1:
         return f"{values[0]:.4g}"
-    return f"{statistics.fmean(values):.4g} ± {statistics.stdev(values):.2g}"
+    spread = statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
+    return f"{statistics.fmean(values):.4g} ± {spread:.2g}"

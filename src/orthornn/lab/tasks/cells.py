@@ -110,7 +110,7 @@ def typed(texts: Sequence[str], missing: Sequence[str] = ()) -> np.ndarray:
         except (OverflowError, ValueError):  # ValueError: thousands of digits
             return np.array(found, object)
     numbers = np.array([np.nan if text is None else float(text) for text in found])
-    large = np.flatnonzero(np.abs(numbers) > LARGEST_WHOLE)
+    large = np.flatnonzero(np.abs(numbers) >= LARGEST_WHOLE)
     whole = [whole_number(found[place]) for place in large]
     if None not in whole and whole != [int(numbers[place]) for place in large] and all(map(_is_whole, there)):
         return np.array(found, object)

@@ -28,6 +28,7 @@ from .plain_baselines import classifiers
 from .sequences import flat
 from .table_options import entries_in
 from .table_task import TableTask
+from .task import Batch
 
 IGNORED = -100
 
@@ -87,6 +88,12 @@ class Classify(TableTask):
         """Return the (weighted) cross-entropy in nats."""
         rows, wanted = self.rows(prediction, targets)
         return F.cross_entropy(rows, wanted, self._weight_of(rows), ignore_index=IGNORED)
+
+    def mass(self, batch: Batch) -> float:
+        """Return the weight of all targets that are known."""
+        targets = batch.targets.data if isinstance(batch.targets, PackedSequence) else batch.targets
+        known = targets[targets != IGNORED]
+        return float(len(known) if self._weights is None else self._weights[known.cpu()].sum())
 
     def metrics(
         self, prediction: Tensor, targets: Tensor | PackedSequence, threshold: float | None = None

@@ -106,7 +106,7 @@ def read_columns_by_arrow(file: BinaryIO, count: int, separator: str, form: CsvF
 
 def _may_be_large_keys(column: np.ndarray) -> bool:
     """Return whether a column may be of whole numbers, some too large for float64, with missing cells among them."""
-    if column.dtype.kind != "f" or not np.isnan(column).any() or not (np.abs(column) > LARGEST_WHOLE).any():
+    if column.dtype.kind != "f" or not np.isnan(column).any() or not (np.abs(column) >= LARGEST_WHOLE).any():
         return False
     there = column[~np.isnan(column)]
     return bool((np.trunc(there) == there).all() and np.isfinite(there).all())

@@ -54,10 +54,12 @@ def best_threshold(
     missed = np.concatenate([[0], positive.cumsum()])[below]  # of the second class, below the threshold
     rejected = np.concatenate([[0], negative.cumsum()])[below]
     scores = _scores(missed, rejected, positive.sum(), negative.sum(), metric)
+    possible = (between > ends[below]) & (between < 1)  # else it is not between them, as near probabilities of 0 and 1
+    between, scores = between[possible], scores[possible]
     usual = int(np.searchsorted(sorted_, USUAL))
     gone, away = positive[:usual].sum(), negative[:usual].sum()
     own = _scores(np.array([gone]), np.array([away]), positive.sum(), negative.sum(), metric)[0]
-    if own >= scores.max():
+    if not len(scores) or own >= scores.max():
         return USUAL
     best = between[scores == scores.max()]
     return float(best[np.abs(best - USUAL).argmin()])

@@ -23,6 +23,7 @@ from .plain_baselines import regressors
 from .sequences import flat
 from .table_rows import INFINITE
 from .table_task import TableTask
+from .task import Batch
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ class Numbers(TableTask):
         rows, wanted = self._rows(prediction, targets)
         there = ~wanted.isnan()
         return (rows[there] - wanted[there]).square().mean()
+
+    def mass(self, batch: Batch) -> float:
+        """Return how many targets there are."""
+        targets = batch.targets.data if isinstance(batch.targets, PackedSequence) else batch.targets
+        return int((~targets.isnan()).sum())
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
         """Return loss and mse, which is in the targets' own units, the mean over the targets if there are several."""

@@ -31,7 +31,7 @@ def check_rounding(
         error: The class of the error.
         stacklevel: Of the warning; 2 is the caller.
     """
-    large = np.flatnonzero((np.abs(values) > LARGEST_WHOLE) & np.isfinite(values))
+    large = np.flatnonzero((np.abs(values) >= LARGEST_WHOLE) & np.isfinite(values))
     if targets.dtype.kind == "f" or not len(large):
         return
     exact = ((row, whole_number(targets[row])) for row in large.tolist())

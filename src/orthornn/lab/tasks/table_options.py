@@ -96,6 +96,11 @@ class TableOptions(Task):
             check_choice("missing", word, MODES)
         if self.split_by is not None:
             check_choice("split_by", self.split_by, ("sequences", "time"))
+        if self.split_by == "time" and self.group is not None:
+            raise ArgumentError(
+                f"Expected no group with split_by='time', which divides every sequence, but got {self.group!r}. Leave one of "
+                f"them out."
+            )
         if self.decimal is not None:
             check_choice("decimal", self.decimal, (".", ","))
         for name in ("separator", "thousands"):

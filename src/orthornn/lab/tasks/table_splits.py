@@ -82,7 +82,9 @@ class TableSplits(TableRows):
         open_ = np.flatnonzero(part_of == "")
         if "validation" in missing and not len(open_):
             open_ = np.flatnonzero(part_of == "train")
-        fixed = {part: [i for i in np.flatnonzero(part_of == part).tolist() if i not in set(open_)] for part in PARTS}
+        is_open = np.zeros(len(part_of), bool)
+        is_open[open_] = True
+        fixed = {part: np.flatnonzero((part_of == part) & ~is_open).tolist() for part in PARTS}
         if "test" in missing and self.split is not None:
             raise DataError(
                 f"Expected rows for the test in {self.data}, column {self.split!r}, but got none. Name some."

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_integer
 from .plain_baselines import Baseline
@@ -102,6 +103,15 @@ class Task(ABC):
     @abstractmethod
     def loss(self, prediction: Tensor, targets: Any) -> Tensor:
         """Return the mean loss over the batch. prediction: (T, B, O), (R, O) if packed, or (B, O), as `output` says."""
+
+    def mass(self, batch: Batch) -> float:
+        """Return what the mean of `loss` divides by: sequences, or steps where there is a prediction at each, unless some
+        targets count more than others, or not at all.
+        """
+        inputs = batch.inputs
+        if isinstance(inputs, PackedSequence):
+            return int(inputs.batch_sizes[0]) if self.output == "last" else len(inputs.data)
+        return int(inputs.shape[1])
 
     @abstractmethod
     def metrics(self, prediction: Tensor, targets: Any) -> Mapping[str, tuple[float, float]]:

@@ -16,15 +16,16 @@ from ..tasks import Batch, Task
 def split_batch(task: Task, batch: Batch, parts: int) -> list[tuple[Batch, float]]:
     """Return parts of a batch, by sequences, and the weight of each in the mean loss; the weights add up to 1.
 
-    The parts' weighted losses and gradients add up to those of the whole, for a loss that is a mean over sequences
-    or, where there is a prediction at every step, over steps. ArgumentError if there are fewer sequences than parts.
+    The parts' weighted losses and gradients add up to those of the whole, for a loss that is a mean over what `task.mass`
+    counts; a part without any has weight 0. ArgumentError if there are fewer sequences than parts.
     """
     if parts == 1:
         return [(batch, 1.0)]
     inputs = _split(batch.inputs, parts, 1)
     targets = _split(batch.targets, parts, 0 if task.output == "last" else 1)
-    counts = [_count(x, task.output) for x in inputs]
-    return [(Batch(x, y), count / sum(counts)) for x, y, count in zip(inputs, targets, counts, strict=True)]
+    batches = [Batch(x, y) for x, y in zip(inputs, targets, strict=True)]
+    masses = [task.mass(one) for one in batches]
+    return [(one, mass / (sum(masses) or 1)) for one, mass in zip(batches, masses, strict=True)]
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
@@ -44,9 +45,3 @@ def _split(values: Any, parts: int, along: int) -> list[Any]:
         return [values.narrow(along, a, b - a) for a, b in itertools.pairwise(bounds)]
     sequences = unpack_sequence(values)
     return [pack_sequence(sequences[a:b], enforce_sorted=False) for a, b in itertools.pairwise(bounds)]
-
-
-def _count(inputs: Any, output: str) -> int:
-    if isinstance(inputs, PackedSequence):
-        return int(inputs.batch_sizes[0]) if output == "last" else len(inputs.data)
-    return inputs.shape[1]

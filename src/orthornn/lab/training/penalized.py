@@ -72,6 +72,11 @@ def check_smoothing(task: Task, targets: Any) -> None:
         raise ArgumentError(
             f"Expected a task with one class per sequence for label_smoothing, but got {task.name}. Set it to 0."
         )
+    if getattr(task, "class_weights", None) is not None:
+        raise ArgumentError(
+            "Expected no class_weights with label_smoothing, which weighs all classes alike, but got some. Leave one of them "
+            "out."
+        )
 
 
 def check_penalties(model: nn.Module, config: PenaltyConfig) -> None:

@@ -171,7 +171,7 @@ class Trainer:
         value = 0.0
         for part, weight in split_batch(self.task, batch, self.config.accumulate * count)[rank::count]:
             loss, extra = self._loss(part)
-            value += weight * loss.item()
+            value += weight * loss.item() if weight else 0.0  # a mean of nothing is NaN
             (weight * (loss if extra is None else loss + extra)).backward()
         gradients = [p.grad for p in self._trained if p.grad is not None]
         wishes = [float(stop == wish) for wish in (1, 2)]
@@ -201,7 +201,7 @@ class Trainer:
                 counts[name] = counts.get(name, 0.0) + count
 
         self._predict(batches, add)
-        return {name: sums[name] / counts[name] for name in sums}
+        return {name: sums[name] / counts[name] for name in sums if counts[name]}  # mape of zeros alone has none
 
     def choose_threshold(self) -> float | None:
         """Return the threshold by which the task decides, by the validation part, if it asks for one."""
