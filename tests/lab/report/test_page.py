@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import html
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -302,3 +303,10 @@ def test_runs_on_one_frame_are_one_set_of_data_and_differ_only_in_their_seed(tmp
     both = [run for run in found if run.config.seed < 2]
     assert list(differing(both)) == ["seed"]
     assert [len(own) for own in groups(both).values()] == [2]
+
+
+def test_numbers_that_are_not_finite_or_tiny():
+    assert p_value([1.0, 2.0, math.nan], [4.0, 5.0, 6.0]) == 1.0
+    assert mean_and_spread([1.0, math.inf]).endswith("± nan")
+    tiny = [k * 1e-13 for k in (1, 2, 3, 4, 5)], [k * 1e-13 for k in (11, 12, 13, 14, 15)]
+    assert p_value(*tiny) == p_value(*([1e13 * value for value in group] for group in tiny)) < 0.05

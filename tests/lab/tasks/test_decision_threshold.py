@@ -140,3 +140,11 @@ def test_what_is_no_threshold(tmp_path):
     (tmp_path / "three.csv").write_text("id,x,k\n" + "".join(f"{i},{i}.5,{'abc'[i % 3]}\n" for i in range(12)))
     with pytest.raises(DataError, match=r"Expected 2 classes for threshold='f1'.*has 3"):
         _ = Classify(data=str(tmp_path / "three.csv"), target="k", sequence="id", threshold="f1").input_size
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_chosen_threshold_is_inside_and_does_what_it_was_chosen_for(metric):
+    """Also where probabilities are 0 or 1 to the last digit: 1.0 was chosen to reject all, and accepts those."""
+    for probabilities in ([1.0, 1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0, 1.0], [0.3, 1 - 2**-53, 1.0, 1.0, 0.0]):
+        found = best_threshold(np.array(probabilities), np.array([True, False, False, False, False]), metric)
+        assert 0 < found < 1
