@@ -10,6 +10,8 @@ import torch
 
 from orthornn.kernels import denormals_as_zero
 from orthornn.kernels.backends.cpp import extension
+from orthornn.lab.training import Trainer
+from support.run_cases import config
 
 
 @pytest.fixture(params=[False, True])
@@ -33,6 +35,21 @@ def test_this_thread_counts_them_as_zero_inside_and_as_before_afterwards(outside
     assert is_zero() == outside
     with pytest.raises(ZeroDivisionError), denormals_as_zero():
         raise ZeroDivisionError
+    assert is_zero() == outside
+
+
+def test_updates_and_evaluations_flush_forward_and_backward(outside):
+    possible = torch.set_flush_denormal(True)
+    torch.set_flush_denormal(outside)
+    trainer = Trainer(config())
+    seen = []
+    trainer.model.register_forward_hook(lambda *_: seen.append(("forward", is_zero())))
+    weight = next(trainer.model.head.parameters())
+    weight.register_hook(lambda _: seen.append(("backward", is_zero())))
+    trainer.update()
+    trainer.evaluate(trainer.task.validation(8))
+    assert {part for part, _ in seen} == {"forward", "backward"}
+    assert all(zero == possible for _, zero in seen)
     assert is_zero() == outside
 
 
