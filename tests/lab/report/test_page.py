@@ -15,7 +15,7 @@ import xml.etree.ElementTree
 import numpy as np
 import pytest
 
-from orthornn.errors import ArgumentError
+from orthornn.errors import ArgumentError, OrthornnWarning
 from orthornn.lab.report.figures import canvas
 from orthornn.lab.report.page import page, write_report
 from orthornn.lab.report.runs import by_data, differing, groups, read_runs
@@ -310,3 +310,14 @@ def test_numbers_that_are_not_finite_or_tiny():
     assert mean_and_spread([1.0, math.inf]).endswith("± nan")
     tiny = [k * 1e-13 for k in (1, 2, 3, 4, 5)], [k * 1e-13 for k in (11, 12, 13, 14, 15)]
     assert p_value(*tiny) == p_value(*([1e13 * value for value in group] for group in tiny)) < 0.05
+
+
+def test_copies_of_one_seed_are_one_run(tmp_path):
+    """Four copies of one run counted as four seeds, and p was 0.03."""
+    made = {seed: tmp_path / f"run{seed}" for seed in (0, 1)}
+    for seed, folder in made.items():
+        train(dataclasses.replace(config("lstm", steps=2), seed=seed), folder)
+    shutil.copytree(made[0], tmp_path / "copy")
+    with pytest.warns(OrthornnWarning, match=r"1 run\(s\) of a seed that another run has"):
+        (own,) = groups(read_runs([tmp_path])).values()
+    assert sorted(run.config.seed for run in own) == [0, 1]

@@ -94,7 +94,10 @@ def differing(runs: Sequence[SavedRun]) -> dict[str, list[Any]]:
 
 
 def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
-    """Return the runs that differ only in their seed, under a label of what is theirs only."""
+    """Return the runs that differ only in their seed, under a label of what is theirs only: one of each seed.
+
+    Of several runs of one seed, which are no independent ones, the one that has come furthest is kept, with a warning.
+    """
     differences = {name: values for name, values in differing(runs).items() if name != "seed"}
     made: dict[str, list[SavedRun]] = {}
     for index, run in enumerate(runs):
@@ -103,7 +106,30 @@ def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
             f"{name.split('.')[-1]}={values[index]}" for name, values in differences.items() if name != "model.name"
         ]
         made.setdefault(" ".join(words), []).append(run)
-    return made
+    kept = {label: _one_of_each_seed(own) for label, own in made.items()}
+    left = len(runs) - sum(map(len, kept.values()))
+    if left:
+        warnings.warn(
+            f"{left} run(s) of a seed that another run has, too, count for nothing: they are the same training. To silence "
+            f"this, move them away.",
+            OrthornnWarning,
+            stacklevel=2,
+        )
+    return kept
+
+
+def _one_of_each_seed(runs: Sequence[SavedRun]) -> list[SavedRun]:
+    """Return of each seed the first run among those that have come furthest."""
+    kept: dict[int, SavedRun] = {}
+    for run in runs:
+        other = kept.get(run.config.seed)
+        if other is None or _progress(run) > _progress(other):
+            kept[run.config.seed] = run
+    return list(kept.values())
+
+
+def _progress(run: SavedRun) -> tuple[bool, int]:
+    return run.result is not None, run.records[-1]["step"] if run.records else 0
 
 
 def read_run(path: Path) -> SavedRun:
