@@ -96,7 +96,7 @@ def differing(runs: Sequence[SavedRun]) -> dict[str, list[Any]]:
 def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
     """Return the runs that differ only in their seed, under a label of what is theirs only: one of each seed.
 
-    Of several runs of one seed, which are no independent ones, the one that has come furthest is kept, with a warning.
+    Of several runs of one seed, which are no independent ones, the one that has come furthest counts, with a warning.
     """
     differences = {name: values for name, values in differing(runs).items() if name != "seed"}
     made: dict[str, list[SavedRun]] = {}
