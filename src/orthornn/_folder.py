@@ -130,7 +130,7 @@ class Folder:
 
         Whoever reads `name`, at any moment and after a crash, finds the old file or the whole new one.
         """
-        in_main = threading.current_thread() is threading.main_thread()
+        in_main = threading.current_thread() is threading.main_thread()  # another thread may write the same file
         beside = f".{name}.{os.getpid()}" + ("" if in_main else f"-{threading.get_native_id()}")
         try:
             self.write(beside, write, self._mode(name))

@@ -210,3 +210,14 @@ def test_scaled_tanh_of_a_small_parameter_is_the_identity(c):
     with torch.no_grad():
         wanted = core(x.transpose(0, 1))[0].transpose(0, 1).numpy()
     assert np.abs(found - wanted).max() < 0.05 * wanted.std()
+
+
+@pytest.mark.parametrize("largest", [1.0, 0.5, 32766.9 / 2**19, 2.0**-15])
+def test_no_sum_of_a_rotation_overflows(largest):
+    """With half a unit to round it, which grows with the binary places."""
+    made = fixed.FixedBase.of(Base(np.full(2, largest), np.full(2, largest)))
+    sums = (np.abs(made.c) + np.abs(made.s)).max() * fixed.LARGEST + (1 << (made.places - 1))
+    assert sums < INT32
+    h = np.array([[fixed.LARGEST, fixed.LARGEST]])
+    wanted = min(2 * largest, 1.0) * fixed.LARGEST
+    assert np.abs(made(h) - wanted).max() <= 1 + fixed.LARGEST * 2.0 ** (1 - made.places)
