@@ -33,9 +33,8 @@ def check(
     largest = 0.0
     for T, B in ((1, 1), (2, 1), (9, 4), (23, 3)):
         x = example(model, T, B)
-        x = (
-            (x - step.offset) / torch.where(step.scale == 0, 1, step.scale) if step.scaled else x
-        )  # raw inputs as large as those of training
+        if step.scaled:  # raw inputs as large as those of training
+            x = (x - step.offset) / torch.where(step.scale == 0, 1, step.scale)
         expected = step.said(model(step.prepared(x)))
         got = whole(x)
         state = step.state.unsqueeze(1).expand(-1, B, -1).contiguous()
