@@ -36,6 +36,9 @@ _DPI = 110
 _RESULT = ("steps", "update_seconds", "parameters", "hidden_size", "orthogonality_error")
 _BEGAN_ON = ("commit", "processor", "cores", "threads", "torch")
 
+Records = Mapping[tuple[str, int], dict[str, Any]]
+"""What a results file has of runs, by system and seed."""
+
 
 def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs: Runs) -> dict[str, Any]:
     """Write both files into folder/PAPER/NAME; what the JSON holds."""
@@ -63,9 +66,6 @@ def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs
     if table.draw is not None and not (kept and (place / f"{budget}.png").exists()):
         write_bytes(place / f"{budget}.png", picture(table))
     return content
-
-
-Records = Mapping[tuple[str, int], dict[str, Any]]
 
 
 def _further(earlier: Iterable[dict[str, Any]], runs: Runs) -> Records:
