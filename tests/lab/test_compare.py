@@ -9,12 +9,14 @@ import signal
 import sys
 
 import pytest
+import torch
 
-from orthornn.errors import ArgumentError, Interrupted, LockedError, NonFiniteError
+from orthornn.errors import ArgumentError, CheckpointError, Interrupted, LockedError, NonFiniteError
 from orthornn.lab import cli, compare
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Adding, Copying
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, train
+from orthornn.lab.training.trainer import Trainer
 
 BASE = RunConfig(
     task=Copying(T=3, validation_size=10, test_size=10),
@@ -219,6 +221,56 @@ def test_a_signal_ends_a_comparison_that_the_same_command_resumes(number, when, 
     for name in ("ornn", "lstm"):
         weights = [(folder / name / "model.safetensors").read_bytes() for folder in (out, tmp_path / "whole")]
         assert weights[0] == weights[1]
+
+
+def test_an_interrupted_update_is_not_saved(tmp_path, monkeypatch):
+    """A second Ctrl-C ends an update of the second run between two parameters; resumed, it ends as one never stopped."""
+    configs = compare.configs(BASE, ["ornn", "lstm"])
+    for config in configs.values():
+        train(config, tmp_path / "whole" / config.model.name)
+    out = tmp_path / "both"
+    first = compare.Comparison(configs, out)
+    first.runs["ornn"].advance_to(4)
+    first.runs["lstm"].advance_to(3)
+    first.runs["lstm"].checkpoint()
+    first.runs["lstm"].advance_to(4)
+
+    def torn(trainer, stop=0):
+        with torch.no_grad():
+            next(trainer.model.parameters()).zero_()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "update", torn)
+    said = "update 4 of 12; its runs are saved, lstm as it was at its last checkpoint"
+    with pytest.raises(Interrupted, match=said), first:
+        first.runs["lstm"].advance_to(5)
+    with pytest.raises(CheckpointError, match=r"interrupted after update 4.*step-00000003"):
+        first.runs["lstm"].checkpoint()
+    monkeypatch.undo()
+    with compare.Comparison(configs, out) as second:
+        assert {name: run.trainer.step for name, run in second.runs.items()} == {"ornn": 4, "lstm": 3}
+        second.train()
+        second.finish()
+    for name in configs:
+        weights = [(folder / name / "model.safetensors").read_bytes() for folder in (out, tmp_path / "whole")]
+        assert weights[0] == weights[1]
+
+
+def test_a_comparison_that_was_killed_while_it_began_is_begun_again(tmp_path, monkeypatch):
+    configs = compare.configs(BASE, ["ornn", "lstm"])
+    made = Run.create_directory
+
+    def killed(run, path):
+        if path.name == "lstm":
+            raise KeyboardInterrupt
+        made(run, path)
+
+    monkeypatch.setattr(Run, "create_directory", killed)
+    with pytest.raises(KeyboardInterrupt):
+        compare.Comparison(configs, tmp_path)
+    monkeypatch.undo()
+    with compare.Comparison(configs, tmp_path) as again:
+        assert [run.directory.path.name for run in again.runs.values()] == ["ornn", "lstm"]
 
 
 def test_a_comparison_in_parts_is_the_same(tmp_path):

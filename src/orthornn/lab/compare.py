@@ -29,7 +29,7 @@ from .systems import MODELS, SIZES
 from .tasks import Task
 from .tasks.plain_baselines import Baseline
 from .training import Progress, Run, RunConfig, RunResult
-from .training.directory import CONFIG, write_json
+from .training.directory import CONFIG, check_is_no_run, make_folder, write_json
 from .training.diverged import Diverged, read_diverged, write_diverged
 from .training.json_files import read_json
 from .training.signals import StopSignals
@@ -114,11 +114,15 @@ class Comparison:
                     self.diverged[name] = ended
                     continue
                 self.runs[name] = Run.resume(path) if begun and path is not None else Run(config)
-            for name, run in self.runs.items():  # only now: what is wrong with any model shows before there is a folder
-                if self.directory is not None and run.directory is None:
-                    run.create_directory(self.directory / name)
-            if self.directory is not None and not resumed:
-                write_json(self.directory / _COMPARISON, _described(configs), summed=True)
+            if self.directory is not None:  # only now: what is wrong with any model shows before there is a folder
+                if not resumed:
+                    for name in configs:
+                        check_is_no_run(self.directory / name)
+                    make_folder(self.directory).close()
+                    write_json(self.directory / _COMPARISON, _described(configs), summed=True)
+                for name, run in self.runs.items():
+                    if run.directory is None:
+                        run.create_directory(self.directory / name)
         except BaseException:
             self.close()
             raise
@@ -211,9 +215,11 @@ class Comparison:
         what is wrong.
         """
         unsaved: OrthornnError | None = None
+        torn = [name for name, run in self.runs.items() if run.torn]
         for name, run in [*self.runs.items()]:
             try:
-                run.checkpoint()
+                if not run.torn:
+                    run.checkpoint()
             except NonFiniteError as own:
                 self._leave_out(name, own)
             except OrthornnError as own:  # of one run: the others are saved
@@ -226,7 +232,8 @@ class Comparison:
         done = f"{min(steps)}" if min(steps) == max(steps) else f"{min(steps)} to {max(steps)}"
         ended = (
             f"the comparison after update {done} of {max(run.config.steps for run in self.runs.values())}; its runs are "
-            f"saved. Resume with the same command and --out {self.directory}"
+            f"saved{f', {torn[0]} as it was at its last checkpoint' if torn else ''}. Resume with the same command and "
+            f"--out {self.directory}"
         )
         if isinstance(error, KeyboardInterrupt):
             number = self._signals.received or signal.SIGINT

@@ -72,20 +72,9 @@ class RunDirectory:
 
         ArgumentError if a run is there already, LockedError if one is just being made.
         """
+        folder = make_folder(path)
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            folder = Folder.open(path)
-        except OSError as error:
-            raise ArgumentError(
-                f"Expected to make the run directory {path}, but got: {error.strerror}. Choose another directory, or allow "
-                f"writing there."
-            ) from error
-        try:
-            if folder.has(CONFIG):
-                raise ArgumentError(
-                    f"{path} already holds a run. Choose another directory, or resume it: "
-                    f"orthornn train --resume {path}."
-                )
+            check_is_no_run(path)
             lock = Lock(folder)
         except OSError as error:
             folder.close()
@@ -195,6 +184,26 @@ def not_written(path: Path, error: OSError) -> CheckpointError:
         f"Expected to write {path}, but got: {error.strerror or error}. Make room there, or allow writing, or choose another "
         f"directory."
     )
+
+
+def make_folder(path: Path) -> Folder:
+    """Make the folder of a run or of several, and open it. ArgumentError if it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        return Folder.open(path)
+    except OSError as error:
+        raise ArgumentError(
+            f"Expected to make the run directory {path}, but got: {error.strerror}. Choose another directory, or allow "
+            f"writing there."
+        ) from error
+
+
+def check_is_no_run(path: Path) -> None:
+    """Raise ArgumentError if there is a config.json in this folder."""
+    if (path / CONFIG).exists():
+        raise ArgumentError(
+            f"{path} already holds a run. Choose another directory, or resume it: orthornn train --resume {path}."
+        )
 
 
 def check_is_run(path: Path) -> None:

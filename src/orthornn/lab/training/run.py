@@ -149,6 +149,7 @@ class Run:
     """A trainer with its log and its checkpoints, advanced in parts so that several runs can take turns.
 
     observers: called with every record.
+    torn: whether an update, or its records, came to no end: an error or a signal interrupted them.
     """
 
     def __init__(
@@ -190,6 +191,7 @@ class Run:
         self._best_weights: dict[str, Any] | None = None  # a resumed run reads them from their checkpoint
         self.stop_wanted = False
         self.interrupted = False
+        self.torn = False
         self._out_of_time = False
         self._stale = 0  # validations since the best one
         self._recent: list[float] = []
@@ -307,8 +309,15 @@ class Run:
             self._advance(lambda elapsed: self.trainer.step >= step)
 
     def checkpoint(self) -> None:
-        """Save the state, unless it is saved already. CheckpointError, naming the last good one, if that fails."""
+        """Save the state, unless it is saved already. CheckpointError, naming the last good one, if that fails, or if an
+        update was interrupted.
+        """
         trainer = self.trainer
+        if self.torn and self.directory is not None:
+            raise CheckpointError(
+                f"Expected whole updates to save, but got one that was interrupted after update {trainer.step}. Resume the "
+                f"run from its directory.{self._last_good()}"
+            )
         if self.directory is None or self._saved_step == trainer.step:
             return
         bad = guards.not_finite(trainer.model.named_parameters())
@@ -424,6 +433,7 @@ class Run:
         if trainer.warm and trainer.step == 0 and self.validation is None:
             self._validate()  # initial values from the data may be the best ones
             self.checkpoint()
+        self.torn = True
         try:
             self._recent.append(trainer.update(2 if self.stop_wanted else int(self._late)))
         except NonFiniteError as error:
@@ -436,8 +446,9 @@ class Run:
             self._validate()
             if config.record.test:
                 self._record("test", self._evaluate(config.task.test(config.evaluation_batch)))
-            if self.best is not None and self.best["step"] == trainer.step:
-                self.checkpoint()
+        self.torn = False
+        if self.best is not None and self.best["step"] == trainer.step:
+            self.checkpoint()
 
     def _checkpoint_is_due(self) -> bool:
         every, seconds = self.config.checkpoint_every, self.config.checkpoint_seconds
