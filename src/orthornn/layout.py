@@ -50,8 +50,10 @@ class SequenceLayout:
             batch: B, if it is known; read from ``batch_sizes`` otherwise.
             resets: As in the constructor, or (T, B).
         """
+        if resets is not None and resets.dim() > 1:
+            resets = resets.flatten()
         if batch_sizes is None:
-            return cls(x.shape[0], x.shape[1], resets=None if resets is None else resets.flatten())
+            return cls(x.shape[0], x.shape[1], resets=resets)
         if batch is None:
             batch = int(batch_sizes[0]) if len(batch_sizes) else 0
         return cls(batch_sizes.shape[0], batch, batch_sizes, x.shape[0], resets)

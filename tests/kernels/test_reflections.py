@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from orthornn import activations
 from orthornn.errors import ArgumentError, BackendError, DTypeError, ShapeError, TransformError
 from orthornn.kernels import interception, reflection_rnn
+from orthornn.kernels.call import Options
 from orthornn.kernels.reflections.functional import check_range, check_tokens
 from support import captured
 from support.tolerances import tolerance
@@ -402,15 +403,16 @@ def test_transforms_take_plain_operations():
 @pytest.mark.parametrize("case", [CASES[2], CASES[3], CASES[6], CASES[10]], ids=lambda case: case.activation)
 @pytest.mark.parametrize("segment", [None, 3])
 def test_the_custom_operators_pass_opcheck(case, segment):
-    from orthornn.kernels.reflections.call import ReflectionOptions
-
     case = case.draw()
     given = case.tensors
-    names = ("k", "beta", "gate", "angles", "x", "h0", "parameter", "restart", "tokens")
+    names = ("k", "beta", "gate", "angles", "x", "h0", "parameter", "restart")
     reset = given.get("reset")
-    tensors = [given.get(name) for name in names] + [None if reset is None else reset.flatten(), None]
+    sides = [None, None if reset is None else reset.flatten(), given.get("tokens")]
+    tensors = [*(given.get(name) for name in names), *sides]
     present = "".join("0" if t is None else "1" for t in tensors)
-    options = ReflectionOptions(activations.get(case.activation), None, case.output == "last", segment=segment)
+    options = Options(
+        "reflections", activations.get(case.activation), None, case.output == "last", segment_length=segment
+    )
     inputs = [torch.empty(0, dtype=torch.float64) if t is None else t for t in tensors]
     inputs = [t.requires_grad_() if t.is_floating_point() and t.numel() else t for t in inputs]
     torch.library.opcheck(torch.ops.orthornn.reflections, (inputs, f"{present}{options.to_spec()}"))

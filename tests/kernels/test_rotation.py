@@ -204,7 +204,9 @@ def test_a_hundred_thousand_steps_in_float32():
     x, h0 = torch.zeros(T, n), torch.randn(1, n, generator=torch.Generator().manual_seed(0))
     c, s = (turn.clone() for turn in found.turns)
     options = Options("rotations", activations.get("identity"))
-    call = Call(x.unsqueeze(1), None, None, h0, found.R.float(), *found.turns, None, SequenceLayout(T, 1), options)
+    call = Call(
+        x.unsqueeze(1), None, None, h0, found.R.float(), *found.turns, None, None, SequenceLayout(T, 1), options
+    )
     states = CPP.forward(call, False)[0].all[:, 0]
     block = apply_base(torch.eye(n, dtype=torch.float64), (c, s)).mT
     wanted = h0.double() @ torch.linalg.matrix_power(block, T).mT

@@ -18,7 +18,7 @@ from ..activations import Activation
 from ..compact_wy import Base, packed_reflections
 from ..layout import SequenceLayout
 
-Kind = Literal["dense", "compact_wy", "rotations"]
+Kind = Literal["dense", "compact_wy", "rotations", "reflections"]
 
 
 class Options(NamedTuple):
@@ -26,7 +26,8 @@ class Options(NamedTuple):
 
     Attributes:
         kind: How the transition is given: "dense" is W (N, N); "compact_wy" is reflectors, U (N, M) or packed (P,),
-            with the base (c, s); "rotations" is W in its own basis with its rotations (c, s).
+            with the base (c, s); "rotations" is W in its own basis with its rotations (c, s); "reflections" are those of
+            every step (reflections/call.py).
         activation: phi.
         clip: The bound on entries of dL/da_t inside back-propagation, or None.
         only_last: Return only the last state of each sequence.
@@ -49,23 +50,22 @@ class Options(NamedTuple):
         """Return the options as a string, for custom operators."""
         phi = self.activation
         # float() of a float: with torch.compile(dynamic=True) it is a symbol, which no string takes.
-        clip, segment = "" if self.clip is None else float(self.clip), self.segment_length or ""
-        return f"{self.kind} {phi.name} {float(phi.slope)} {int(self.only_last)} {self.backend} {clip}/{segment}"
+        clip, segment = "-" if self.clip is None else float(self.clip), self.segment_length or "-"
+        return f"{self.kind} {phi.name} {float(phi.slope)} {int(self.only_last)} {self.backend} {clip} {segment}"
 
     @staticmethod
     @functools.lru_cache(maxsize=256)
     def from_spec(spec: str) -> Options:
         """Return the options that `to_spec` described."""
-        kind, name, slope, only_last, backend, lengths = spec.split()
-        clip, segment = lengths.split("/")
+        kind, name, slope, only_last, backend, clip, segment = spec.split()
         phi = activations.get(name, float(slope) if name == "leaky_relu" else None)
         return Options(
             kind,  # type: ignore[arg-type]
             phi,
-            float(clip) if clip else None,
+            None if clip == "-" else float(clip),
             only_last == "1",
             backend,
-            int(segment) if segment else None,
+            None if segment == "-" else int(segment),
         )
 
 
@@ -81,9 +81,9 @@ class Call(NamedTuple):
         weight: W (N, N), or reflectors, or W in the basis of its rotations (of which only the gradient is used).
         c, s: The base of reflectors, or the rotations, each (N,); None for the identity as a base.
         parameter: phi's trainable vector, or None.
+        restart: The state (B, N) that takes the place of h_{t-1} where the layout has resets; None without resets.
         layout: How rows are divided into steps.
         options: Everything else.
-        restart: The state (B, N) that takes the place of h_{t-1} where the layout has resets; None without resets.
         factors: (U, S) of the reflectors, if they are computed already.
     """
 
@@ -95,9 +95,9 @@ class Call(NamedTuple):
     c: Tensor | None
     s: Tensor | None
     parameter: Tensor | None
+    restart: Tensor | None
     layout: SequenceLayout
     options: Options
-    restart: Tensor | None = None
     factors: tuple[Tensor, Tensor] | None = None
 
     def changed(self, **changes: Any) -> Call:
@@ -106,21 +106,31 @@ class Call(NamedTuple):
 
     def with_transition(self, kind: Kind, weight: Tensor, c: Tensor | None = None, s: Tensor | None = None) -> Call:
         """Return the call with this transition. One entry after the other, in a third of the time of `changed`."""
-        x, weight_ih, bias, h0, _, _, _, parameter, layout, options, restart, _ = self
+        x, weight_ih, bias, h0, _, _, _, parameter, restart, layout, options, _ = self
         _, activation, clip, only_last, backend, segment_length = options
         options = Options(kind, activation, clip, only_last, backend, segment_length)
-        return Call(x, weight_ih, bias, h0, weight, c, s, parameter, layout, options, restart)
+        return Call(x, weight_ih, bias, h0, weight, c, s, parameter, restart, layout, options)
 
-    @classmethod
-    def of(cls, tensors: Sequence[Tensor | None], layout: SequenceLayout, options: Options) -> Call:
+    def with_tensors(self, tensors: Sequence[Tensor | None]) -> Call:
         """Return the call with these tensors, in the order of `tensors`."""
-        *own, restart = tensors
-        return cls(*own, layout, options, restart)  # type: ignore[arg-type, call-arg]
+        return Call(*tensors, self.layout, self.options)  # type: ignore[arg-type, call-arg]
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         """Return what can be differentiated, in the order of `Needs` and `Gradients`."""
-        own = (self.x, self.weight_ih, self.bias, self.h0, self.weight, self.c, self.s, self.parameter)
-        return (*own, self.restart)
+        return self[:_TENSORS]  # type: ignore[return-value]
+
+    def sides(self) -> tuple[Tensor | None, ...]:
+        """Return the tensors of the layout."""
+        return self.layout.batch_sizes, self.layout.resets
+
+    @property
+    def returns_all(self) -> bool:
+        """Whether all states are returned, and not only the last ones."""
+        return not self.options.only_last
+
+    def spec(self) -> str:
+        """Return the options as a string, for custom operators."""
+        return self.options.to_spec()
 
     @property
     def rows(self) -> Tensor:
@@ -156,6 +166,7 @@ class Call(NamedTuple):
 
 
 _OPTIONS, _CALL = Options._fields, Call._fields
+_TENSORS = _CALL.index("layout")
 
 
 class Size(NamedTuple):

@@ -94,6 +94,20 @@ def choose(name: str, device: torch.device, dtype: torch.dtype = torch.float32, 
     return "graph" if worth_a_graph else "reference"
 
 
+def choose_compiled(name: str, device: torch.device, otherwise: str) -> str:
+    """Return "cpp", or ``otherwise`` where it cannot run, of recurrences that have these two and perhaps a reference.
+
+    Raises:
+        BackendError: If it is "cpp" that was asked for.
+    """
+    if name not in ("auto", CPP.name):
+        return name
+    reason = CPP.unavailable(device)
+    if name == CPP.name and reason is not None:
+        raise BackendError(f"Expected a backend that can run on {device}, but got 'cpp': {reason}. Use backend='auto'.")
+    return CPP.name if reason is None else otherwise
+
+
 def describe(device: torch.device, size: Size) -> str:
     """Return the backend and the strategy of a float32 call, for a reader."""
     name = choose("auto", device, torch.float32, size)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-
 from . import checkpointing
 from .call import Call, Gradients, Needs, Residuals, States
 from .dispatch import find
-from .interception import is_autocast
 
 
 def forward(call: Call, save: bool) -> tuple[States, Residuals]:
@@ -20,9 +17,6 @@ def forward(call: Call, save: bool) -> tuple[States, Residuals]:
 
 def backward(call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gradients:
     """Return the gradients of a call; that of x has its shape."""
-    if is_autocast(call.h0):  # of a backward pass in its context: products and sums would be rounded to 16 bits
-        with torch.autocast(call.h0.device.type, enabled=False):
-            return backward(call, grad, residuals, needs)
     backend = find(call)
     if call.options.segment_length is not None:
         gradients = checkpointing.backward(backend, call, grad, residuals, needs)

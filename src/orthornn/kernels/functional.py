@@ -16,9 +16,9 @@ from ..activations import Activation, Name
 from ..compact_wy import Base
 from ..errors import ArgumentTypeError
 from . import rotation
-from .autograd import run
 from .call import Call, States
 from .checkpointing import Mode
+from .recurrence import run
 from .validation import Resets, check_gain, checked_call, settle_memory
 
 Output = Literal["all", "last"]

@@ -27,14 +27,12 @@ from .._checks import (
     check_same,
     check_shape,
     check_tensor,
-    is_transformed,
 )
 from ..activations import Activation, Name
 from ..errors import ArgumentTypeError
 from ..layout import SequenceLayout, cut, restarted
-from .autograd import plain_gradients
-from .batched import for_each_gradient
 from .call import States
+from .frame import Kernel, Tensors
 from .interception import no_autocast, refuse_clip
 from .projection import is_tokens, project
 from .validation import OUTPUTS, Resets, check_activation, check_gain, check_input, check_resets
@@ -71,6 +69,10 @@ class OperatorCall(NamedTuple):
     def tensors(self) -> tuple[Tensor | None, ...]:
         """Return what can be differentiated: rows (R, N), h0, gain, parameter, restart, then the operands."""
         return (self.x, self.h0, self.gain, self.parameter, self.restart, *self.operands)
+
+    def sides(self) -> tuple[Tensor | None, ...]:
+        """Return the tensors of the layout."""
+        return self.layout.batch_sizes, self.layout.resets
 
     def with_tensors(self, tensors: Sequence[Any]) -> OperatorCall:
         """Return the call with these tensors, in the order of `tensors`; its rows are projected.
@@ -176,14 +178,39 @@ def run_operator(call: OperatorCall) -> States:
     """Return the states of a call that has been checked."""
     with no_autocast(call.h0):
         rows = project(call.layout.flatten(call.x), call.weight_ih, call.bias)
-        tensors = (rows, *call.tensors()[1:])
-        if torch.compiler.is_compiling() or is_transformed():
-            return _plain(call.with_tensors(tensors))
-        # The node saves its tensors itself: the call that it remembers has none.
-        return States(*_Recurrence.apply(call.with_tensors([None] * _FIXED), *tensors))
+    return _KERNEL.run(call.with_tensors((rows, *call.tensors()[1:])))
 
 
-_FIXED = 5  # tensors of a call besides the operands
+class _Operator(Kernel[OperatorCall]):
+    state = 1
+
+    def forward(self, call: OperatorCall, save: bool) -> tuple[States, Tensors]:
+        states, preactivations = _states(call)
+        read = None if call.activation.reads == "state" else preactivations
+        return _result(call, states), (states, read)
+
+    def backward(self, call: OperatorCall, grad: States, saved: Tensors, needs: Sequence[bool]) -> Tensors:
+        layout, (states, preactivations), (_, _, needs_gain, _, _, *operand_needs) = call.layout, saved, needs
+        assert states is not None
+        read = layout.flatten(states if preactivations is None else preactivations)
+        delta, grad_h0, grad_parameter, grad_restart = _chain(call, grad, read)
+        grad_gain = None
+        grad_operands: tuple[Tensor | None, ...] = (None,) * len(operand_needs)
+        if any(operand_needs) or needs_gain:
+            previous = layout.previous(layout.flatten(states), call.h0, call.restart)
+            grad_gain, grad_operands = _operand_gradients(call, previous, delta, operand_needs)
+        return delta, grad_h0, grad_gain, grad_parameter, grad_restart, *grad_operands
+
+    def plain(self, call: OperatorCall) -> States:
+        refuse_clip(call.clip)
+        return _result(call, _states(call)[0])
+
+    def traced(self, call: OperatorCall) -> States:
+        """Return the states by torch operations, which whatever follows them sees."""
+        return self.plain(call) if torch.compiler.is_compiling() else self.node(call, call.tensors())
+
+
+_KERNEL = _Operator()
 
 
 def _states(call: OperatorCall) -> tuple[Tensor, Tensor]:
@@ -203,51 +230,6 @@ def _states(call: OperatorCall) -> tuple[Tensor, Tensor]:
 def _result(call: OperatorCall, states: Tensor) -> States:
     last = call.layout.last(call.layout.flatten(states), call.h0)
     return States(None if call.only_last else states, last)
-
-
-def _plain(call: OperatorCall) -> States:
-    """Return the states by differentiable torch operations."""
-    refuse_clip(call.clip)
-    return _result(call, _states(call)[0])
-
-
-class _Recurrence(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, call: OperatorCall, *tensors: Any) -> tuple[Tensor | None, Tensor | None]:
-        ctx.call, call = call, call.with_tensors(tensors)
-        states, preactivations = _states(call)
-        saved = None if call.activation.reads == "state" else preactivations
-        ctx.save_for_backward(*tensors, call.layout.resets, states, saved)
-        ctx.set_materialize_grads(False)
-        return _result(call, states)
-
-    @staticmethod
-    def backward(ctx: Any, grad_all: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
-        *tensors, _, states, preactivations = ctx.saved_tensors
-        needs = ctx.needs_input_grad[1:]
-        if grad_all is None and grad_last is None:
-            return None, *(None for _ in needs)
-        call: OperatorCall = ctx.call.with_tensors(tensors)
-        if torch.is_grad_enabled():  # a higher derivative will be asked for
-
-            def again(*given: Any) -> States:
-                return _plain(call.with_tensors(given))
-
-            return None, *plain_gradients(again, call.tensors(), States(grad_all, grad_last), needs)
-        layout, (_, _, needs_gain, _, _, *operand_needs) = call.layout, needs
-        saved = layout.flatten(states if preactivations is None else preactivations)
-
-        def gradients(grad_all: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
-            delta, grad_h0, grad_parameter, grad_restart = _chain(call, States(grad_all, grad_last), saved)
-            grad_gain = None
-            grad_operands: tuple[Tensor | None, ...] = (None,) * len(operand_needs)
-            if any(operand_needs) or needs_gain:
-                previous = layout.previous(layout.flatten(states), call.h0, call.restart)
-                grad_gain, grad_operands = _operand_gradients(call, previous, delta, operand_needs)
-            return delta, grad_h0, grad_gain, grad_parameter, grad_restart, *grad_operands
-
-        with no_autocast(call.h0):
-            return None, *for_each_gradient(gradients, grad_all, grad_last)
 
 
 def _chain(call: OperatorCall, grad: States, saved: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:

@@ -20,11 +20,11 @@ from .._checks import is_transformed
 from ..errors import NotOnGroupError
 from ..layout import SequenceLayout
 from ..rotation_basis import Rotations, allowed_defect, defect, rotations_of
-from . import autograd
+from . import recurrence
 from .call import Call, States
 from .interception import is_autocast, is_intercepted, no_autocast
 from .product import Product
-from .projection import is_tokens, stored_dtype
+from .projection import stored_dtype
 
 Readout = tuple[Tensor, Tensor | None]
 
@@ -43,15 +43,13 @@ def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) 
     h0, W = call.h0, call.weight
     stored = stored_dtype(call.x, call.weight_ih)
     if stored != h0.dtype:
-        x = call.x if is_tokens(call.x) else call.x.to(h0.dtype)
-        weight_ih = None if call.weight_ih is None else call.weight_ih.to(h0.dtype)
-        states = run(call.changed(x=x, weight_ih=weight_ih), gain, readout)
+        states = run(recurrence.widened(call), gain, readout)
         return States(*(None if t is None else t.to(stored) for t in states))
     if is_autocast(h0):
-        with torch.autocast(h0.device.type, enabled=False):  # else products here would be rounded to 16 bits
+        with no_autocast(h0):  # else products here would be rounded to 16 bits
             return run(call, gain, readout)
     if not torch.compiler.is_compiling() and is_transformed():
-        states = autograd.plain(call.changed(weight=gain * W))
+        states = recurrence.plain(call.changed(weight=gain * W))
         return states if readout is None else States(*(None if t is None else F.linear(t, *readout) for t in states))
     if torch.compiler.is_compiling() or is_intercepted(W) or W.is_meta:
         Q, R, turns = torch.ops.orthornn.rotations(W.detach())
@@ -64,7 +62,7 @@ def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) 
     restart = None if call.restart is None else into(call.restart, Q)
     weight = gain * _InBasis.apply(W, Q, R)
     options = call.options.changed(kind="rotations")
-    z = autograd.run(
+    z = recurrence.run(
         call.changed(
             x=x,
             weight_ih=weight_ih,

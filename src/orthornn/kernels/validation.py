@@ -278,7 +278,7 @@ def checked_call(
     options = Options(kind, phi, check_positive("clip", clip), output == "last", backend)
     reset, restart = check_resets(resets, tuple(x.shape[: 2 if batch_sizes is None else 1]), h0)
     layout = SequenceLayout.of(x, batch_sizes, h0.shape[0], reset)
-    call = Call(x, weight_ih, bias, h0, weight, c, s, parameter, layout, options, restart)
+    call = Call(x, weight_ih, bias, h0, weight, c, s, parameter, restart, layout, options)
     if not torch.compiler.is_compiling():  # in a graph the operator chooses, when sizes are known
         dispatch.find(call)
     return call

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from .._checks import check_choice, check_factory, check_flag, check_integer
 from ..errors import ArgumentError
-from ..kernels.delta.autograd import run
 from ..kernels.delta.call import DeltaCall
+from ..kernels.delta.kernel import run
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
 from .input_dependent import GATES, Gate, InputDependentNetwork, check_strength, unit_vectors

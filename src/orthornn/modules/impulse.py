@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .._checks import is_captured, is_plain_eager
 from ..compact_wy import base_power
-from ..kernels import autograd
+from ..kernels import recurrence
 from ..kernels.call import Call, Options, States
 from ..kernels.projection import is_tokens
 from ..layout import SequenceLayout
@@ -47,7 +47,7 @@ def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> t
     layout = SequenceLayout(k, rows.shape[0])
     inputs = torch.cat([rows.unsqueeze(0), rows.new_zeros(k - 1, *rows.shape)])
     options = call.options.changed(only_last=False, segment_length=None)
-    free = Call(inputs, None, None, begun, begun, None, None, None, layout, options)
+    free = Call(inputs, None, None, begun, begun, None, None, None, None, layout, options)
     states = apply(free).all
     assert states is not None
     # One split for all that is read of them: a slice each would have a gradient of the shape of all states each.
@@ -128,20 +128,20 @@ def every_kth(
     groups = SequenceLayout(x.shape[0] // k, x.shape[1])
     patches = x.unflatten(0, (groups.length, k)).transpose(1, 2).flatten(2)
     options: Options = call.options.changed(only_last=False, segment_length=None)
-    whole = Call(patches, weight, bias, h0, h0, None, None, None, groups, options)
+    whole = Call(patches, weight, bias, h0, h0, None, None, None, None, groups, options)
     power = torch.as_tensor(gain, dtype=torch.float64) ** k
     compact = transition.compact() if transition.num_reflections == 0 else None
     if compact is None:
         W = (power * torch.linalg.matrix_power(transition.cached_matrix().double(), k)).to(h0.dtype)
         if _overflows(W):
             return None
-        states: States = autograd.run(whole.changed(weight=W))
+        states: States = recurrence.run(whole.changed(weight=W))
     else:
         U, base = compact
         assert base is not None
         c, s = ((power * t).to(h0.dtype) for t in base_power((base[0].double(), base[1].double()), k))
         if _overflows(c) or _overflows(s):
             return None
-        states = autograd.run(whole.changed(weight=U, c=c, s=s, options=options.changed(kind="compact_wy")))
+        states = recurrence.run(whole.changed(weight=U, c=c, s=s, options=options.changed(kind="compact_wy")))
     assert states.all is not None
     return states.all

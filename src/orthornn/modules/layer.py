@@ -16,7 +16,7 @@ from .. import activations
 from .._checks import is_transformed
 from ..activations import Activation
 from ..complex_as_real import complex_dtype, complex_state, embed_matrix, embed_state
-from ..kernels import autograd, rotation
+from ..kernels import recurrence, rotation
 from ..kernels.call import Call, Options, States
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import Linear, rotations_pay
@@ -226,12 +226,12 @@ class Layer:
         if not self.linear_transition:
             weight_ih = cast(weight_ih, stored)
             x = self.input_in(x, weight_ih)
-            return Call(x, weight_ih, bias, h0, h0, None, None, parameter, layout, options, restart)
+            return Call(x, weight_ih, bias, h0, h0, None, None, parameter, restart, layout, options)
         x = self.input_in(x, weight_ih)
         with no_autocast(x):
             x = self.activation(project(x, weight_ih, bias), parameter).to(stored)
         linear = options.changed(activation=_IDENTITY)
-        return Call(x, None, None, h0, h0, None, None, None, layout, linear, restart)
+        return Call(x, None, None, h0, h0, None, None, None, restart, layout, linear)
 
     def apply_transition(self, call: Call, settings: Settings) -> States:
         """Apply W in the form that was asked for, or that costs least."""
@@ -253,10 +253,10 @@ class Layer:
             return rotation.run(call.changed(weight=self._matrix() if W is None else W), gain)
         compact = self.transition.compact() if form == "compact_wy" else None
         if compact is None:
-            return autograd.run(scaled(call.with_transition("dense", self._matrix()), gain))
+            return recurrence.run(scaled(call.with_transition("dense", self._matrix()), gain))
         U, base = compact
         c, s = (None, None) if base is None else base
-        return autograd.run(scaled(call.with_transition("compact_wy", U, c, s), gain))
+        return recurrence.run(scaled(call.with_transition("compact_wy", U, c, s), gain))
 
     def _run_operator(self, call: Call) -> States:
         h0, options = call.h0, call.options

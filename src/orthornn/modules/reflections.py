@@ -12,12 +12,13 @@ from torch.nn import functional as F
 from .._checks import check_choice, check_factory, check_flag, check_integer, check_positive
 from ..activations import Activation, Name
 from ..errors import ArgumentError, ShapeError
+from ..kernels.call import Options
 from ..kernels.checkpointing import Mode
 from ..kernels.projection import is_tokens
 from ..kernels.reflections import reference
-from ..kernels.reflections.autograd import run
-from ..kernels.reflections.call import ReflectionCall, ReflectionOptions
+from ..kernels.reflections.call import ReflectionCall
 from ..kernels.reflections.functional import check_tokens, segment_of
+from ..kernels.reflections.kernel import run
 from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from .input_dependent import GATES, Gate, InputDependentNetwork, check_strength, unit_vectors
@@ -293,7 +294,7 @@ class ReflectionRNN(InputDependentNetwork):
         if parameter is None and self.activation.parameter is not None:  # modrelu without a bias
             parameter = k.new_zeros(self.activation.parameter_size(self.hidden_size))
         length = segment_of(self.memory, self.segment, layout.length)
-        options = ReflectionOptions(self.activation, self.clip_backward, only_last, segment=length)
+        options = Options("reflections", self.activation, self.clip_backward, only_last, segment_length=length)
         index = x.long() if tokens else None
         h0, again = (None if h is None else h.to(k.dtype).expand(layout.batch, self.hidden_size) for h in starts)
         assert h0 is not None

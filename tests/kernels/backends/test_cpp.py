@@ -79,6 +79,7 @@ def test_tanh_is_off_by_at_most_three_units_in_the_last_place(isa, dtype, bound)
         None,
         None,
         None,
+        None,
         SequenceLayout(1, 1),
         options,
         factors=none,

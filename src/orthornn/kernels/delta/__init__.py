@@ -1,6 +1,6 @@
 """The delta rule: a recurrence with a matrix state that is erased and written along keys; README.md has the derivation.
 
-functional: arguments -> DeltaCall. autograd: the frame. reference, chunked, cpp: the backends.
+functional: arguments -> DeltaCall. kernel: what the frames run. reference, chunked, cpp: the backends.
 """
 
 from .functional import delta_rnn

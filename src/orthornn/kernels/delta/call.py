@@ -41,14 +41,26 @@ class DeltaCall(NamedTuple):
     layout: SequenceLayout
     backend: str = "auto"
 
-    @classmethod
-    def of(cls, tensors: Sequence[Tensor | None], layout: SequenceLayout, backend: str) -> DeltaCall:
-        """Return the call with these tensors, in the order of `tensors`."""
-        return cls(*tensors, layout, backend)  # type: ignore[arg-type, call-arg]
-
     def tensors(self) -> tuple[Tensor | None, ...]:
         """Return what can be differentiated, in the order of the gradients."""
         return (self.q, self.k, self.v, self.beta, self.gate, self.state, self.restart)
+
+    def with_tensors(self, tensors: Sequence[Tensor | None]) -> DeltaCall:
+        """Return the call with these tensors, in the order of `tensors`."""
+        return DeltaCall(*tensors, self.layout, self.backend)  # type: ignore[arg-type, call-arg]
+
+    def sides(self) -> tuple[Tensor | None, ...]:
+        """Return the tensors of the layout."""
+        return self.layout.batch_sizes, self.layout.resets
+
+    @property
+    def returns_all(self) -> bool:
+        """True: what the steps read is always returned."""
+        return True
+
+    def spec(self) -> str:
+        """Return the backend, the only option."""
+        return self.backend
 
     def flat(self, tensor: Tensor) -> Tensor:
         """Return rows (R, ...) of rows (T, B, ...) or (R, ...)."""
@@ -58,15 +70,3 @@ class DeltaCall(NamedTuple):
     def shape(self) -> tuple[int, int, int, int]:
         """M, H, K, V."""
         return self.k.shape[-3], self.k.shape[-2], self.k.shape[-1], self.v.shape[-1]
-
-
-class Outputs(NamedTuple):
-    """The result of a call, or the gradient that arrives at it.
-
-    Attributes:
-        out: o_t, (T, B, H, V) or (R, H, V); None as a gradient that does not arrive.
-        last: The state after each sequence's last step (B, H, K, V); likewise.
-    """
-
-    out: Tensor | None
-    last: Tensor | None

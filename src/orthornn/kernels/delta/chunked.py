@@ -10,14 +10,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .call import DeltaCall, Outputs
+from ..call import States
+from .call import DeltaCall
 from .reference import normalized
 
 UPDATES = 64  # of a chunk
 UPDATES_BY_KEY = 16  # of a chunk with a gate for every key: K numbers for each pair of updates
 
 
-def forward(call: DeltaCall, updates: int | None = None) -> Outputs:
+def forward(call: DeltaCall, updates: int | None = None) -> States:
     """Return what the steps read, and the state after each sequence's last step.
 
     Args:
@@ -26,7 +27,7 @@ def forward(call: DeltaCall, updates: int | None = None) -> Outputs:
     """
     layout, (M, H, K, V) = call.layout, call.shape
     if layout.length == 0:
-        return Outputs(call.state.new_zeros(*layout.shape(H), V), call.state.clone())
+        return States(call.state.new_zeros(*layout.shape(H), V), call.state.clone())
     by_key = call.gate is not None and call.gate.shape[-1] > 1
     steps = max(1, (updates or (UPDATES_BY_KEY if by_key else UPDATES)) // M)
     q, k, v, beta = (_chunks(call, t, steps) for t in (call.q, normalized(call.k), call.v, call.beta))
@@ -78,7 +79,7 @@ def forward(call: DeltaCall, updates: int | None = None) -> Outputs:
     if again is not None and restart is not None:
         out = out + (q * again[:, :, :, reads]) @ restart
     rows = out.permute(0, 3, 1, 2, 4).flatten(0, 1)[: layout.length]  # (T, B, H, V)
-    return Outputs(rows if layout.batch_sizes is None else rows[layout.places()], S)
+    return States(rows if layout.batch_sizes is None else rows[layout.places()], S)
 
 
 def _parts(wide: Tensor, dtype: torch.dtype) -> list[Tensor]:

@@ -10,25 +10,26 @@ from torch import Tensor
 
 from ..backends.cpp import extension
 from ..backends.cpp.memory import check, empty, empty_like_needed, memory, memory_or_none
-from .call import DeltaCall, Gradients, Outputs
+from ..call import States
+from .call import DeltaCall, Gradients
 
 UPDATES = 64  # between two stored states
 
 
-def forward(call: DeltaCall, save: bool, spare: int = 0) -> tuple[Outputs, Tensor | None]:
-    """Return the outputs and, if ``save``, the state before every chunk and ``spare`` more: (chunks + spare, B, H, K, V)."""
+def forward(call: DeltaCall, save: bool) -> tuple[States, tuple[Tensor, ...]]:
+    """Return the outputs and, if ``save``, the states before the chunks."""
     given = _arguments(call)
     (_, H, _, V), state = call.shape, given["start"]
     out, last = empty(state, (*call.layout.shape(H), V)), torch.empty_like(state)
-    marks = empty(state, (chunks(call) + spare, *state.shape)) if save else None
+    marks = empty(state, (stored(call), *state.shape)) if save else None
     if marks is not None:
-        marks[chunks(call) :] = 0
+        marks[-1] = 0
     given.update(out=out, last=last, marks=marks)
     extension.native.delta_forward(**given, threads=torch.get_num_threads())
-    return Outputs(out, last), marks
+    return States(out, last), () if marks is None else (marks,)
 
 
-def backward(call: DeltaCall, grad: Outputs, marks: Tensor, needs: Sequence[bool]) -> Gradients:
+def backward(call: DeltaCall, grad: States, marks: Tensor, needs: Sequence[bool]) -> Gradients:
     """Return the gradients that are needed."""
     given = _arguments(call)
     like = given["start"]
@@ -40,9 +41,9 @@ def backward(call: DeltaCall, grad: Outputs, marks: Tensor, needs: Sequence[bool
     return tuple(found)
 
 
-def chunks(call: DeltaCall) -> int:
-    """Return the number of chunks: of stored states."""
-    return -(-call.layout.length // _steps(call))
+def stored(call: DeltaCall) -> int:
+    """Return how many states are stored: one more than there are chunks, since graphs treat a size of 1 as a constant."""
+    return -(-call.layout.length // _steps(call)) + 1
 
 
 def _steps(call: DeltaCall) -> int:

@@ -8,8 +8,8 @@ from ..._checks import check_choice, check_dtype, check_same, check_shape, check
 from ...errors import ShapeError
 from ..reflections.functional import check_range, strengths
 from ..validation import Resets, check_kind_of_batch_sizes, check_resets, checked_layout
-from .autograd import BACKENDS, backend_of, run
 from .call import DeltaCall
+from .kernel import BACKENDS, backend_of, run
 
 
 def delta_rnn(

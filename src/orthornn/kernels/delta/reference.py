@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..call import States
 from ..reflections.reference import scale_down
-from .call import SHORTEST, DeltaCall, Outputs
+from .call import SHORTEST, DeltaCall
 
 
-def forward(call: DeltaCall) -> Outputs:
+def forward(call: DeltaCall) -> States:
     """Return what the steps read, and the state after each sequence's last step."""
     layout, (M, H, _, V) = call.layout, call.shape
     q, k, v, beta = (layout.split(call.flat(t)) for t in (call.q, normalized(call.k), call.v, call.beta))
@@ -31,7 +32,7 @@ def forward(call: DeltaCall) -> Outputs:
             S = S + torch.einsum("bh,bhk,bhv->bhkv", beta[t][:, i], key, missing)
         outs.append(torch.einsum("bhk,bhkv->bhv", q[t], S))
     out = layout.join(outs) if outs else call.state.new_zeros(*layout.shape(H), V)
-    return Outputs(out, torch.cat([S, *reversed(ended)]) if ended else S if outs else S.clone())
+    return States(out, torch.cat([S, *reversed(ended)]) if ended else S if outs else S.clone())
 
 
 def normalized(k: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """A recurrence whose transition is a product of reflections chosen per step; README.md has the derivation.
 
-functional: arguments -> ReflectionCall. autograd: the frame. reference, cpp: the backends.
+functional: arguments -> ReflectionCall. kernel: what the frames run. reference, cpp: the backends.
 """
 
 from .functional import reflection_rnn

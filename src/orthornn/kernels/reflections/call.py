@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from torch import Tensor
 
-from ... import activations
-from ...activations import Activation
 from ...layout import SequenceLayout
+from ..call import Options
 
 SHORTEST = (
     1e-6  # a reflector shorter than this fades out instead of being normalized; csrc/reflections_call.hpp has it too
@@ -18,39 +16,6 @@ SHORTEST = (
 
 
 LONGEST = 2.0**20  # a longer one is scaled before it is squared; csrc/reflections_call.hpp has it too
-
-
-class ReflectionOptions(NamedTuple):
-    """Everything about a call that is not a tensor.
-
-    Attributes:
-        activation: phi.
-        clip: The bound on entries of dL/da_t inside back-propagation, or None.
-        only_last: Return only the last state of each sequence.
-        backend: A name, or "auto".
-        segment: Steps between stored states where the others are recomputed; None to store all.
-    """
-
-    activation: Activation
-    clip: float | None = None
-    only_last: bool = False
-    backend: str = "auto"
-    segment: int | None = None
-
-    def to_spec(self) -> str:
-        """Return the options as a string, for custom operators."""
-        phi, last = self.activation, int(self.only_last)
-        clip = None if self.clip is None else float(self.clip)  # see Options.to_spec
-        return f"{phi.name} {float(phi.slope)} {clip} {last} {self.backend} {self.segment or 0}"
-
-    @staticmethod
-    @functools.lru_cache(maxsize=256)
-    def from_spec(spec: str) -> ReflectionOptions:
-        """Return the options that `to_spec` described."""
-        name, slope, clip, only_last, backend, segment = spec.split()
-        phi = activations.get(name, float(slope) if name == "leaky_relu" else None)
-        limit = None if clip == "None" else float(clip)
-        return ReflectionOptions(phi, limit, only_last == "1", backend, int(segment) or None)
 
 
 class ReflectionCall(NamedTuple):
@@ -83,18 +48,28 @@ class ReflectionCall(NamedTuple):
     restart: Tensor | None
     index: Tensor | None  # type: ignore[assignment]  # not tuple.index
     layout: SequenceLayout
-    options: ReflectionOptions
-
-    @classmethod
-    def of(
-        cls, tensors: Sequence[Tensor | None], index: Tensor | None, layout: SequenceLayout, options: ReflectionOptions
-    ) -> ReflectionCall:
-        """Return the call with these tensors, in the order of `tensors`."""
-        return cls(*tensors, index, layout, options)  # type: ignore[arg-type, call-arg]
+    options: Options
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         """Return what can be differentiated, in the order of the gradients."""
         return (self.k, self.beta, self.gate, self.angles, self.add, self.h0, self.parameter, self.restart)
+
+    def with_tensors(self, tensors: Sequence[Tensor | None]) -> ReflectionCall:
+        """Return the call with these tensors, in the order of `tensors`."""
+        return ReflectionCall(*tensors, self.index, self.layout, self.options)  # type: ignore[arg-type, call-arg]
+
+    def sides(self) -> tuple[Tensor | None, ...]:
+        """Return the tensors of the layout, and the index."""
+        return self.layout.batch_sizes, self.layout.resets, self.index
+
+    @property
+    def returns_all(self) -> bool:
+        """Whether all states are returned, and not only the last ones."""
+        return not self.options.only_last
+
+    def spec(self) -> str:
+        """Return the options as a string, for custom operators."""
+        return self.options.to_spec()
 
     def flat(self, tensor: Tensor) -> Tensor:
         """Return a table (S, ...) of rows (T, B, ...) or (R, ...); a table is returned as it is."""

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from ...layout import SequenceLayout, replace_first_rows
 from ..call import States
+from ..frame import Tensors
 from .call import Gradients, ReflectionCall, Saved
 
-Forward = Callable[[ReflectionCall, bool], tuple[States, Saved | None]]
-Backward = Callable[[ReflectionCall, States, Saved, Sequence[bool]], Gradients]
+Forward = Callable[[ReflectionCall, bool], tuple[States, Tensors]]
+Backward = Callable[[ReflectionCall, States, Saved, Sequence[bool]], Tensors]
 _ANGLES, _H0, _RESTART = map(ReflectionCall._fields.index, ("angles", "h0", "restart"))  # as in ReflectionCall.tensors
 
 
@@ -26,7 +27,7 @@ def segment_length(T: int) -> int:
     return max(1, round(math.sqrt(T)))
 
 
-def forward(run: Forward, call: ReflectionCall, save: bool) -> tuple[States, Saved | None]:
+def forward(run: Forward, call: ReflectionCall, save: bool) -> tuple[States, Tensors]:
     """Return the states of a call and, if ``save``, the states before every segment."""
     layout, h = call.layout, call.h0
     segments = _segments(call)
@@ -43,7 +44,7 @@ def forward(run: Forward, call: ReflectionCall, save: bool) -> tuple[States, Sav
             rows_out[rows] = part.flatten(states.all)
         assert states.last is not None
         h = replace_first_rows(h, states.last)
-    return States(every, h if segments else h.clone()), Saved(starts, None, None, None) if save else None
+    return States(every, h if segments else h.clone()), Saved(starts, None, None, None) if save else ()
 
 
 def backward(
@@ -64,9 +65,8 @@ def backward(
     for at, (rows, part) in reversed(list(enumerate(_segments(call)))):
         piece = _part(call, rows, part, saved.states[at])
         _, kept = run(piece, True)
-        assert kept is not None
         arriving = States(None if grad_rows is None else part.unflatten(grad_rows[rows]), carry[: part.batch])
-        found = run_backward(piece, arriving, kept, own)
+        found = run_backward(piece, arriving, Saved(*kept), own)  # type: ignore[arg-type]
         for place, (total, more) in enumerate(zip(sums, found)):
             if total is None or more is None or place == _H0:
                 continue
@@ -85,13 +85,13 @@ def backward(
 
 def count_of(call: ReflectionCall) -> int:
     """Return how many states are stored: one more than there are segments, since graphs treat a size of 1 as a constant."""
-    assert call.options.segment is not None
-    return -(-call.layout.length // call.options.segment) + 1
+    assert call.options.segment_length is not None
+    return -(-call.layout.length // call.options.segment_length) + 1
 
 
 def _segments(call: ReflectionCall) -> list[tuple[slice, SequenceLayout]]:
-    assert call.options.segment is not None
-    return call.layout.segments(call.options.segment)
+    assert call.options.segment_length is not None
+    return call.layout.segments(call.options.segment_length)
 
 
 def _is_by_row(call: ReflectionCall, place: int) -> bool:
@@ -109,4 +109,5 @@ def _part(call: ReflectionCall, rows: slice, part: SequenceLayout, h: Tensor) ->
     restart = tensors[_RESTART]
     tensors[_RESTART] = None if restart is None else restart[: part.batch]
     index = None if call.index is None else part.unflatten(call.layout.flatten(call.index)[rows])
-    return ReflectionCall.of(tensors, index, part, call.options._replace(only_last=False, segment=None))
+    options = call.options._replace(only_last=False, segment_length=None)
+    return call.with_tensors(tensors)._replace(index=index, layout=part, options=options)

@@ -13,10 +13,11 @@ from ...errors import ArgumentError
 from ..backends.cpp import extension
 from ..backends.cpp.memory import check, empty, empty_like_needed, memory, memory_or_none
 from ..call import States
+from ..frame import Tensors
 from .call import Gradients, ReflectionCall, Saved
 
 
-def forward(call: ReflectionCall, save: bool) -> tuple[States, Saved | None]:
+def forward(call: ReflectionCall, save: bool) -> tuple[States, Tensors]:
     """Return the states and, if ``save``, what the backward pass needs."""
     given = _arguments(call)
     layout, options, h0, (M, N, H) = call.layout, call.options, given["h0"], call.shape
@@ -30,7 +31,7 @@ def forward(call: ReflectionCall, save: bool) -> tuple[States, Saved | None]:
     extension.native.reflections_forward(**given, threads=torch.get_num_threads())
     result = States(None if options.only_last else states, last)
     if states is None or dots is None:
-        return result, None
+        return result, ()
     return result, Saved(states, saved_z, dots, inverse)
 
 

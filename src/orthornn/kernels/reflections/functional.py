@@ -15,14 +15,15 @@ from ..._checks import (
 )
 from ...activations import Activation, Name
 from ...errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
+from ..call import Options
 from ..checkpointing import LENGTH_FOR_ANY_T, Mode
 from ..functional import Output
 from ..interception import can_be_read
 from ..projection import is_tokens
 from ..validation import OUTPUTS, Resets, check_activation, check_memory, check_resets, checked_layout
-from .autograd import BACKENDS, backend_of, run
-from .call import ReflectionCall, ReflectionOptions
+from .call import ReflectionCall
 from .checkpointing import segment_length
+from .kernel import BACKENDS, backend_of, run
 
 
 def reflection_rnn(
@@ -134,7 +135,7 @@ def reflection_rnn(
     found = check_resets(Resets(reset, restart), first if index is None else tuple(index.shape), h0)
     layout.resets = None if found.reset is None else found.reset.flatten()
     length = segment_of(memory, segment, layout.length)
-    options = ReflectionOptions(phi, check_positive("clip", clip), output == "last", backend, length)
+    options = Options("reflections", phi, check_positive("clip", clip), output == "last", backend, length)
     call = ReflectionCall(k, beta, gate, angles, x, h0, parameter, found.restart, index, layout, options)
     backend_of(call)
     states = run(call)

@@ -49,7 +49,7 @@ def chain_speed(work: Work, n: int, batch: int, rounds: int) -> ChainSpeed:
     x, h0, grad = torch.randn(work.T, batch, n) / math.sqrt(n), torch.zeros(batch, n), torch.randn(batch, n)
     size = phi.parameter_size(n)
     parameter = torch.full((size,), phi.initial) if size else None
-    call = Call(x, None, None, h0, W, None, None, parameter, layout, Options("dense", phi))
+    call = Call(x, None, None, h0, W, None, None, parameter, None, layout, Options("dense", phi))
     _, residuals = CPP.forward(call, True)
 
     def forward() -> None:

@@ -196,7 +196,7 @@ def _batch_sizes(layout: SequenceLayout) -> Tensor | None:
 
 def _check(call: Call) -> None:
     """Raise ArgumentError unless every tensor is what the extension takes it for: it reads addresses, not tensors."""
-    x, weight_ih, bias, h0, weight, c, s, parameter, layout, options, restart, _ = call
+    x, weight_ih, bias, h0, weight, c, s, parameter, restart, layout, options, _ = call
     n, dtype, kind, resets = h0.shape[1], h0.dtype, options.kind, layout.resets
     if not x.is_cpu:
         _refuse(call, 0)
