@@ -18,7 +18,7 @@ from orthornn.lab.cli.train import main
 from orthornn.lab.predict import load
 from orthornn.lab.systems import Model
 from orthornn.lab.tasks import Adding, Copying, PixelMNIST
-from orthornn.lab.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, read_config
+from orthornn.lab.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, load_model, read_config
 from support.made_idx import write_images
 from support.run_cases import entries
 
@@ -53,10 +53,15 @@ def test_a_search_halves_its_candidates_and_trains_the_winner_anew(tmp_path, few
     assert result.best["loss"] == min(finished)
     assert search.table().rows[0][0] == name
     assert auto.Search.resume(search.folder).carry_out()[2] == path
+    assert load(search.folder).directory == path
     with pytest.raises(
         ArgumentError,
         match=re.escape(f"holds a search by model='auto', --model auto. Name that of its result: {path}."),
     ):
+        load_model(search.folder)
+    state = json.loads((search.folder / "auto.json").read_text())
+    (search.folder / "auto.json").write_text(json.dumps({**state, "result": "../elsewhere"}))
+    with pytest.raises(DataError, match="sha256"):
         load(search.folder)
 
 

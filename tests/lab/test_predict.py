@@ -221,7 +221,7 @@ def test_a_table_that_does_not_fit(table, tmp_path, capsys, copying_run):
     for text, message in (
         ("id,x\na,1\n", "Expected a column 'z' for inputs"),
         ("x,z\n1,2\n", "Expected a column 'id' for sequence"),
-        ("id,x,z\na,,2\n", "Expected a step of sequence 'a' in .* that is observed in all of x, z, but got none"),
+        ("id,x,z\na,,2\n", "Expected a step in .* that is observed in all of x, z, but got none in sequence a"),
         ("id,x,z\na,inf,2\n", "Expected finite numbers in .*, but got inf in row 1"),
         ("id,x,z\na,1,2\n", "Expected a target that enters the loss"),
         ("id,x,z\n", "has no rows"),
@@ -355,6 +355,111 @@ def test_a_stream_is_in_the_targets_own_units(tmp_path):
     whole = loaded.predict(values[None, :60]).scores[0]
     assert abs(whole.mean() - 1000) < 300
     assert np.stack(list(loaded.stream(values[:60]))) == pytest.approx(whole, rel=1e-5)
+
+
+def sequences(names, steps=5, seed=0):
+    """A table with sequences of these names: numbers x, whose sign at the end is the class."""
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(seed).standard_normal(len(names) * steps)
+    label = np.where(x[steps - 1 :: steps] > 0, "up", "down")
+    return pandas.DataFrame({"id": np.repeat(names, steps), "x": x, "y": np.repeat(label, steps)})
+
+
+@pytest.mark.parametrize("suffix", ["frame", "csv", "npz"])
+def test_predictions_are_in_the_order_of_the_file(suffix, tmp_path):
+    """Not in that of the names, where 10 comes before 2."""
+    rows = sequences(np.arange(30)[::-1])
+    network = orthornn.train(rows, "y", sequence="id", steps=2, hidden_size=4, out=tmp_path / "run")
+    data, names = rows, [str(name) for name in range(30)][::-1]
+    if suffix == "csv":
+        data = tmp_path / "rows.csv"
+        rows.to_csv(data, index=False)
+    elif suffix == "npz":
+        data, names = tmp_path / "rows.npz", names[::-1]
+        np.savez(data, x=rows.x.to_numpy().reshape(30, 5, 1), y=rows.y.to_numpy()[::5].astype(str))
+    found = network.predict_table(data)
+    assert [one.name for one, _ in found] == names
+    of_each = network.predict(rows.x.to_numpy().reshape(30, 5, 1)).scores
+    np.testing.assert_allclose(np.concatenate([said.scores for _, said in found]), of_each, rtol=1e-5)
+
+
+@pytest.mark.parametrize("missing", ["skip", "hold"])
+def test_sequences_without_an_observed_step_are_left_out_with_a_warning(missing, tmp_path, capsys):
+    rows = sequences(np.arange(30))
+    rows.loc[rows.id.isin([3, 7]), "x"] = np.nan
+    rows.loc[4 * 5, "x"] = np.nan  # one step
+    network = orthornn.train(rows, "y", sequence="id", missing=missing, steps=2, hidden_size=4, out=tmp_path / "run")
+    gone = [3, 4, 7] if missing == "skip" else [3, 7]
+    assert f"{len(gone)} sequences have no step that is observed, and are left out" in capsys.readouterr().out
+    with pytest.warns(OrthornnWarning, match=f"{len(gone)} sequence.*{', '.join(map(str, gone))}. Fill in"):
+        found = network.predict_frame(rows)
+    assert found.id.tolist() == [name for name in range(30) if name not in gone]
+    rows.x = np.nan
+    with pytest.raises(DataError, match="but got none in sequence 0, 1, 2"):
+        network.predict_frame(rows)
+
+
+def test_columns_that_are_called_as_predictions_are(tmp_path):
+    rows = sequences(np.arange(30)).rename(columns={"id": "label"})
+    network = orthornn.train(rows, "y", sequence="label", steps=2, hidden_size=4, out=tmp_path / "a")
+    found = network.predict_frame(rows)
+    assert list(found) == ["sequence", "label", "score down", "score up"]
+    assert found.sequence.tolist() == list(range(30))
+    assert set(found.label) <= {"up", "down"}
+    rows = sequences(np.arange(30)).rename(columns={"id": "step"})
+    rows["score y"] = np.tile(np.arange(5.0), 30)
+    rows.y = rows.x
+    network = orthornn.train(
+        rows,
+        "y",
+        sequence="step",
+        time="score y",
+        inputs="x",
+        every_step=True,
+        steps=2,
+        hidden_size=4,
+        out=tmp_path / "b",
+    )
+    found = network.predict_frame(rows)
+    assert list(found) == ["sequence", "step", "time", "score y"]
+    assert found.sequence.tolist() == rows.step.tolist()
+    assert found.step.tolist() == found.time.tolist() == [*range(5)] * 30
+
+
+def test_spaces_around_text_have_no_meaning_in_any_format(tmp_path):
+    rows = sequences(np.arange(30))
+    rows.loc[rows.id % 3 == 0, "y"] += " "
+    rows["y"] = rows.y.astype("category")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    for data in (rows, tmp_path / "rows.csv"):
+        network = orthornn.train(data, "y", sequence="id", steps=2, hidden_size=4)
+        assert network.labels == ["down", "up"]
+        assert set(network.predict_frame(rows).label) <= {"down", "up"}
+
+
+def test_a_missing_value_holds_the_state_of_a_stream(tmp_path):
+    rows = sequences(np.arange(30))
+    rows["y"] = rows.x.shift(-1).fillna(0)
+    rows.loc[[7, 22], "x"] = np.nan
+    network = orthornn.train(
+        rows,
+        "y",
+        sequence="id",
+        inputs="x",
+        every_step=True,
+        missing="hold",
+        steps=2,
+        hidden_size=4,
+        out=tmp_path / "run",
+    )
+    steps = [[np.nan], [0.5], [np.nan], [np.nan], [-1.0]]
+    found = list(network.stream(steps))
+    assert np.isnan(found[0]).all()
+    whole = network.predict(np.array([[[0.5], [-1.0]]])).scores[0]
+    np.testing.assert_allclose(np.stack(found[1:]), whole[[0, 0, 0, 1]], rtol=1e-5)
+    strict = orthornn.train(rows.dropna(), "y", sequence="id", inputs="x", steps=2, hidden_size=4)
+    with pytest.raises(DataError, match="1 values that are not finite"):
+        next(strict.stream([[np.nan]]))
 
 
 def test_a_network_of_two_directions_does_not_stream(tmp_path):

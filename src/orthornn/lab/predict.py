@@ -25,6 +25,7 @@ from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingPackage
 from .raw_sequences import is_whole, numbers, prepared, tokens
 from .systems import SequenceModel
 from .systems.streaming import Stream
+from .tasks.channels import Channel
 from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
 from .tasks.classification_metrics import classification_scores
 from .tasks.decision_threshold import decided, decided_of, read_threshold
@@ -32,10 +33,12 @@ from .tasks.forecast import Forecast
 from .tasks.frames import cells_at, source
 from .tasks.label_types import typed_labels
 from .tasks.optional_packages import import_optional
+from .tasks.table_options import modes_of
 from .tasks.table_series import Series
 from .tasks.table_task import TableTask
 from .tasks.time_grid import told_grid
 from .training import RunConfig, RunResult, load_model, read_description
+from .training.directory import run_in
 from .training.weights import read_result
 
 _MANY = 20  # names that a message lists
@@ -199,7 +202,8 @@ class Loaded:
                 features; or a DataFrame.
 
         Returns:
-            One pair for each sequence. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
+            One pair for each sequence, in the order in which the file has them; sequences without a step that the network
+            can see are left out, with a warning. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
 
         Raises:
             DataError: If the file does not fit.
@@ -217,27 +221,30 @@ class Loaded:
             A DataFrame of the same library (of pandas or polars for a file): the column that tells sequences apart (as the
             table has it), in the order in which they come, where there is a prediction at every step the step and its time
             (as the table has it, if the network learned from a column of times), the label for classes (of the type of
-            the column that named them in training), and the score of every output.
+            the column that named them in training), and the score of every output. Where the name of the first column or of
+            the times is that of a predicted one, such as `label`, they are called `sequence` and `time`.
         """
         narwhals = import_optional("narwhals", "data", "DataFrames")
         name = source(frame)
         found, file, library = self.predict_table(name), self._own()._read(Path(name)), _library_of(narwhals, frame)
-        found.sort(key=lambda pair: int(_rows_of(pair[0]).min()))
         every_step = self.description["output"] == "all"
-        first = self.description.get("sequence", "sequence")
-        columns: dict[str, list[Any]] = {first: []}
         timed, rows_of = self._own().time if every_step and found[0][0].times is not None else None, []
-        if every_step:
-            columns["step"] = []
         labeled = found[0][1].labels is not None
         names = [f"score {label}" for label in self.labels]
-        columns |= {name: [] for name in [*(["label"] if labeled else []), *names]}
+        made = [*(["label"] if labeled else []), *names]
+        sequence, own = self.description.get("sequence"), {}
+        if sequence is not None and sequence in file.columns:
+            own[sequence] = "sequence" if sequence in (*made, *(["step"] if every_step else [])) else sequence
+        if timed is not None and timed in file.columns:
+            own[timed] = "time" if timed in made else timed
+        first = own.get(sequence, "sequence")
+        columns: dict[str, list[Any]] = {name: [] for name in [first, *(["step"] if every_step else []), *made]}
         for one, said in found:
             rows = len(said.scores)
             columns[first] += [one.name] * rows
             if every_step:
                 columns["step"] += one.steps[:rows].tolist()
-            rows_of.append(_rows_of(one)[one.steps[:rows]])
+            rows_of.append(one.rows[one.steps[:rows]])
             if said.labels is not None:
                 columns["label"] += said.labels.tolist()
             for place, score in enumerate(names):
@@ -246,11 +253,12 @@ class Loaded:
         if kind is not None:
             typed = typed_labels(narwhals, columns["label"], kind, library)
             shown = shown.with_columns(label=typed)
-        own = [column for column in (self.description.get("sequence"), timed) if column in file.columns]
-        for column in own:
-            shown = shown.with_columns(cells_at(narwhals, name, file, column, np.concatenate(rows_of), library))
+        for column, its in own.items():
+            cells = cells_at(narwhals, name, file, column, np.concatenate(rows_of), library)
+            shown = shown.with_columns(cells.alias(its))
         # a column of times that is called step replaces the number of the step
-        return shown.select(*dict.fromkeys([first, *(["step"] if every_step else []), *own, *columns])).to_native()
+        in_order = [first, *(["step"] if every_step else []), *own.values(), *columns]
+        return shown.select(*dict.fromkeys(in_order)).to_native()
 
     def evaluate_table(self, path: Any) -> dict[str, float]:
         """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
@@ -380,22 +388,38 @@ class Loaded:
                 found[place] = Prediction(scores[at], None if labels is None else labels[at])
         return [(one, found[place]) for place, one in enumerate(series)]
 
+    def _holds(self) -> np.ndarray | None:
+        """Return at which inputs a missing value holds the state: bool (I,); None for a network of another kind."""
+        if not isinstance(self.config.task, TableTask):
+            return None
+        modes = modes_of(self.config.task.missing)
+        channels = Channel.of(self.description)
+        return np.array([one.kind == "number" and modes.get(one.column, modes[""]) == "hold" for one in channels])
+
     def _target(self, name: str, otherwise: float) -> Tensor:
         return torch.tensor(self.description.get(name, otherwise), dtype=torch.float64)
 
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
         """Yield the output of the network after each step of one sequence, as it comes: raw steps in, scores (O,) out.
 
-        For every network of one direction; ArgumentError for others.
+        A step in which a value is missing, NaN, holds the state where it does so in training (missing="hold"): the scores
+        are those of the step before, at the beginning NaN. Any other wrong value raises an error, which ends the stream.
+
+        Raises:
+            ArgumentError: If the network reads sequences in both directions.
+            DataError: For a wrong value.
         """
         if getattr(self.model.core, "bidirectional", False):
             raise ArgumentError(
                 f"Expected a network of one direction to stream, but got a bidirectional {type(self.model.core).__name__}. "
                 f"Train one without --bidirectional."
             )
-        stream = Stream(self.model)
+        stream, holds = Stream(self.model), self._holds()
+        scores = np.full(self.description["output_size"], np.nan, np.float32)
         for value in tokens_or_values:
-            yield self._scores(stream(self.prepare([[value]], ordered=False)[0])[0]).numpy()
+            if holds is None or not _is_held(value, holds):
+                scores = self._scores(stream(self.prepare([[value]], ordered=False)[0])[0]).numpy()
+            yield scores
 
     def generate(self, prompt: str = "", *, temperature: float = 1.0, seed: int = 0) -> Iterator[str]:
         """Yield symbols that continue a prompt, drawn one after the other from what the network predicts; without end.
@@ -452,11 +476,11 @@ def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
     """Return the trained network of a run directory.
 
     Args:
-        run: The run directory.
+        run: The run directory, or that of a search by ``model="auto"``, whose result is loaded.
         checkpoint: ``"chosen"``, the weights of the best validation where there are some; ``"last"``, ``"best"`` or a
             step; see training.load_model. Default: ``"chosen"``.
     """
-    path = Path(run)
+    path = run_in(Path(run))
     config, model = load_model(path, checkpoint)
     return Loaded(config, model, read_description(path), path, _threshold(config, path, checkpoint))
 
@@ -490,10 +514,13 @@ def _spelled(symbol: str) -> str:
     return UNKNOWN_WORD if symbol == UNKNOWN_SYMBOL else symbol
 
 
-def _rows_of(one: Series) -> np.ndarray:
-    """The rows of the steps of a sequence in its table."""
-    assert one.rows is not None
-    return one.rows
+def _is_held(step: Any, holds: np.ndarray) -> bool:
+    """Return whether a step lacks a value, and only of inputs that hold the state then."""
+    try:
+        gone = np.isnan(np.asarray(step, np.float64))
+    except (TypeError, ValueError):  # `prepare` says what is wrong
+        return False
+    return gone.shape == holds.shape and bool(gone.any() and holds[gone].all())
 
 
 def _library_of(narwhals: Any, frame: Any) -> Any:

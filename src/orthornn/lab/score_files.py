@@ -59,11 +59,14 @@ def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequ
 
 
 def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
-    """Write a CSV with sequence, step and score of `Loaded.anomalies`; empty where there is no score."""
+    """Write a CSV with sequence, step, perhaps time, and score of `Loaded.anomalies`; empty where there is no score."""
+    timed = found[0][0].times is not None
     rows = (
-        [one.name, step, "" if np.isnan(score) else score] for one, scores in found for step, score in enumerate(scores)
+        [one.name, step, *([] if one.times is None else [one.times[step]]), "" if np.isnan(score) else score]
+        for one, scores in found
+        for step, score in enumerate(scores)
     )
-    _write_rows(path, ["sequence", "step"], False, ["of the anomaly"], rows)
+    _write_rows(path, ["sequence", "step", *(["time"] if timed else [])], False, ["of the anomaly"], rows)
 
 
 def _write_rows(path: Path, heads: list[str], labeled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:

@@ -58,26 +58,33 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
     """Return the runs in these folders and in all folders below them; a run that cannot be read is left out, with a
     warning.
 
-    ArgumentError if there are none in one of them, DataError if none can be read.
+    So is a folder without a run, next to others. ArgumentError if there is no run in any of them, or a folder is not there;
+    DataError if none can be read.
     """
     found: dict[Path, SavedRun] = {}
     unreadable: list[str] = []
+    without: list[Path] = []
     for path in paths:
         folders = sorted(file.parent for file in path.rglob("config.json"))
         places = [folder for folder in folders if (folder / "metrics.jsonl").exists()]
         lacking = [folder for folder in folders if folder not in places and (folder / "description.json").exists()]
         unreadable += [f"{folder} has no metrics.jsonl. Restore the file." for folder in lacking]
         if not places and not lacking:
-            raise ArgumentError(
-                f"Expected a config.json of a run, but {path} holds no run, nor does any folder below it."
-            )
+            without.append(path)
         for place in places:
             try:
                 found[place] = read_run(place)
             except OrthornnError as error:  # of one, which has no bearing on the others
                 unreadable.append(str(error))
+    wrong = [path for path in without if not path.is_dir()] or (without if not found and not unreadable else [])
+    if wrong:
+        raise ArgumentError(
+            f"Expected a config.json of a run, but {wrong[0]} holds no run, nor does any folder below it."
+        )
     if not found and unreadable:
         raise DataError(f"Expected runs that can be read, but got none of {len(unreadable)}. {unreadable[0]}")
+    for path in without:
+        warnings.warn(f"{path} is left out: it holds no run.", OrthornnWarning, stacklevel=2)
     for reason in unreadable:
         warnings.warn(f"a run is left out: {reason}", OrthornnWarning, stacklevel=2)
     return list(found.values())

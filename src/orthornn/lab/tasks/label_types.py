@@ -48,11 +48,11 @@ def type_of_labels(path: Path, columns: Columns, name: str, labels: Sequence[str
     if arrow.types.is_dictionary(kind):
         chunks = column.unify_dictionaries().chunks
         if chunks and len(chunks[0].dictionary) <= MOST_CATEGORIES:
-            found |= {"categories": _spelled(arrow, chunks[0].dictionary), "ordered": kind.ordered}
+            found |= {"categories": _different(_spelled(arrow, chunks[0].dictionary)), "ordered": kind.ordered}
         kind = kind.value_type
     if CATEGORIES in kept:
         texts = _array(arrow, json.loads(kept[CATEGORIES]), str(kind))
-        found |= {"categories": _spelled(arrow, texts), "ordered": kept[ORDERED] == b"True"}
+        found |= {"categories": _different(_spelled(arrow, texts)), "ordered": kept[ORDERED] == b"True"}
     found["type"] = _NUMBERS.get(str(kind), str(kind))
     if arrow.types.is_string(kind) or arrow.types.is_large_string(kind):
         return {**found, "type": "string"} if len(found) > 1 else None
@@ -131,6 +131,11 @@ def _spelled(arrow: Any, array: Any) -> list[str | None]:
     """Return the labels of the cells of an Arrow array, as those of a column of it."""
     cells = column_of_arrow(arrow, arrow.chunked_array([array]))
     return [label(cell) for cell in plain_cells(cells)]
+
+
+def _different(names: list[str | None]) -> list[str | None]:
+    """Return names without those that come again: two that differ in the spaces around them only are one."""
+    return list(dict.fromkeys(names))
 
 
 def _series(narwhals: Any, labels: Sequence[str], kind: str, library: Any) -> Any:

@@ -120,12 +120,17 @@ def _is_flat(pyarrow: Any, column: Any) -> bool:
     return pyarrow.types.is_primitive(value) or pyarrow.types.is_boolean(value)
 
 
+def _without_margins(cells: list[Any]) -> list[Any]:
+    """Return cells, text without spaces around it, as that of a CSV file."""
+    return [cell.strip() if isinstance(cell, str) else cell for cell in cells]
+
+
 def _decoded(column: Any) -> np.ndarray:
     """Return the cells of a column with a dictionary; equal ones are one object, however long they are."""
     cells, at = np.empty(len(column), object), 0
     for chunk in column.chunks:
         values = np.empty(len(chunk.dictionary) + 1, object)
-        values[:-1] = chunk.dictionary.to_pylist()  # the last one stays None, for missing cells
+        values[:-1] = _without_margins(chunk.dictionary.to_pylist())  # the last one stays None, for missing cells
         places = chunk.indices.cast("int64").fill_null(len(chunk.dictionary)).to_numpy(zero_copy_only=False)
         cells[at : at + len(chunk)] = values[places]
         at += len(chunk)
@@ -153,5 +158,5 @@ def column_of_arrow(pyarrow: Any, column: Any) -> np.ndarray:
     if types.is_duration(kind):
         return column.to_numpy() / np.timedelta64(1, "s")  # NaN where one is missing
     cells = np.empty(len(column), object)
-    cells[:] = column.to_pylist()
+    cells[:] = _without_margins(column.to_pylist())
     return cells

@@ -143,6 +143,9 @@ class TableRows(TableOptions):
         if twice is not None:
             raise DataError(f"Expected each column once in inputs, but got {twice!r} several times. Name it once.")
         words = [self._file.check(name, "categories") for name in names_in(self.categories or "")]
+        twice = next((name for name in words if words.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(f"Expected each column once in categories, but got {twice!r} several times. Name it once.")
         unseen = next((name for name in words if name not in (*names, *names_in(self.known or ""))), None)
         if unseen is not None:
             raise DataError(
@@ -202,6 +205,11 @@ class TableRows(TableOptions):
         twice = next((name for name in self.target_columns if self.target_columns.count(name) > 1), None)
         if twice is not None:
             raise DataError(f"Expected each column once in target, but got {twice!r} several times. Name it once.")
+        if self.sequence is not None and self.sequence in self.target_columns:
+            raise DataError(
+                f"Expected a target that the network could learn, but got {self.sequence!r}, which tells sequences apart. "
+                f"Name another target, or another column with sequence, --sequence."
+            )
         for path in (self.validation_data, self.test_data):
             if path is not None:
                 file = joined(file, self._read(Path(path).expanduser()))

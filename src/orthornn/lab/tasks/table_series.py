@@ -23,10 +23,8 @@ class Series(NamedTuple):
     steps: np.ndarray  # (T,) int64: the places of the observed steps in the sequence
     values: np.ndarray  # (T, I) float64
     targets: np.ndarray | None  # of all S steps: labels (S,), None where there is none; or numbers (S, O)
-    times: np.ndarray | None = (
-        None  # of all S steps, as the file spells them: (S,) objects, where there is a time column
-    )
-    rows: np.ndarray | None = None  # of all S steps: their rows in the file
+    times: np.ndarray | None  # of all S steps, as the file spells them: (S,) objects, where there is a time column
+    rows: np.ndarray  # (S,) int64: of all S steps, their places in the file
 
 
 class TableSeries(TableRows):
@@ -40,6 +38,10 @@ class TableSeries(TableRows):
             description: What description.json holds of the network: `columns`, and `sequence` and `features` of the
                 training data.
             targets: Whether to read the targets.
+
+        Returns:
+            Them, in the order in which the file has them. Those without a step that is observed are left out, with a
+            warning.
 
         Raises:
             DataError: If something is missing or cannot be read in it.
@@ -60,24 +62,38 @@ class TableSeries(TableRows):
         observed = self._observed(file, channels, order, features, lengths) & ~coming
         wanted = self._raw_targets(file)[order] if targets else None
         times = file.labels(self.time, "time")[order] if self.time is not None else None
-        found = []
+        found: list[Series] = []
+        empty: list[tuple[int, str]] = []
         for name, at, steps in zip(names, np.cumsum(lengths) - lengths, lengths):
             seen = np.flatnonzero(observed[at : at + steps])
             if not len(seen):
-                later = max(channel.lead for channel in channels)
-                more = f" and followed by {later} row(s) with {', '.join(self.known_columns_of(channels))}" * bool(
-                    later
-                )
-                raise DataError(
-                    f"Expected a step of sequence {name!r} in {path} that is observed in all of {', '.join(columns)}{more}, "
-                    f"but got none. Fill in its missing values, or leave the sequence out."
-                )
+                empty.append((int(order[at : at + steps].min()), name))
+                continue
             own = slice(at, at + steps)
             goals, its = (None if values is None else values[own] for values in (wanted, times))
             found.append(Series(name, seen, features[at + seen], goals, its, order[own]))
+        if empty:
+            self._name_empty(file, [name for _, name in sorted(empty)], channels, not found)
         if not targets:
             self._name_unforeseen(path, channels, coming, lengths)
-        return found
+        return sorted(found, key=lambda one: int(one.rows.min()))
+
+    def _name_empty(self, file: Columns, names: Sequence[str], channels: Sequence[Channel], is_all: bool) -> None:
+        """Warn of sequences without a step that the network could see, which are left out; DataError if these are all."""
+        later = max(channel.lead for channel in channels)
+        columns = listed(dict.fromkeys(channel.column for channel in channels))
+        more = f", and followed by {later} row(s) with {', '.join(self.known_columns_of(channels))}" * bool(later)
+        if is_all:
+            raise DataError(
+                f"Expected a step in {file.path} that is observed in all of {columns}{more}, but got none in sequence "
+                f"{listed(names)}. Fill in missing values."
+            )
+        warnings.warn(
+            f"{file.path}: {len(names)} sequence(s) have no step that is observed in all of {columns}{more}, and are left "
+            f"out: {listed(names)}. Fill in their missing values to have predictions of them.",
+            OrthornnWarning,
+            stacklevel=2,
+        )
 
     def _coming(self, file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return which rows (R,) only say what is known ahead: at the end of a sequence, nothing else being there."""

@@ -87,7 +87,7 @@ class TableTask(TableSplits, TableSeries):
 
     def told(self) -> list[str]:
         """Return what was read from the file and what each column is for."""
-        parts = {part: len(pieces) for part, pieces in self._pieces.items()}
+        parts = {name: len(part.pieces) for name, part in self._parts.items()}
         sequences = self._table.sequences
         count = len(sequences)
         apart = "" if self.sequence_column is None else f" by the column {self.sequence_column}"
@@ -98,14 +98,18 @@ class TableTask(TableSplits, TableSeries):
             "target": self.target_columns,
             "mask": [self.mask_column] if self.mask_column else [],
         }
-        held = int((~self._table.observed & ~beyond(self._channels, sequences.lengths).any(1)).sum())
+        gone = ~self._table.observed & ~beyond(self._channels, sequences.lengths).any(1)
+        starts = sequences.lengths.cumsum() - sequences.lengths
+        empty = int((~np.logical_or.reduceat(self._table.observed, starts)).sum())
+        held = int((gone & np.repeat(np.logical_or.reduceat(self._table.observed, starts), sequences.lengths)).sum())
         by = [f"{name} {value}" for name, value in (("column", self.split), ("group", self.group)) if value]
         free = self.split is None and self.group is None and len(sequences) >= 3
         stratified = ["class"] if free and self._strata is not None else []
         return [
             f"{shown_name(self.data)}: {self._file.rows} steps, {count} sequence{'s' if count != 1 else ''}{apart} of "
             f"{_range(sequences.lengths)} steps, in order {order}"
-            + (f"; {held} steps are missing and hold the state" if held else ""),
+            + (f"; {held} steps are missing and hold the state" if held else "")
+            + (f"; {empty} sequences have no step that is observed, and are left out" if empty else ""),
             "   ".join(f"{name}: {listed(names)}" for name, names in columns.items() if names),
             f"{'sequences' if self._whole else 'windows'}: "
             + ", ".join(f"{number} for {part}" for part, number in parts.items())

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...errors import DataError
 from .cells import coded
 from .columns import Columns, read_columns
 from .csv_format import CsvFormat
@@ -19,11 +20,17 @@ _TRAINING = 0.7  # share of the steps, about
 _LONGEST = 200  # period that is looked at as a whole
 
 
+_MANY_CLASSES = 100  # whole numbers that are more than these may be amounts
+
+
 def choose_task(path: Path, target: str, ahead: Sequence[str], form: CsvFormat | None = None) -> tuple[str, str]:
     """Return ("classify", "regress" or "forecast", the reason in words).
 
     Forecasting if there are options of one, `ahead`. Else by the target column: fractions are regressed; text, truth values
     and whole numbers are classes.
+
+    Raises:
+        DataError: If there are so many whole numbers that they may be amounts.
     """
     if ahead:
         named = " and ".join(f"--{name}" for name in ahead)
@@ -39,6 +46,11 @@ def choose_task(path: Path, target: str, ahead: Sequence[str], form: CsvFormat |
     kind = file.kind(names[0])
     if kind == "numbers" and column.dtype == object and not all(_is_whole(cell) for cell in column):
         return "classify", f"{names[0]} holds numbers that are names"
+    if kind == "numbers" and (count := len(set(column.tolist()))) > _MANY_CLASSES:
+        raise DataError(
+            f"Expected the name of the task, since {names[0]} holds {count} different whole numbers, which may be amounts or "
+            f"classes, but got none. Use regress (task='regress', orthornn train regress) or classify."
+        )
     what = "whole numbers" if kind == "numbers" else "names" if kind in ("text", "mixed") else kind
     return "classify", f"{names[0]} holds {what}"
 

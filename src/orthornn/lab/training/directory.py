@@ -206,6 +206,15 @@ def check_is_no_run(path: Path) -> None:
         )
 
 
+def run_in(path: Path) -> Path:
+    """Return the run directory of the result, for the folder of a search that has one; any other path as it is."""
+    if (path / CONFIG).exists() or not (path / SEARCH).exists():
+        return path
+    result = read_json(path / SEARCH, "Objects").get("result")
+    inside = isinstance(result, str) and (path / result).resolve().is_relative_to(path.resolve())
+    return path / str(result) if inside else path
+
+
 def check_is_run(path: Path) -> None:
     """Raise ArgumentError unless there is a config.json in this folder; it names the result of a search."""
     if not (path / CONFIG).exists():
