@@ -358,7 +358,11 @@ def test_examples_of_docstrings(name):
         (["N. Units of it."], ["", r"N\. Units of it."]),
         (["Args:", "    a: I. b: N."], ["", "Args:", r"    a: I\.", r"    b: N\."]),
         (["Parameters", "----------", "a: it_", "    more"], ["", "Args:", r"    a: it\_", "        more"]),
-        (["a     b", "long  short     it"], ["", "::", "", "    a     b", "    long  short     it", ""]),
+        (
+            ["a     b", "long  short     it"],
+            ["", ".. code-block:: none", "", "    a     b", "    long  short     it", ""],
+        ),
+        ([".. math:: h = \\phi(z_t),", "          z"], ["", ".. math:: h = \\phi(z_t),", "          z", ""]),
         (["Shape:", "    - x: (T, B)"], ["", "**Shape**", "", "- x: (T, B)"]),
         (["Example:", "    >>> 2 * 3", "    6"], ["", "Example:", "", "    >>> 2 * 3", "    6"]),
     ],

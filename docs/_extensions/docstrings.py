@@ -1,7 +1,7 @@
 """Prepare docstrings for Sphinx: they are written to be read in a terminal, in plain text rather than reStructuredText.
 
 Characters that reStructuredText would take for markup are escaped, a section "Parameters" that is underlined becomes
-"Args:", and blocks whose columns are aligned by spaces stay as they are.
+"Args:", formulas and blocks whose columns are aligned by spaces stay as they are.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def converted(lines: list[str]) -> list[str]:
         else:
             made.append("")
         body = paragraph
-        if first.startswith(">>>") or (body and body[0].strip().startswith(">>>")):
+        if first.startswith(".. math::"):
+            made += [*body, ""]
+        elif first.startswith(">>>") or (body and body[0].strip().startswith(">>>")):
             made += body
         elif section in ("Args", "Arguments", "Parameters", "Raises", "Attributes", "Warns") and not _is_literal(body):
             made += _entries(_split_entries(body))
@@ -147,7 +149,7 @@ def _entries(lines: list[str]) -> list[str]:
 
 
 def _literal(lines: list[str]) -> list[str]:
-    return ["::", "", *("    " + line for line in lines), ""]
+    return [".. code-block:: none", "", *("    " + line for line in lines), ""]
 
 
 def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:

@@ -48,7 +48,7 @@ class PeepholeLSTM(RecurrentNetwork):
     Args:
         input_size: I.
         hidden_size: N.
-        peepholes: False leaves p out; the network is then torch.nn.LSTM with one bias. Default: True.
+        peepholes (bool): False leaves p out; the network is then torch.nn.LSTM with one bias. Default: True.
         forget_bias: Initial value of b_f. Default: 1 (Jozefowicz et al., 2015); Mhammedi et al. (2017) have 5.
         init: ``"uniform"`` to draw all weights from U(-1/sqrt(N), 1/sqrt(N)), as torch.nn.LSTM does; ``"orthogonal"`` to draw
             each of U_i, U_f, U_c, U_o from the Haar measure and the W from Glorot's uniform distribution. Other biases and
