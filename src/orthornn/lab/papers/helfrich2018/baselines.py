@@ -54,7 +54,7 @@ def baseline_rates(setting: Setting) -> Plan:
             ends = {name: curve[1][-1] / task.trivial_loss for name, curve in curves.items() if curve[1]}
             finished = {name for name in ends if all(one.finished for one in found[f"{name}-{where}"])}
             for name, ratio in ends.items():
-                what = f"{name.replace('-', ', rate ')}, {where}, validation loss over trivial"
+                what = f"{name.replace('-', ', rate ')}, {where}, validation loss over baseline"
                 note = "" if name in finished else "unfinished"
                 rows.append(Row(what, ratio, selection="last", form="{:.2g}", note=note))
             for name in tuned:

@@ -18,11 +18,11 @@ _ACTIVATIONS = {
     section="5.5",
     published=(
         *(
-            Published(f"oRNN, {name}, m={m}, loss over trivial", words=f"{claim} (m not given)")
+            Published(f"oRNN, {name}, m={m}, loss over baseline", words=f"{claim} (m not given)")
             for name, claim in _ACTIVATIONS.values()
             for m in (16, 128)
         ),
-        Published("uRNN, loss over trivial", words="solves it (Arjovsky et al., 2016)"),
+        Published("uRNN, loss over baseline", words="solves it (Arjovsky et al., 2016)"),
     ),
     hours=(0.03, 7.0),
     laptop=("T=100, n=128, 1000 updates, two seeds; the paper gives none of these. full: T=500, 20000, five",),

@@ -188,7 +188,7 @@ def figure2(setting: Setting) -> Plan:
     hours=(0.03, 3.0),
     laptop=(
         "T = 200 in place of 1000 (tanh: 100), 800 updates at ten times the rate (1e-3) in place of an unsaid number at 1e-4",
-        "the slopes are one a unit, all 0.7 at first; the strength of tanh's soft constraint, 0.1, is ours",
+        "the slopes are one per unit, all 0.7 at first; the strength of tanh's soft constraint, 0.1, is ours",
     ),
 )
 def nonlinearity(setting: Setting) -> Plan:
