@@ -144,7 +144,7 @@ def _seconds(methods: Sequence[str], runs: Mapping[tuple[str, str], list[dict[st
     """Return a line on what training cost."""
     spent = {m: [one["cpu_seconds"] for (_, own), all_ in runs.items() if own == m for one in all_] for m in methods}
     each = ", ".join(f"{m} {fmean(seconds):.1f}" for m, seconds in spent.items() if seconds)
-    return [f"Mean processor seconds of a training run, on a shared two-core machine: {each}."]
+    return [f"Mean processor time of a training run in seconds, on a shared two-core machine: {each}."]
 
 
 def _cell(values: Sequence[float], sign: int, known: bool = False) -> str:

@@ -70,7 +70,9 @@ def activations(setting: Setting) -> Plan:
 @reproduces(
     "ours",
     section="4.2",
-    published=(Published("blocks, copying, test loss over baseline", words="a significant effect; the most effective"),),
+    published=(
+        Published("blocks, copying, test loss over baseline", words="a significant effect; the most effective"),
+    ),
     hours=(0.01, 2.3),
     laptop=(_LAPTOP.format(500),),
 )

@@ -101,7 +101,7 @@ def _accuracies(runs: Sequence[Trained]) -> list[Curve]:
     section="5.3",
     published=(Published("effect of m", words="a figure; the text gives no numbers"),),
     hours=(0.05, 24.0),
-    laptop=("n=128, batches of 50 at rate 1e-3 alone; 2 epochs of one seed",),
+    laptop=("n=128, batches of 50, only at rate 1e-3; 2 epochs of one seed",),
 )
 def fig6(setting: Setting) -> Plan:
     """Pixel MNIST: validation accuracy against epochs for m = 16, 32, 64."""

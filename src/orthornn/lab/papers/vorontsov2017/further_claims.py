@@ -28,7 +28,7 @@ _NAMES = {
     "margin-0.1-fast": "margin 0.1, bases at 1e-4, the rest at 1e-3",
     "scornn": "scoRNN (strictly orthogonal, modReLU)",
 }
-_DIFFERENCES = ("3000 updates in place of 120 epochs of 1000; one seed", "permuted MNIST alone")
+_DIFFERENCES = ("3000 updates in place of 120 epochs of 1000; one seed", "only permuted MNIST")
 
 
 def _hard_plan(setting: Setting) -> Plan:
@@ -282,7 +282,9 @@ def released_code(setting: Setting) -> Plan:
 
     def tabulate(runs: Runs) -> ResultTable:
         rows = [
-            Row(f"{name}, test loss over baseline", end["test"] / one.task.trivial_loss, selection="last", form="{:.3f}")
+            Row(
+                f"{name}, test loss over baseline", end["test"] / one.task.trivial_loss, selection="last", form="{:.3f}"
+            )
             for name in systems
             for one in runs.of(name)[:1]
             for end in (one.selected("loss")["last"],)

@@ -34,9 +34,9 @@ def _copy_systems(setting: Setting) -> dict[str, RunConfig]:
 
 
 _COPY_DIFFERENCES = (
-    "updates: 1000, at T=10000 500; the paper's curves go on for some hundred epochs of 100 batches",
+    "updates: 1000, at T=10000 500; the paper's curves continue for some hundred epochs of 100 batches",
     "rates ten times those of the paper (1e-3, and 1e-5 on the bases): with its own, margin .1 was still worse than the "
-    "trivial answer after 500 updates",
+    "trivial baseline after 500 updates",
     "accuracy: the share of the ten symbols recalled, on 100 and 200 held-out sequences",
 )
 
@@ -145,7 +145,7 @@ def figure4(setting: Setting) -> Plan:
     laptop=(
         "T = 200 in place of 1000, 5000 updates in place of 200000",
         "rates ten times those of the paper (1e-3, and 1e-5 on the bases): with its own no margin had left the trivial "
-        "answer after 1500 updates",
+        "baseline after 1500 updates",
         "500 held-out sequences, 2000 test sequences",
     ),
 )
