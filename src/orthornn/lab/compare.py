@@ -265,7 +265,7 @@ def _is_same(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
 
 
 def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None = None) -> Table:
-    """Return one row a model: sizes, speed, loss next to the trivial baseline, orthogonality, the task's metric.
+    """Return one row per model: sizes, speed, loss next to the trivial baseline, orthogonality, the task's metric.
 
     Those that diverged come last, each with a note.
 
@@ -392,7 +392,7 @@ def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:
 
 
 def summary(results: dict[str, RunResult]) -> Table:
-    """Return one row a model: means and standard deviations over seeds; below, what they show and what not.
+    """Return one row per model: means and standard deviations over seeds; below, what they show and what not.
 
     The best by its validation comes first, and is compared with the others by the test, which so decides nothing.
     """
