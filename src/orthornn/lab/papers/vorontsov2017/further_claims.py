@@ -291,7 +291,7 @@ def released_code(setting: Setting) -> Plan:
             if end is not None and "test" in end
         ]
         rows += [
-            Row(f"{name}, trivial loss", config.task.trivial_loss, selection="computed", form="{:.4f}")
+            Row(f"{name}, trivial baseline", config.task.trivial_loss, selection="computed", form="{:.4f}")
             for name, config in systems.items()
         ]
         return ResultTable(rows)
