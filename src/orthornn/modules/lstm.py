@@ -34,7 +34,7 @@ Pair = tuple[Tensor, Tensor]
 class PeepholeLSTM(RecurrentNetwork):
     r"""An LSTM whose gates also read the cell (Gers & Schmidhuber, 2000).
 
-    .. math:: i_t = \sigma(W_i x_t + U_i h_{t-1} + p_i \circ c_{t-1} + b_i), \qquad
+    .. math:: i_t = \sigma(W_i x_t + U_i h_{t-1} + p_i \circ c_{t-1} + b_i), \\
               f_t = \sigma(W_f x_t + U_f h_{t-1} + p_f \circ c_{t-1} + b_f), \\
               c_t = f_t \circ c_{t-1} + i_t \circ \tanh(W_c x_t + U_c h_{t-1} + b_c), \\
               o_t = \sigma(W_o x_t + U_o h_{t-1} + p_o \circ c_t + b_o), \qquad h_t = o_t \circ \tanh(c_t)
