@@ -214,6 +214,7 @@ def draw_house() -> None:
         )
         axes.text(0, level + 0.39, name, ha="center", va="center", fontsize=10)
     axes.plot([-4.7, 0, 4.7], [7.05, 8.1, 7.05], color=GRAY, linewidth=1.5)
+    axes.text(0, 7.4, "sklearn", ha="center", va="center", fontsize=10)
     axes.annotate(
         "imports",
         (-5.4, 0.2),

@@ -160,6 +160,22 @@ def test_headings_begin_their_line(page):
     assert not re.findall(r"^.*\S +#{2,} \w.*$", prose, re.MULTILINE)
 
 
+def test_every_cited_work_is_in_the_references():
+    """Pages of results and the changelog aside; a work is found by its first author and its year."""
+    entries = set()
+    text = (DOCS / "references.md").read_text(encoding="utf-8")
+    for entry in re.findall(r"^- (.*?)\*", text, re.DOTALL | re.MULTILINE):
+        entries.add((re.split(r"[, ]", entry)[0], entry.strip().rstrip(".")[-4:]))
+    assert len(entries) >= 30
+    cited = re.compile(r"([A-Z][\w-]+)(?: et al\.,?|,? [\w&, ]*[A-Z][\w-]+,|,)\]? \(?((?:19|20)\d\d)\b")
+    pages = [page for page in [*PAGES, *INCLUDED] if "results" not in page.parts and page.name != "changelog.md"]
+    found = {match.groups() for page in pages for match in cited.finditer(page.read_text(encoding="utf-8"))}
+    firsts = {(name, year) for name, year in found if name != "The"}
+    assert len(firsts) > 20
+    assert not firsts - entries
+    assert f"version = {{{orthornn.__version__}}}" in text
+
+
 def test_every_page_is_in_a_table_of_contents():
     listed = {DOCS / "index.md"}
     for page in PAGES:
@@ -358,17 +374,48 @@ def test_examples_of_docstrings(name):
         (["N. Units of it."], ["", r"N\. Units of it."]),
         (["Args:", "    a: I. b: N."], ["", "Args:", r"    a: I\.", r"    b: N\."]),
         (["Parameters", "----------", "a: it_", "    more"], ["", "Args:", r"    a: it\_", "        more"]),
-        (["a     b", "long  short     it"], ["", "::", "", "    a     b", "    long  short     it", ""]),
+        (
+            ["a     b", "long  short     it"],
+            ["", ".. code-block:: none", "", "    a     b", "    long  short     it", ""],
+        ),
+        ([".. math:: h = \\phi(z_t),", "          z"], ["", ".. math:: h = \\phi(z_t),", "          z", ""]),
         (["Shape:", "    - x: (T, B)"], ["", "**Shape**", "", "- x: (T, B)"]),
         (["Example:", "    >>> 2 * 3", "    6"], ["", "Example:", "", "    >>> 2 * 3", "    6"]),
     ],
 )
 def test_docstrings_in_plain_text_become_markup(lines, rest):
-    spec = importlib.util.spec_from_file_location("docstrings", DOCS / "_extensions" / "docstrings.py")
+    assert extension("docstrings").converted(lines) == rest
+
+
+def extension(name):
     pytest.importorskip("sphinx", reason="The extra `docs` is not installed.")
+    spec = importlib.util.spec_from_file_location(name, DOCS / "_extensions" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.converted(lines) == rest
+    return module
+
+
+def test_formulas_of_docstrings_stay_as_they_are():
+    converted = extension("docstrings").converted
+    formula, found = re.compile(r"^\.\. math::.*?(?=\n\n)", re.DOTALL | re.MULTILINE), []
+    for value in public_names().values():
+        text = inspect.getdoc(value) or ""
+        assert formula.findall("\n".join(converted(text.splitlines()))) == formula.findall(text)
+        found += formula.findall(text)
+    assert len(found) > 5
+
+
+@pytest.mark.parametrize(
+    ("latex", "expected"),
+    [
+        (r"\cos a", r"cos.*<mspace.*>a<"),
+        (r"\log_2 n", r"log.*</msub><mspace.*>n<"),
+        (r"\tanh(z)", r"tanh(?!.*mspace).*z"),
+        (r"\hat{k}_i", r"<msub><mover.*>k<.*</mover><mi>i</mi></msub>"),
+    ],
+)
+def test_formulas_have_the_spaces_and_indices_of_tex(latex, expected):
+    assert re.search(expected, extension("mathml")._mathml(latex, block=False).replace("\n", ""))
 
 
 def test_orthornn_exports_only_what_the_reference_names():

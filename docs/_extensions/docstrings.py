@@ -1,7 +1,7 @@
 """Prepare docstrings for Sphinx: they are written to be read in a terminal, in plain text rather than reStructuredText.
 
 Characters that reStructuredText would take for markup are escaped, a section "Parameters" that is underlined becomes
-"Args:", and blocks whose columns are aligned by spaces stay as they are.
+"Args:", formulas stay as they are, and so do blocks whose columns are aligned by spaces, but for tables with headings.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def converted(lines: list[str]) -> list[str]:
         else:
             made.append("")
         body = paragraph
-        if first.startswith(">>>") or (body and body[0].strip().startswith(">>>")):
+        if first.startswith(".. math::"):
+            made += [*body, ""]
+        elif first.startswith(">>>") or (body and body[0].strip().startswith(">>>")):
             made += body
         elif section in ("Args", "Arguments", "Parameters", "Raises", "Attributes", "Warns") and not _is_literal(body):
             made += _entries(_split_entries(body))
@@ -146,8 +148,38 @@ def _entries(lines: list[str]) -> list[str]:
     return made
 
 
+def _cells(lines: list[str]) -> list[list[str]]:
+    """Return the cells of a table of three columns or more that are aligned by spaces, its headings first; else nothing.
+
+    A line whose first column is empty continues the line above.
+    """
+    lines = textwrap.dedent("\n".join(lines)).splitlines()
+    starts = [found.start() for found in re.finditer(r"(?:^|(?<=  ))\S", lines[0])]
+    if len(lines) < 3 or len(starts) < 3 or any(line[at - 2 : at].strip() for line in lines for at in starts[1:]):
+        return []
+    rows: list[list[str]] = []
+    for line in lines:
+        row = [line[at:end].strip() for at, end in zip(starts, [*starts[1:], None])]
+        if row[0]:
+            rows.append(row)
+        else:
+            rows[-1] = [f"{above} {cell}".strip() for above, cell in zip(rows[-1], row)]
+    return rows
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    made = [".. list-table::", "   :header-rows: 1", ""]
+    for row in rows:
+        first, *others = ["\\-" if cell == "-" else _escaped(cell) for cell in row]
+        made += [f"   * - {first}", *(f"     - {cell}".rstrip() for cell in others)]
+    return [*made, ""]
+
+
 def _literal(lines: list[str]) -> list[str]:
-    return ["::", "", *("    " + line for line in lines), ""]
+    rows = _cells(lines)
+    if rows:
+        return _table(rows)
+    return [".. code-block:: none", "", *("    " + line for line in lines), ""]
 
 
 def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:

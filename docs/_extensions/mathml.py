@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -19,6 +20,17 @@ _UNKNOWN = {
 }
 
 
+# A function's name and an argument without a parenthesis, between which TeX has a thin space.
+_APPLIED = re.compile(r"(?:<mo>&ApplyFunction;</mo>|(?<=<mi>log</mi>)\s*<mn>\d</mn>\s*</msub>)(?!\s*<mo[^>]*>[(\[])")
+# An index that docutils puts below a letter because there is an accent above it.
+_ACCENTED = re.compile(r"<munderover>\s*(<mi>\w</mi>)\s*(<m[in]>\w+</m[in]>)\s*(<mo[^>]*>[ˆ¯ˉ˜]</mo>)\s*</munderover>")
+
+
+def _improved(text: str) -> str:
+    text = _APPLIED.sub(r'\g<0><mspace width="0.17em"/>', text)
+    return _ACCENTED.sub(r'<msub><mover accent="true">\1\3</mover>\2</msub>', text)
+
+
 def _mathml(latex: str, *, block: bool) -> str:
     text = latex.replace("\n", " ").strip()
     if block and "\\\\" in text and "\\begin{" not in text:
@@ -26,7 +38,7 @@ def _mathml(latex: str, *, block: bool) -> str:
     text = text.replace("{align}", "{aligned}").replace("{align*}", "{aligned}")
     for name, known in _UNKNOWN.items():
         text = text.replace(name, known)
-    return "".join(latex2mathml.tex2mathml(text, as_block=block))
+    return _improved("".join(latex2mathml.tex2mathml(text, as_block=block)))
 
 
 def _inline(self: Any, node: nodes.Element) -> None:

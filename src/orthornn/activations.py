@@ -4,16 +4,16 @@ h = phi(z) acts on the last dimension, of size N. A pair is (i, N - N//2 + i) fo
 with unit i of the second, an odd middle unit stays alone. In the real embedding of a complex state (Mhammedi et al.,
 2017, section 3) a pair is the real and the imaginary part of one complex unit.
 
-name             phi                                                 parameter    source
-identity         z                                                   -            Vorontsov et al., 2017 (copying)
-tanh             tanh z                                              -
-scaled_tanh      tanh(c z) / c                                       c, one a unit  Nguyen-Duy et al., 2023; z at c = 0
-relu             max(0, z)                                           -
-leaky_relu       z where z > 0, else slope z (1/10 unless given)     -            Mhammedi et al., 2017, section 5
-prelu            z where z > 0, else a z                             a, one a unit  He et al., 2015
-modrelu          sign(z) max(0, |z| + b)                             b, one a unit  Helfrich et al., 2018, eq. 3
-complex_modrelu  max(0, |z| + b) z / |z| with |z| over the pair      b, one a pair  Mhammedi et al., 2017, eq. 4
-oplu             (max, min) of the pair                              -            Chernodub & Nowicki, 2016
+name             phi                                              parameter    source
+identity         z                                                -            Vorontsov et al., 2017 (copying)
+tanh             tanh z                                           -
+scaled_tanh      tanh(c z) / c                                    c, per unit  Nguyen-Duy et al., 2023; z at c = 0
+relu             max(0, z)                                        -
+leaky_relu       z where z > 0, else slope z (1/10 unless given)  -            Mhammedi et al., 2017, section 5
+prelu            z where z > 0, else a z                          a, per unit  He et al., 2015
+modrelu          sign(z) max(0, |z| + b)                          b, per unit  Helfrich et al., 2018, eq. 3
+complex_modrelu  max(0, |z| + b) z / |z| with |z| over the pair   b, per pair  Mhammedi et al., 2017, eq. 4
+oplu             (max, min) of the pair                           -            Chernodub & Nowicki, 2016
 
 At points where phi has no derivative: relu takes 0; leaky_relu and prelu take the slope; modrelu and complex_modrelu
 are 0 with derivative 0 at z = 0; oplu keeps the order of a tie. Its derivative jumps there: where the units of a pair
@@ -45,7 +45,7 @@ Name = Literal[
 
 @dataclass(frozen=True)
 class Activation:
-    """phi with its derivative written out."""
+    """A nonlinearity and its derivative."""
 
     name: ClassVar[str]
     code: ClassVar[int]  # the number by which native kernels know it

@@ -175,7 +175,7 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
         costs = cost_model.multiply_adds(n, m)
         sign = "<" if form == "compact_wy" else ">="
         lines.append(
-            f"  form        {form}: 2nm + m^2/2 = {costs['compact_wy']:.0f} multiply-adds a step {sign} n^2 = "
+            f"  form        {form}: 2nm + m^2/2 = {costs['compact_wy']:.0f} multiply-adds per step {sign} n^2 = "
             f"{costs['dense']:.0f} (OrthogonalRNN(form=...) overrides)"
         )
     lines += [_linear(n, m, B, T, returned) for returned in ("last state", "10 numbers per step", "all states")]

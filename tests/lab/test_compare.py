@@ -92,7 +92,7 @@ def test_the_table_and_the_curves(task):
     shown = compare.table(results)
     assert [row[0] for row in shown.rows] == ["ornn", "rnn"]
     assert all(len(row) == len(shown.columns) for row in shown.rows)
-    ratio = float(shown.rows[0][[column.heading for column in shown.columns].index("over trivial")])
+    ratio = float(shown.rows[0][[column.heading for column in shown.columns].index("over baseline")])
     assert ratio == pytest.approx(results["ornn"].best_test["loss"] / task.trivial_loss, abs=6e-4)
     assert compare.curves(results)["rnn"][0] == [3, 6, 9, 12]
     assert compare.curves(results, "validation")["rnn"][0] == [6, 12]
@@ -212,7 +212,7 @@ def test_a_signal_ends_a_comparison_that_the_same_command_resumes(number, when, 
         f"{number.name} ended the comparison after update {step} of 12; its runs are saved. Resume with the same command "
         f"and --out {out}\n" in said.err
     )
-    assert "over trivial" not in said.out
+    assert "over baseline" not in said.out
     assert all((out / name / "checkpoints" / f"step-{step:08d}").is_dir() for name in ("ornn", "lstm"))
     monkeypatch.setattr(Run, when, method)
     assert cli.main([*WORDS, "--out", str(out)]) == 0
@@ -329,7 +329,7 @@ def test_output_that_is_not_taken_loses_nothing(number, tmp_path, monkeypatch, c
     """Neither the table and the figure, when the tables are printed, nor the updates, when progress is."""
     out = tmp_path / "both"
     with open(os.devnull, "w") as null:
-        for text, count in (("x trivial", 0), ("over trivial", 2)):
+        for text, count in (("x baseline", 0), ("over baseline", 2)):
             monkeypatch.setattr("orthornn.lab.cli.progress._LINE_SECONDS", 0.0 if count == 0 else 99.0)
             gone = Gone(text, number)
             gone.null = null

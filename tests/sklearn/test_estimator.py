@@ -57,7 +57,7 @@ CHECKS = [
 @pytest.mark.parametrize("name", CHECKS)
 @pytest.mark.parametrize("kind", [OrthogonalClassifier, OrthogonalRegressor])
 def test_the_checks_of_scikit_learn_that_make_sense_for_sequences(kind, name):
-    """A matrix is one channel there, a row a sequence."""
+    """A matrix is one channel there, a row per sequence."""
     from sklearn.utils import estimator_checks
 
     check = getattr(estimator_checks, name)

@@ -16,7 +16,7 @@ _inside = threading.local()
 
 @contextlib.contextmanager
 def denormals_as_zero() -> Iterator[None]:
-    """Inside, denormal numbers count as zero on the CPU: on this thread, and on those that torch puts to work for it.
+    """Treat denormal numbers as zero inside the context, on every thread of the CPU that torch uses.
 
     A gradient that vanishes over a thousand steps, as in an LSTM or a tanh RNN, becomes denormal on its way back; so do the
     squares of small gradients, of which Adam keeps a mean, once a network has learned its task. A processor may be ten

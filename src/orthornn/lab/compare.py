@@ -265,7 +265,7 @@ def _is_same(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
 
 
 def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None = None) -> Table:
-    """Return one row a model: sizes, speed, loss next to the trivial loss, orthogonality, the task's metric.
+    """Return one row per model: sizes, speed, loss next to the trivial baseline, orthogonality, the task's metric.
 
     Those that diverged come last, each with a note.
 
@@ -282,13 +282,13 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
         Column("us/step"),
         Column("validation" if task.metric == "loss" else f"validation {task.metric}"),
         Column("test loss"),
-        Column("over trivial"),
+        Column("over baseline"),
         Column("||W'W-I||"),
     ]
     if task.metric != "loss":
-        columns += [Column(f"test {task.metric}"), Column("trivial")]
+        columns += [Column(f"test {task.metric}"), Column("baseline")]
     shown = Table(
-        f"{task.name}: {task.steps} steps, trivial loss {first.trivial_loss:.4g} = {task.trivial_formula}",
+        f"{task.name}: {task.steps} steps, trivial baseline {first.trivial_loss:.4g} = {task.trivial_formula}",
         columns,
     )
     for name, result in results.items():
@@ -319,7 +319,7 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
     if any(result.best_test for result in results.values()):
         shown.notes.append("validation and test: of the weights of the best validation")
     for name, loss in task.baselines().items():
-        shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial")
+        shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial baseline")
     return shown
 
 
@@ -392,7 +392,7 @@ def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:
 
 
 def summary(results: dict[str, RunResult]) -> Table:
-    """Return one row a model: means and standard deviations over seeds; below, what they show and what not.
+    """Return one row per model: means and standard deviations over seeds; below, what they show and what not.
 
     The best by its validation comes first, and is compared with the others by the test, which so decides nothing.
     """
@@ -401,7 +401,7 @@ def summary(results: dict[str, RunResult]) -> Table:
     metrics = list(dict.fromkeys(["loss", task.metric]))
     columns = [Column("model", left=True), Column("parameters"), Column("seeds"), Column(f"validation {task.metric}")]
     columns += [Column(f"test {metric}") for metric in metrics]
-    columns += [Column("over trivial"), Column("updates/s")]
+    columns += [Column("over baseline"), Column("updates/s")]
     shown = Table(f"{task.name}: {task.steps} steps, mean ± standard deviation over seeds", columns)
     found = {name: [chosen(result.summary()) for result in own] for name, own in grouped.items()}
     values = {name: [test[task.metric] for _, test in own] for name, own in found.items()}

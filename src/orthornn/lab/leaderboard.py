@@ -48,11 +48,11 @@ from .training.json_files import LARGEST, checked, parse
 _WITHOUT = ("--out", "--threads", "--seed")  # options of a command that say nothing about what was trained
 _TITLE = """# Leaderboard
 
-What trained networks reach on one task and what they cost, best test first. The weights of the best validation are tested,
-and in a column of their own those of the last update; ± is the standard deviation over seeds. ‖W'W − I‖ is the distance of
-the trained W from orthogonal: about 1e-6 is rounding, more is a network whose W need not be orthogonal. A static perceptron
-reads the whole sequence at once, so what it reaches needs no memory. Core seconds are processor time of one training, with
-its evaluations.
+Each table ranks trained networks on one task by their test result, with their cost. *Test* uses the weights of the best
+validation, *last weights* those of the last update; ± is the standard deviation over seeds. ‖W'W − I‖ is the distance of the
+trained W from orthogonal: about 1e-6 is rounding, more is a network whose W need not be orthogonal. A static perceptron reads
+the whole sequence at once, so its result needs no memory. *CPU s* is the processor time of one training in seconds, with its
+evaluations.
 
 Written by `python -m orthornn.lab.leaderboard page`."""
 # What the page reads of an entry.
@@ -222,7 +222,7 @@ def table(entries: Sequence[dict[str, Any]]) -> Table:
         "seeds",
         "‖W'W − I‖",
         "epochs",
-        "core s",
+        "CPU s",
     ]
     columns = [Column("system", left=True), Column("options", left=True), *map(Column, headings)]
     shown = Table(entries[0]["task"], columns)

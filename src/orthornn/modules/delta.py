@@ -24,8 +24,8 @@ class DeltaRNN(InputDependentNetwork):
     r"""A recurrent network whose state is a matrix that each step erases and writes along keys that the input chooses.
 
     .. math:: S \leftarrow g_t \circ S_{t-1}, \quad
-              S \leftarrow S - \beta_i \hat k_i (\hat k_i' S - v_i') \text{ for } i = 1, \ldots, M, \quad
-              S_t = S, \quad o_t = S_t' \hat q_t
+              S \leftarrow S - \beta_i \hat{k}_i (\hat{k}_i' S - v_i') \text{ for } i = 1, \ldots, M, \quad
+              S_t = S, \quad o_t = S_t' \hat{q}_t
 
     with queries q, keys k, values v, strengths beta and the gate g linear in x_t, and q and k normalized. A key that was
     stored is replaced by its new value: the delta rule. One update per step and beta up to 1 is DeltaNet (Schlag et al.,

@@ -1,9 +1,4 @@
-"""GORU, the gated orthogonal recurrent unit (Jing et al., 2017).
-
-z_t = sigmoid(W_z x_t + U_z h_{t-1} + b_z)                       update gate
-r_t = sigmoid(W_r x_t + U_r h_{t-1} + b_r)                       reset gate
-c_t = modReLU(W_c x_t + r_t * (W h_{t-1}), b_c)                  W orthogonal or unitary
-h_t = z_t * h_{t-1} + (1 - z_t) * c_t
+"""GORU, the gated orthogonal recurrent unit (Jing et al., 2017); the equations are in the docstring of the class.
 
 With a unitary W the state is complex: gates are real, one per unit, and read the real and the imaginary part,
 U_z, U_r (N, 2N) on [Re h; Im h]; modReLU is then eq. 4 of Mhammedi et al. (2017).
@@ -44,7 +39,13 @@ _SMALL = 0.01
 
 
 class GORU(RecurrentNetwork):
-    """A gated network whose candidate state has an orthogonal or unitary transition.
+    r"""A gated network whose candidate state has an orthogonal or unitary transition (Jing et al., 2017).
+
+    .. math:: z_t = \sigma(W_z x_t + U_z h_{t-1} + b_z), \qquad r_t = \sigma(W_r x_t + U_r h_{t-1} + b_r), \\
+              c_t = \phi(W_c x_t + r_t \circ (W h_{t-1})), \qquad h_t = z_t \circ h_{t-1} + (1 - z_t) \circ c_t
+
+    with the update gate z, the reset gate r, and W orthogonal or unitary. phi is modReLU by default, which
+    takes its bias b_c in itself; other nonlinearities add it to their argument.
 
     Under autocast, and with 16-bit weights, it computes in float32: W in 16 bits is not orthogonal.
 

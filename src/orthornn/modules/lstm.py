@@ -1,12 +1,7 @@
 """The LSTM of the papers, with or without peepholes (Hochreiter & Schmidhuber, 1997; Gers & Schmidhuber, 2000).
 
-i_t = sigmoid(W_i x_t + U_i h_{t-1} + p_i * c_{t-1} + b_i)
-f_t = sigmoid(W_f x_t + U_f h_{t-1} + p_f * c_{t-1} + b_f)
-c_t = f_t * c_{t-1} + i_t * tanh(W_c x_t + U_c h_{t-1} + b_c)
-o_t = sigmoid(W_o x_t + U_o h_{t-1} + p_o * c_t + b_o)
-h_t = o_t * tanh(c_t)
-
-4N(I + N + 1) numbers, and 3N for the peepholes p. One bias per gate, as the papers count; torch.nn.LSTM has two.
+The equations are in the docstring of the class. 4N(I + N + 1) numbers, and 3N for the peepholes p. One bias per gate,
+as the papers count; torch.nn.LSTM has two.
 """
 
 from __future__ import annotations
@@ -37,7 +32,12 @@ Pair = tuple[Tensor, Tensor]
 
 
 class PeepholeLSTM(RecurrentNetwork):
-    """An LSTM whose gates also read the cell.
+    r"""An LSTM whose gates also read the cell (Gers & Schmidhuber, 2000).
+
+    .. math:: i_t = \sigma(W_i x_t + U_i h_{t-1} + p_i \circ c_{t-1} + b_i), \\
+              f_t = \sigma(W_f x_t + U_f h_{t-1} + p_f \circ c_{t-1} + b_f), \\
+              c_t = f_t \circ c_{t-1} + i_t \circ \tanh(W_c x_t + U_c h_{t-1} + b_c), \\
+              o_t = \sigma(W_o x_t + U_o h_{t-1} + p_o \circ c_t + b_o), \qquad h_t = o_t \circ \tanh(c_t)
 
     Under autocast its products are rounded to 16 bits, as those of torch.nn.LSTM are; states have the dtype of the weights.
 
@@ -48,7 +48,7 @@ class PeepholeLSTM(RecurrentNetwork):
     Args:
         input_size: I.
         hidden_size: N.
-        peepholes: False leaves p out; the network is then torch.nn.LSTM with one bias. Default: True.
+        peepholes (bool): False leaves p out; the network is then torch.nn.LSTM with one bias. Default: True.
         forget_bias: Initial value of b_f. Default: 1 (Jozefowicz et al., 2015); Mhammedi et al. (2017) have 5.
         init: ``"uniform"`` to draw all weights from U(-1/sqrt(N), 1/sqrt(N)), as torch.nn.LSTM does; ``"orthogonal"`` to draw
             each of U_i, U_f, U_c, U_o from the Haar measure and the W from Glorot's uniform distribution. Other biases and

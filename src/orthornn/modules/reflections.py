@@ -47,8 +47,8 @@ class ReflectionRNN(InputDependentNetwork):
         input_size: I, or the number of symbols.
         hidden_size: N.
         num_layers: L. Layers above the first read the states of the one below. Default: 1.
-        reflections: M, at most N / heads. n - 1 reflections reach every rotation and reflection of a group of permutations
-            of n objects; N reach every orthogonal matrix. Default: 1.
+        reflections: M, at most N / heads. n - 1 reflections represent every permutation of n objects; N reach every
+            orthogonal matrix. Default: 1.
         heads: H. Each head has N / H units, and reflections and strengths of its own. Default: 1.
         transition: ``"reflections"``; or ``"rotation"``, which turns the direction of a vector a into that of a vector
             b, both linear in x_t, in their plane (the rotation of RUM, Dangovski et al., 2019). Default: ``"reflections"``.

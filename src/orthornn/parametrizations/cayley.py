@@ -34,7 +34,7 @@ Init = Literal["blocks", "zero", "uniform"]
 
 @dataclass(frozen=True, repr=False)
 class ScaledCayley(Parametrization):
-    """W = (I + A)^-1 (I - A) D.
+    """An orthogonal matrix by the scaled Cayley transform, W = (I + A)^-1 (I - A) D.
 
     Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
     `diagonal`, (n,): a_jj = i diagonal_j. `phases` of D, (n,), are a third one if phases=True.

@@ -28,7 +28,9 @@ _SMALLEST = 1e-30  # ||v||^2 below this counts as this: a reflector of length 0 
 
 @dataclass(frozen=True, repr=False)
 class RestrictedUnitary(Parametrization):
-    """Free tensors: `phases` (3, n), `reflectors` (2, n, 2), as (real, imaginary).
+    """The unitary matrix of the uRNN: phases, reflections and Fourier transforms.
+
+    Free tensors: `phases` (3, n), `reflectors` (2, n, 2), as (real, imaginary).
 
     First values (section 4): phases U[-pi, pi], reflectors U[-1, 1].
     """

@@ -98,7 +98,7 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def _of_frame(frame: Any, layout: str) -> Any:
-    """Return a table as an array, one row a sequence; or as a list, one sequence for each value of an index of two levels.
+    """Return a table as an array, one row per sequence; or as a list, one sequence for each value of an index of two levels.
 
     Sequences are in the order in which they first appear, the steps of each in the order of their times.
     """

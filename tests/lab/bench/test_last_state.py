@@ -40,7 +40,7 @@ def test_the_command_shows_and_stores_it(tmp_path, monkeypatch, capsys):
     words = ["--cases", "wy-6-2-b2", "--T", "5", "--rounds", "1", "--no-chain", "--no-step", "--no-memory"]
     assert cli.main(["bench", *words, "--peers", "rnn", "--out", "results"]) == 0
     shown = capsys.readouterr().out
-    assert "reading the last state: WY n=5 m=2, B=2, T=5" in shown
+    assert "reading the last state: n = 5, 2 reflections, B = 2, T = 5" in shown
     assert '"last_state"' in (tmp_path / "results" / "results.json").read_text()
 
 

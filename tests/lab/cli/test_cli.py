@@ -83,7 +83,7 @@ def test_train(capsys, tmp_path):
         == 0
     )
     out = capsys.readouterr().out
-    assert "trivial loss" in out
+    assert "trivial baseline" in out
     assert "ornn" in out
     folder = tmp_path / "run"
     assert sorted(file.name for file in folder.iterdir()) == [

@@ -26,7 +26,7 @@ def test_plain_lines_now_and_then(capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert lines[0].split()[:2] == ["one", "10/40"]
-    assert "10 steps/s  loss 0.5 = 2.000 x trivial  6 s left  validation loss 0.4" in lines[0]
+    assert "10 steps/s  loss 0.5 = 2.000 x baseline  6 s left  validation loss 0.4" in lines[0]
 
 
 @pytest.mark.parametrize(("limit", "left"), [(None, "6 s left"), (5.0, "3 s left"), (1.0, "0 s left")])
@@ -47,7 +47,7 @@ def test_bars_on_a_terminal(monkeypatch):
         display(RUNS)
     assert "one" in out.getvalue()
     assert "10/40" in out.getvalue()
-    assert "10 steps/s  loss 0.5 = 2.000 x trivial  6 s left" in out.getvalue()
+    assert "10 steps/s  loss 0.5 = 2.000 x baseline  6 s left" in out.getvalue()
 
 
 def test_a_terminal_has_room_for_its_own_ctrl_c(monkeypatch):

@@ -11,7 +11,7 @@ CASES = [
     ("helfrich2018", "figure2", ", test loss"),
     ("helfrich2018", "table1", ", test accuracy"),
     ("helfrich2018", "table2", " MSE"),
-    ("helfrich2018", "table3", ", minutes an epoch"),
+    ("helfrich2018", "table3", ", minutes per epoch"),
     ("vorontsov2017", "figure1", ", test recall"),
     ("vorontsov2017", "figure2", ", test loss"),
     ("vorontsov2017", "table1", ", test "),

@@ -53,7 +53,7 @@ def test_progress_is_one_bar_that_ends_where_the_run_ends(cell, capsys):
     bars = xml.etree.ElementTree.fromstring(last._repr_html_().replace("&nbsp;", " "))
     assert bars.find("progress").attrib == {"value": "10", "max": "10"}
     assert "&lt;lstm&gt;" in last
-    assert "0.250 x trivial" in repr(last)
+    assert "0.250 x baseline" in repr(last)
     assert "validation loss 0.25" in repr(last)
     assert capsys.readouterr().out == ""
 

@@ -44,7 +44,7 @@ def test_no_cell_is_cut_on_a_narrow_terminal(width, kind, monkeypatch):
     monkeypatch.setenv("TERM", kind)
     pytest.importorskip("rich")
     numbers = [[f"{row}.{place}234567" for place in range(9)] for row in range(2)]
-    headings = ["model", *(f"over trivial {place}" for place in range(9))]
+    headings = ["model", *(f"over baseline {place}" for place in range(9))]
     columns = [Column(heading, left=place == 0) for place, heading in enumerate(headings)]
     names = ["ornn [red] $x$", "lstm"]
     table = Table("results [bold]", columns, [[name, *row] for name, row in zip(names, numbers)], ["a [b] note"])

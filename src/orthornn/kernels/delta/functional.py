@@ -28,10 +28,10 @@ def delta_rnn(
     r"""Run a recurrence with a matrix state that each step erases and writes along keys: the delta rule.
 
     .. math:: S \leftarrow g_t \circ S_{t-1}, \quad
-              S \leftarrow S - \beta_i \hat k_i (\hat k_i' S - v_i') \text{ for } i = 1, \ldots, M, \quad
+              S \leftarrow S - \beta_i \hat{k}_i (\hat{k}_i' S - v_i') \text{ for } i = 1, \ldots, M, \quad
               S_t = S, \quad o_t = S_t' q_t
 
-    with :math:`\hat k = k / \max(|k|, 10^{-6})`. One update is the delta rule of DeltaNet, several are DeltaProduct's;
+    with :math:`\hat{k} = k / \max(|k|, 10^{-6})`. One update is the delta rule of DeltaNet, several are DeltaProduct's;
     with beta = 2 an update is a reflection of the columns of S, with beta = 1 what was stored along k is replaced by v.
 
     Args:

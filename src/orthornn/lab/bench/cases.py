@@ -67,11 +67,11 @@ class Case:
     def title(self) -> str:
         """The case in words."""
         what = {
-            "wy": f"WY n={self.n} m={self.m}",
-            "cayley": f"dense (scaled Cayley) n={self.n}",
-            "linear": f"linear, as rotations, n={self.n}",
+            "wy": f"n = {self.n}, {self.m} reflections",
+            "cayley": f"scaled Cayley, n = {self.n}",
+            "linear": f"linear, as rotations, n = {self.n}",
         }
-        return f"{what[self.form]}, B={self.batch}"
+        return f"{what[self.form]}, B = {self.batch}"
 
     def multiply_adds(self) -> float:
         """Return the multiply-adds per sequence and step: forward, backward chain and the gradient of W together.

@@ -134,7 +134,7 @@ def step_table(results: Results) -> Table:
 def last_state_table(result: LastStateCost) -> Table:
     """Return the ways of reading the last state, compared with the cheapest."""
     columns = [Column("last state", left=True), *map(Column, ("ms", "us/step", "times output=last", "by round"))]
-    table = Table(f"reading the last state: {result.case.title}, T={result.T}, forward and backward", columns)
+    table = Table(f"reading the last state: {result.case.title}, T = {result.T}, forward and backward", columns)
     for name, timing in result.timings.items():
         ratio = result.ratios[name]
         each = 1e6 * timing.median / result.T

@@ -93,8 +93,8 @@ def main(words: Sequence[str]) -> int:
         check_new_files([figure])
     print(
         f"Copying: {task.items} symbols are shown, {task.T} steps later they are to be repeated. "
-        f"Networks of {arguments.parameters} parameters.\nWho remembers nothing has a loss of "
-        f"{task.trivial_loss:.4f} (1 x trivial); who remembers all of it, 0.\n",
+        f"Networks of {arguments.parameters} parameters.\nA network that remembers nothing has a loss of "
+        f"{task.trivial_loss:.4f} (1 x baseline); one that remembers all of it, 0.\n",
         flush=True,
     )
     with compare.Comparison(configs, folder, arguments.seconds) as comparison:

@@ -116,7 +116,7 @@ class Display:
 
     def _line(self, run: Progress) -> str:
         speed = run.step / run.update_seconds if run.step else 0.0
-        return f"{speed:.3g} steps/s  loss {run.loss:.3g} = {run.loss / self.trivial_loss:.3f} x trivial"
+        return f"{speed:.3g} steps/s  loss {run.loss:.3g} = {run.loss / self.trivial_loss:.3f} x baseline"
 
     def _time_left(self, runs: Mapping[str, Progress]) -> str:
         spent = sum(run.seconds for run in runs.values())

@@ -107,12 +107,12 @@ def _summary(rows: Sequence[Row]) -> list[str]:
     for method, name in _NAMES.items():
         verdicts = {row.set: row.verdict(method) for row in rows if row.verdict(method)}
         if verdicts:
-            below = [one for one, verdict in verdicts.items() if verdict == "losses"]
-            above = sum(verdict == "wins" for verdict in verdicts.values())
-            rest = f"below it on {len(below)}: {', '.join(below)}" if below else "below it on none"
+            worse = [one for one, verdict in verdicts.items() if verdict == "losses"]
+            better, even = (list(verdicts.values()).count(kind) for kind in ("wins", "level"))
+            names = f": {', '.join(worse)}" if worse else ""
             lines.append(
-                f"- The default is at or above {name}, within noise, on {len(verdicts) - len(below)} of {len(verdicts)} sets "
-                f"(above on {above}), and {rest}."
+                f"- The default is better than {name} on {better} of {len(verdicts)} sets, level (within {NOISE:g} standard "
+                f"errors) on {even}, and worse on {len(worse)}{names}."
             )
     for kind, sign in (("accuracy in percent", 1), ("loss in thousandths", -1)):
         lost = [row for row in rows if row.verdict(_PLAIN) == "losses" and row.sign == sign]
@@ -144,7 +144,7 @@ def _seconds(methods: Sequence[str], runs: Mapping[tuple[str, str], list[dict[st
     """Return a line on what training cost."""
     spent = {m: [one["cpu_seconds"] for (_, own), all_ in runs.items() if own == m for one in all_] for m in methods}
     each = ", ".join(f"{m} {fmean(seconds):.1f}" for m, seconds in spent.items() if seconds)
-    return [f"Mean processor seconds of a training run, on a shared two-core machine: {each}."]
+    return [f"Mean processor time of a training run in seconds, on a shared two-core machine: {each}."]
 
 
 def _cell(values: Sequence[float], sign: int, known: bool = False) -> str:

@@ -18,7 +18,7 @@ def panels(
     log: bool = False,
     baselines: Mapping[str, float] | None = None,
 ) -> Callable[[Any], None]:
-    """Return a function that fills a figure with one panel a title, one curve a name, and a dashed line where the panel
+    """Return a function that fills a figure with one panel per title, one curve per name, and a dashed line where the panel
     has a baseline.
 
     A name has one color in all panels; panels without curves stay empty. More than _FEW names stand right of them, once.

@@ -16,7 +16,7 @@ from ...errors import ArgumentError
 from . import PAPERS
 from .experiment import Experiment
 from .results import best_test, reproduced, share
-from .template import fill
+from .template import alternative, fill
 
 BEGIN, END = "<!-- from results/: `orthornn reproduce PAPER --page` -->", "<!-- end -->"
 _LARGEST_FIRST = ("full", "laptop", "smoke")
@@ -52,7 +52,7 @@ def _section(content: Mapping[str, Any], figure: str | None) -> str:
     lines += [f"- unfinished: {words}" for words in content["missing"]]
     lines += ["", f"`{content['command']}`", ""]
     if figure is not None:
-        lines += [f"![{content['place']}]({figure})", ""]
+        lines += [f"![{alternative(content)}]({figure})", ""]
     return "\n".join(lines)
 
 

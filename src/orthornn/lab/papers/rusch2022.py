@@ -206,13 +206,13 @@ def _copying(setting: Setting, T: int, batch: int, updates: int, tested: int, se
                 form=_PERCENT,
             ),
             Row.of_seeds(
-                f"{name}: loss over the trivial loss, test",
+                f"{name}: loss over the trivial baseline, test",
                 [one["loss"] / trivial for one in found],
                 minutes=minutes,
                 form="{:.2g}",
             ),
             Row.of_seeds(
-                f"{name}: processor seconds an update",
+                f"{name}: processor time per update (s)",
                 [seconds / updates for seconds in took],
                 form="{:.2f}",
                 note=f"n={n}, batches of {batch}",

@@ -5,7 +5,8 @@ A template is Markdown with places in double braces:
     {{PAPER/NAME | ROW}}              the reproduced value of a row, with its spread over seeds
     {{PAPER/NAME | ROW | published}}  the published one; seeds, best test and minutes likewise
     {{PAPER/NAME | ROW | .2g}}        the value in another form, for fewer digits; {{... | % of 1}} as a percentage
-    {{table PAPER/NAME}}              all rows of an experiment; {{table PAPER/NAME | REGEX}} those whose names match
+    {{table PAPER/NAME}}              all rows of an experiment; {{table PAPER/NAME | REGEX}} those whose names match;
+                                      {{table PAPER/NAME | REGEX | HEADING}} with HEADING in place of "reproduced"
     {{below PAPER/NAME | SYSTEM | 1/60}}  the first update whose validation loss is below a level, in the curve of a finished
                                       run; {{below ... | 1/60 | for good}} the first after which none is above it again
     {{line PAPER/NAME | ROW | WORDS}} a line of the table of the README
@@ -179,13 +180,13 @@ def _formatted(value: float, form: str) -> str:
     return format(value, ".0%" if form == "% of 1" else form).replace("%", " %")
 
 
-def _results_table(rows: Iterable[Mapping[str, Any]], with_share: bool = False) -> str:
+def _results_table(rows: Iterable[Mapping[str, Any]], with_share: bool = False, heading: str = "reproduced") -> str:
     """Return rows of results as a Markdown table; columns that would be empty are left out."""
     rows = list(rows)
     columns: dict[str, list[str]] = {
         "": [row["what"] for row in rows],
         "published": [_published(row) for row in rows],
-        "reproduced": [reproduced(row) for row in rows],
+        heading: [reproduced(row) for row in rows],
         "best test": [best_test(row) for row in rows],
         "seeds": [str(row["seeds"]) for row in rows],
     }
@@ -207,7 +208,7 @@ def _published(row: Mapping[str, Any]) -> str:
 
 def _table(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     content, rows = evidence.content(name), evidence.rows(name, options[0] if options else "")
-    lines = [_results_table(rows)]
+    lines = [_results_table(rows, heading=options[1] if len(options) > 1 else "reproduced")]
     if not all("budget" in row for row in rows):
         lines += ["", *(f"- {content['budget']}: {difference}" for difference in content["differences"])]
     return "\n".join(lines).rstrip()
@@ -245,7 +246,13 @@ def _figure(evidence: Evidence, name: str, options: list[str], page: Path) -> st
     file = evidence.figure(name)
     if file is None:
         raise ArgumentError(f"Expected an experiment with a figure, but got {name!r}.")
-    return f"![{evidence.content(name)['place']}]({_relative(file, page)})"
+    return f"![{alternative(evidence.content(name))}]({_relative(file, page)})"
+
+
+def alternative(content: Mapping[str, Any]) -> str:
+    """Return the alternative text of the figure of an experiment."""
+    place = {"ours": "Our experiment"}.get(content["place"], content["place"])
+    return f"{place}: {content['summary'].rstrip('.')}".replace("[", "(").replace("]", ")")
 
 
 def _relative(file: Path, page: Path) -> str:

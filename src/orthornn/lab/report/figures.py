@@ -18,7 +18,7 @@ Curve = tuple[Sequence[float], Sequence[float]]
 
 
 def learning_curves(path: Path, title: str, curves: Mapping[str, Curve], trivial_loss: float) -> None:
-    """Draw the loss against updates, one curve per name, with the trivial loss as a dashed line.
+    """Draw the loss against updates, one curve per name, with the trivial baseline as a dashed line.
 
     The format is the path's suffix: png, svg or pdf.
     """

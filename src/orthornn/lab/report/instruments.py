@@ -5,7 +5,7 @@ spectrum_evolution     mean, spread, least and largest singular value          V
 orthogonality_error     ||W'W - I||_F over updates                              Helfrich et al., 2018, Fig. 4
 gradient_through_time  ||dL/dh_t|| against t, early and late in training       Helfrich et al., 2018, Fig. 5
 
-Each takes the records of several runs by name, draws one panel or one curve a run, and writes the format that the
+Each takes the records of several runs by name, draws one panel or one curve per run, and writes the format that the
 path's suffix names.
 """
 

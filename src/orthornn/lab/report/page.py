@@ -204,7 +204,7 @@ def _about(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
     fields = {entry.name: getattr(task, entry.name) for entry in dataclasses.fields(task)}  # type: ignore[arg-type]
     said = [f"{name} {fields[name]}" for name in ("data", "target", "T") if fields.get(name) not in (None, "")]
     trivial = next((run.result["trivial_loss"] for run in runs if run.result), None)
-    said += [] if trivial is None else [f"trivial loss {trivial:.4g}"]
+    said += [] if trivial is None else [f"trivial baseline {trivial:.4g}"]
     lines = [", ".join(said)] if said else []
     if best is not None and best.result is not None:
         validation, test = chosen(best.result)
@@ -242,7 +242,7 @@ def _summary(runs: Sequence[SavedRun]) -> str:
 def _results(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
     metric = runs[0].config.task.metric
     heads = ["run", "model", "seed", "parameters", "updates", "updates/s", "best validation", "test loss"]
-    heads += ["over trivial", *([] if metric == "loss" else [f"test {metric}"]), "||W'W - I||"]
+    heads += ["over baseline", *([] if metric == "loss" else [f"test {metric}"]), "||W'W - I||"]
     rows = []
     for run in runs:
         last = run.records[-1]["step"] if run.records else 0

@@ -197,7 +197,7 @@ def by_data(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
     """Return the runs whose test figures can be compared, under the name of their task and what tells them apart.
 
     Those are runs of one task on the same data: the fields of the task agree, and so does what was read from the data
-    (their scale, labels and vocabulary, as description.json and the trivial loss tell them).
+    (their scale, labels and vocabulary, as description.json and the trivial baseline tell them).
     """
     made: list[list[SavedRun]] = []
     for run in runs:

@@ -13,7 +13,7 @@ vorontsov2017-code   a fresh batch every step     {0, .., T/2 - 1}    {T/2, .., 
 
 Steps count from 0 and T/2 is rounded down. helfrich2018 prints the half-open intervals [1, T/2) and [T/2, T);
 its 10000 test sequences are `test()`. It has no validation set: the one here is drawn separately. The variants
-with -code are what the released code of that paper does instead; half the sum has the trivial loss 1/24.
+with -code are what the released code of that paper does instead; half the sum has the trivial baseline 1/24.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Classification of the user's own sequences: one class a sequence, or one a step.
+"""Classification of the user's own sequences: one class per sequence, or one per step.
 
 The loss is the cross-entropy in nats; with class weights w, sum_i w(y_i) nll_i / sum_i w(y_i). The trivial baseline
 predicts each class its (weighted) frequency among the training targets.

@@ -1,6 +1,6 @@
 """Tables of columns from .csv, .tsv, .csv.gz, .tsv.gz, .npz, .npy, .parquet, .feather and .ts, and from sounds.
 
-.csv, .tsv  a line of names, then a line a step; separated by commas, semicolons or tabs; empty, nan, na, N/A and null
+.csv, .tsv  a line of names, then a line per step; separated by commas, semicolons or tabs; empty, nan, na, N/A and null
             cells are missing values; with .gz behind it, compressed
 .parquet    a column each (package pyarrow); nulls are missing values, durations are seconds. .feather likewise
 .ts         the text format of the UCR/UEA archive, see ts_files.py
@@ -43,7 +43,7 @@ _INDEX_WORDS = ("index", "row", "rowid", "row_id")
 
 
 class Columns(NamedTuple):
-    """Columns (R,) by name, one row a step: numbers, dates, or objects (str, and None where a value is missing).
+    """Columns (R,) by name, one row per step: numbers, dates, or objects (str, and None where a value is missing).
 
     features: how many of them are the features of an array and have no names of their own; 0 for a table.
     sequences: whether the array states which rows are a sequence.

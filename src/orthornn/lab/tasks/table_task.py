@@ -1,6 +1,6 @@
 """The common base of classification, regression and forecasting of the user's own sequences.
 
-A file (columns.py) has one row a step. Rows with one value in the column `sequence` are a sequence, in the order of
+A file (columns.py) has one row per step. Rows with one value in the column `sequence` are a sequence, in the order of
 the file or of the column `time` (table_rows.py). The same rules hold for every format, for training and for new data
 (table_series.py). Training, validation and test are whole sequences, or windows of stretches of time (table_splits.py).
 

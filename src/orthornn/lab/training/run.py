@@ -139,7 +139,7 @@ class RunResult:
         ended = f"{self.steps:,} updates" if self.finished else f"{self.steps:,} of {self.config.steps:,} updates"
         error = self.orthogonality_error
         notes = [
-            f"{self.parameters:,} parameters, {ended}, {self.seconds:.1f} s; trivial loss {self.trivial_loss:.4g}"
+            f"{self.parameters:,} parameters, {ended}, {self.seconds:.1f} s; trivial baseline {self.trivial_loss:.4g}"
             + ("" if error is None else f"; ||W'W - I|| {error:.1e}{' with decay' * self.config.model.forgets}")
         ]
         return table_html(f"{task.name}, {self.config.model.name}", ["", *metrics], rows, notes)

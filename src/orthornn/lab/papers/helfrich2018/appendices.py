@@ -144,7 +144,7 @@ _MINUTES = {
     "Table 3",
     section="appendix D",
     published=tuple(
-        Published(f"{called(system)}, minutes an epoch", minutes, "{:.1f}", "(i5-7400, GTX 1080)")
+        Published(f"{called(system)}, minutes per epoch", minutes, "{:.1f}", "(i5-7400, GTX 1080)")
         for system, minutes in _MINUTES.items()
     ),
     hours=(0.03, 0.1),
@@ -155,7 +155,7 @@ _MINUTES = {
     ),
 )
 def table3(setting: Setting) -> Plan:
-    """Minutes an epoch of pixel MNIST: the median time of an update, times 1100."""
+    """Minutes per epoch of pixel MNIST: the median time of an update, times 1100."""
     task = pixel_mnist(setting)
 
     def tabulate(runs: Runs) -> ResultTable:
@@ -166,7 +166,7 @@ def table3(setting: Setting) -> Plan:
             model = scornn(n, 1 / 10) if name == "scornn" else baseline(name, n)
             config = RunConfig(task, model, rmsprop(), batch_size=setting.at(2, 50, 50))
             seconds = timing.seconds_an_update(config, updates=setting.at(1, 1, 20))
-            rows.append(Row(f"{called(system)}, minutes an epoch", EPOCH * seconds / 60, form="{:.1f}"))
+            rows.append(Row(f"{called(system)}, minutes per epoch", EPOCH * seconds / 60, form="{:.1f}"))
         return ResultTable(rows)
 
     return Plan({}, tabulate)

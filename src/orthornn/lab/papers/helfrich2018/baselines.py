@@ -21,7 +21,7 @@ _RATES = (1e-3, 3e-3, 1e-2)
     laptop=("copying and adding over 200 steps, 2000 updates of 20 and 4000 of 50 sequences; one seed",),
 )
 def baseline_rates(setting: Setting) -> Plan:
-    """Adam at three rates and with clipping for the LSTM, the GRU, the tanh RNN and scoRNN, beside scoRNN at the paper's."""
+    """Adam at three rates and with clipping for the LSTM, the GRU, the tanh RNN and scoRNN, next to scoRNN at the paper's."""
     tasks = copying_and_adding(setting)
     updates = {"copying": setting.at(2, 2000, 10_000), "adding": setting.at(2, 4000, 20_000)}
     tuned = {
@@ -54,7 +54,7 @@ def baseline_rates(setting: Setting) -> Plan:
             ends = {name: curve[1][-1] / task.trivial_loss for name, curve in curves.items() if curve[1]}
             finished = {name for name in ends if all(one.finished for one in found[f"{name}-{where}"])}
             for name, ratio in ends.items():
-                what = f"{name.replace('-', ', rate ')}, {where}, validation loss over trivial"
+                what = f"{name.replace('-', ', rate ')}, {where}, validation loss over baseline"
                 note = "" if name in finished else "unfinished"
                 rows.append(Row(what, ratio, selection="last", form="{:.2g}", note=note))
             for name in tuned:

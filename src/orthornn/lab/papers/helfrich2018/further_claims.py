@@ -44,7 +44,7 @@ def _compared(setting: Setting, models: dict[str, Model]) -> Plan:
                 values = [end.get("test", end.get("validation")) for end in ends if end is not None]
                 ratios = [value / task.trivial_loss for value in values if value is not None]
                 if ratios:
-                    what = f"{name}, {where}, test loss over trivial"
+                    what = f"{name}, {where}, test loss over baseline"
                     note = "" if all(one.finished for one in own) else "unfinished"
                     mean = statistics.fmean(ratios)
                     rows.append(Row(what, mean, seeds=len(ratios), selection="last", form="{:.3g}", note=note))
@@ -57,7 +57,7 @@ def _compared(setting: Setting, models: dict[str, Model]) -> Plan:
 @reproduces(
     "ours",
     section="4.1",
-    published=(Published("modrelu, copying, test loss over trivial", words="better than other activations"),),
+    published=(Published("modrelu, copying, test loss over baseline", words="better than other activations"),),
     hours=(0.01, 4.0),
     laptop=(_LAPTOP.format(500),),
 )
@@ -70,7 +70,9 @@ def activations(setting: Setting) -> Plan:
 @reproduces(
     "ours",
     section="4.2",
-    published=(Published("blocks, copying, test loss over trivial", words="a significant effect; the most effective"),),
+    published=(
+        Published("blocks, copying, test loss over baseline", words="a significant effect; the most effective"),
+    ),
     hours=(0.01, 2.3),
     laptop=(_LAPTOP.format(500),),
 )
@@ -84,8 +86,8 @@ def first_values(setting: Setting) -> Plan:
     "ours",
     section="5",
     published=(
-        Published("rho-n_2, copying, test loss over trivial", words="the best"),
-        Published("rho-n_2, adding, test loss over trivial", words="the best at T=200 (7n/10 at T=400, 750)"),
+        Published("rho-n_2, copying, test loss over baseline", words="the best"),
+        Published("rho-n_2, adding, test loss over baseline", words="the best at T=200 (7n/10 at T=400, 750)"),
     ),
     hours=(0.01, 4.0),
     laptop=(_LAPTOP.format(500),),
@@ -210,7 +212,7 @@ def share_of_w(setting: Setting) -> Plan:
 
             of_w = timing.median_seconds(build, setting.at(2, 5, 20))
             rows.append(Row(f"n={n}: milliseconds for W", 1000 * of_w, form="{:.2f}"))
-            rows.append(Row(f"n={n}: milliseconds an update", 1000 * whole, form="{:.1f}"))
+            rows.append(Row(f"n={n}: milliseconds per update", 1000 * whole, form="{:.1f}"))
             rows.append(Row(f"n={n}: share", of_w / whole, form="{:.1%}"))
         return ResultTable(rows)
 

@@ -60,7 +60,7 @@ def _mnist_name(system: str) -> str:
 
 _LAPTOP_MNIST = (
     "epochs: scoRNN 170 10, full-capacity uRNN 116 2, LSTM 128 1, in place of 70; one seed, as in the paper",
-    "the wider networks and the restricted-capacity uRNN (2 s an update) are left out",
+    "the wider networks and the restricted-capacity uRNN (2 s per update) are left out",
     "55000 images for training as in the text; the other 5000 select the epoch. The paper reports the best test epoch: "
     "the next column",
 )

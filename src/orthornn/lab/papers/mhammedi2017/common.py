@@ -53,7 +53,7 @@ def copying_run(setting: Setting, model: Model, steps: int, T: int, lr: float = 
 
 
 def tabulate_copying(names: Mapping[str, str]) -> Callable[[Runs], ResultTable]:
-    """Return a function that tabulates the test loss over the trivial loss and the recall, and draws the training
+    """Return a function that tabulates the test loss over the trivial baseline and the recall, and draws the training
     losses.
     """
 
@@ -67,7 +67,7 @@ def tabulate_copying(names: Mapping[str, str]) -> Callable[[Runs], ResultTable]:
             recalls = [_last_test(run, "recall") for run in own]
             minutes = statistics.fmean(run.minutes for run in own)
             note = "each: " + ", ".join(f"{loss:.3f}" for loss in losses)
-            for what, values, form in (("loss over trivial", losses, "{:.3f}"), ("recall", recalls, PERCENT)):
+            for what, values, form in (("loss over baseline", losses, "{:.3f}"), ("recall", recalls, PERCENT)):
                 spread = statistics.stdev(values) if len(values) > 1 else None
                 words = f"{names.get(system, system)}, {what}"
                 rows.append(

@@ -18,17 +18,17 @@ _ACTIVATIONS = {
     section="5.5",
     published=(
         *(
-            Published(f"oRNN, {name}, m={m}, loss over trivial", words=f"{claim} (m not given)")
+            Published(f"oRNN, {name}, m={m}, loss over baseline", words=f"{claim} (m not given)")
             for name, claim in _ACTIVATIONS.values()
             for m in (16, 128)
         ),
-        Published("uRNN, loss over trivial", words="solves it (Arjovsky et al., 2016)"),
+        Published("uRNN, loss over baseline", words="solves it (Arjovsky et al., 2016)"),
     ),
     hours=(0.03, 7.0),
     laptop=("T=100, n=128, 1000 updates, two seeds; the paper gives none of these. full: T=500, 20000, five",),
 )
 def copying(setting: Setting) -> Plan:
-    """Copying with leaky ReLU, OPLU and the real form of modReLU, beside a uRNN of equal real width."""
+    """Copying with leaky ReLU, OPLU and the real form of modReLU, next to a uRNN of equal real width."""
     steps, T = setting.at(2, 1000, 20_000), setting.at(4, 100, 500)
     systems, names = {}, {"urnn": "uRNN"}
     for m in setting.at((16,), (16, 128), (16, 128)):

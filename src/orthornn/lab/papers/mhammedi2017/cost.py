@@ -83,7 +83,7 @@ _SIZES = ((128, 16), (256, 32), (512, 510))
     hours=(0.01, 0.01),
 )
 def table2(setting: Setting) -> Plan:
-    """Operations of one step, the paper's formulas beside those counted while Algorithm 1 runs."""
+    """Operations of one step, the paper's formulas next to those counted while Algorithm 1 runs."""
 
     def measure(runs: Runs) -> ResultTable:
         rows = []

@@ -49,7 +49,7 @@ _TABLE3 = {"text": _ORNN, "code": f"{_ORNN}, unit reflectors as in the released 
     ),
 )
 def table3(setting: Setting) -> Plan:
-    """Pixel MNIST: n=256, m=32, one image an update, learning rate 1e-4."""
+    """Pixel MNIST: n=256, m=32, one image per update, learning rate 1e-4."""
     n, m = setting.at((8, 3), (256, 32), (256, 32))
     text = _mnist(setting, n, m, batch=1, lr=1e-4, epochs=setting.at(1, 12, 100))
     unit = text.model.replace(unit=True)
@@ -58,7 +58,7 @@ def table3(setting: Setting) -> Plan:
     def tabulate(runs: Runs) -> ResultTable:
         rows = runs.rows(form=PERCENT, names=_TABLE3)
         rows += [
-            Row(f"{_TABLE3[system]}, minutes an epoch", run.seconds / 60 * _TRAINING_IMAGES / run.steps, form="{:.2f}")
+            Row(f"{_TABLE3[system]}, minutes per epoch", run.seconds / 60 * _TRAINING_IMAGES / run.steps, form="{:.2f}")
             for system in _TABLE3
             for run in runs.of(system)[:1]
             if run.steps
@@ -101,7 +101,7 @@ def _accuracies(runs: Sequence[Trained]) -> list[Curve]:
     section="5.3",
     published=(Published("effect of m", words="a figure; the text gives no numbers"),),
     hours=(0.05, 24.0),
-    laptop=("n=128, batches of 50 at rate 1e-3 alone; 2 epochs of one seed",),
+    laptop=("n=128, batches of 50, only at rate 1e-3; 2 epochs of one seed",),
 )
 def fig6(setting: Setting) -> Plan:
     """Pixel MNIST: validation accuracy against epochs for m = 16, 32, 64."""

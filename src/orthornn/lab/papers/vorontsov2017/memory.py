@@ -34,9 +34,9 @@ def _copy_systems(setting: Setting) -> dict[str, RunConfig]:
 
 
 _COPY_DIFFERENCES = (
-    "updates: 1000, at T=10000 500; the paper's curves go on for some hundred epochs of 100 batches",
+    "updates: 1000, at T=10000 500; the paper's curves continue for some hundred epochs of 100 batches",
     "rates ten times those of the paper (1e-3, and 1e-5 on the bases): with its own, margin .1 was still worse than the "
-    "trivial answer after 500 updates",
+    "trivial baseline after 500 updates",
     "accuracy: the share of the ten symbols recalled, on 100 and 200 held-out sequences",
 )
 
@@ -145,7 +145,7 @@ def figure4(setting: Setting) -> Plan:
     laptop=(
         "T = 200 in place of 1000, 5000 updates in place of 200000",
         "rates ten times those of the paper (1e-3, and 1e-5 on the bases): with its own no margin had left the trivial "
-        "answer after 1500 updates",
+        "baseline after 1500 updates",
         "500 held-out sequences, 2000 test sequences",
     ),
 )
@@ -188,7 +188,7 @@ def figure2(setting: Setting) -> Plan:
     hours=(0.03, 3.0),
     laptop=(
         "T = 200 in place of 1000 (tanh: 100), 800 updates at ten times the rate (1e-3) in place of an unsaid number at 1e-4",
-        "the slopes are one a unit, all 0.7 at first; the strength of tanh's soft constraint, 0.1, is ours",
+        "the slopes are one per unit, all 0.7 at first; the strength of tanh's soft constraint, 0.1, is ours",
     ),
 )
 def nonlinearity(setting: Setting) -> Plan:

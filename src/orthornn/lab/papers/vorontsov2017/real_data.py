@@ -81,7 +81,7 @@ def _system(row: str, place: str) -> str:
 _TABLE_DIFFERENCES = (
     "updates: 3000 on MNIST and pMNIST (120 epochs of 1000 in full), 300 on PTB-75, 100 on PTB-300 (200 epochs in full): "
     "nothing has converged; the order of the rows at that point is all there is",
-    "MNIST and pMNIST without the margins .001 and .01 and without the LSTM (over a second an update)",
+    "MNIST and pMNIST without the margins .001 and .01 and without the LSTM (over a second per update)",
 )
 
 
