@@ -30,7 +30,7 @@ from orthornn.errors import (
     DTypeError,
     OrthornnWarning,
 )
-from orthornn.export.graphs import prepare
+from orthornn.export.graphs import SequenceGraph, prepare
 from orthornn.lab.cli import main
 from orthornn.lab.systems import MODELS, SequenceModel, build
 from orthornn.lab.tasks import Adding
@@ -480,3 +480,13 @@ def test_values_that_float32_does_not_resolve_are_told(write, tmp_path):
     told = r"input 't' to about 0\.001 standard deviations, input 'x' to about 2e\+02 .*, output 'b' to about 1e\+02 "
     with pytest.warns(OrthornnWarning, match=told):
         written(far, tmp_path / "far")
+
+
+def test_graphs_read_inputs_far_from_zero_to_all_their_digits():
+    model = SequenceModel(OrthogonalRNN(2, 3), torch.nn.Linear(3, 2), output="all")
+    x = torch.randn(4, 30, 2, dtype=torch.float64) * torch.tensor([100.0, 1e-3]) + torch.tensor([5e6, 7.0])
+    x = x.float()
+    description = {"scale": [0.01, 1e3], "offset": [-5e4, -7e3]}
+    scale, offset = (torch.tensor(values, dtype=torch.float64) for values in description.values())
+    graph = SequenceGraph(model, description)
+    torch.testing.assert_close(graph.prepared(x), (x.double() * scale + offset).float(), rtol=1e-6, atol=1e-6)

@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -19,6 +20,7 @@ from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError
 from ..modules import OrthogonalRNN
 from .layers import Recurrence, fold_layers, fold_parametrizations_
 from .network import Network
+from .units import centered
 
 _PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}  # how often a head reads each output
 
@@ -26,6 +28,7 @@ _PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}  # how often a head rea
 class _Reader(nn.Module):
     """The part that both graphs share: the scaling before the layers, and pool, head and scaling behind them."""
 
+    center: Tensor
     scale: Tensor
     offset: Tensor
     target_scale: Tensor
@@ -58,8 +61,14 @@ class _Reader(nn.Module):
                 "Expected steps in their own order, but got a network that reads them in another. Reorder."
             )
         device = _parameter(model).device
-        for name, value in (("scale", 1.0), ("offset", 0.0), ("target_scale", 1.0), ("target_offset", 0.0)):
-            number = torch.tensor(d.get(name, value), dtype=torch.float32, device=device)
+        scale, offset = (
+            np.asarray(d.get(name, value), np.float64) for name, value in (("scale", 1.0), ("offset", 0.0))
+        )
+        center, rest = centered(scale, offset)
+        numbers = {"center": center, "scale": scale, "offset": rest}
+        numbers |= {"target_scale": d.get("target_scale", 1.0), "target_offset": d.get("target_offset", 0.0)}
+        for name, value in numbers.items():
+            number = torch.as_tensor(np.asarray(value, np.float32), device=device)
             self.register_buffer(name, number, persistent=False)
 
     def prepared(self, x: Tensor) -> Tensor:
@@ -68,7 +77,7 @@ class _Reader(nn.Module):
         Args:
             x: Raw inputs (..., I), or tokens (...).
         """
-        return x * self.scale + self.offset if self.scaled else x
+        return (x - self.center) * self.scale + self.offset if self.scaled else x
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return what the layers read, and what the matrix over the last steps reads.

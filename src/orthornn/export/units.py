@@ -14,6 +14,18 @@ _ROUNDING = 2.0**-23  # of the value and of the offset, half of that each
 _COARSE = 1e-3  # standard deviations
 
 
+def centered(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (center, rest) with which x scale + offset is (x - center) scale + rest.
+
+    The center is the mean that the scaling subtracts, as a float32 number, so that numbers near it lose no digits:
+    differences of float32 numbers that close are exact. The rest is what rounding the mean has left, float64.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        center = (-offset / scale).astype(np.float32).astype(np.float64)
+    center = np.where(np.isfinite(center), center, 0.0)
+    return center, offset + center * scale
+
+
 def warn_of_large_offsets(description: Mapping[str, Any] | None) -> None:
     """Warn of inputs and outputs whose mean is so many standard deviations from 0 that float32 loses their differences.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ import torch
 from torch import nn
 
 from orthornn import OrthogonalRNN
+from orthornn.errors import OrthornnWarning
 from orthornn.export import to_c
 from orthornn.lab.systems import SequenceModel
-from support.compiled_c import COMPILERS, Compiled, selftest_passes
+from support.compiled_c import COMPILERS, Compiled, command, selftest_passes
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a C compiler")
 
@@ -35,6 +37,33 @@ def test_inputs_are_rounded_to_the_nearest_integer_on_both_sides_of_zero(tmp_pat
     for value, expected in rounded.items():
         assert convert(0, value) == expected, value
         assert made.integers.quantize(np.array([value])).tolist() == [expected], value
+
+
+def test_inputs_far_from_zero_lose_no_digits(tmp_path):
+    """A mean of 50000 deviations, as of a pressure in pascals: x scale + offset would lose three digits."""
+    run = run_of(says="values", scale=[0.01], offset=[-50000.0])
+    with pytest.warns(OrthornnWarning, match="0.006 standard deviations"):
+        made = to_c(run, tmp_path)
+    selftest_passes(tmp_path)
+    x = np.random.default_rng(0).normal(5e6, 100, (30, 1)).astype(np.float32)
+    compiled = Compiled(made)
+    states, expected = made.network.first_states(), []
+    for row in x:
+        y, states = made.network.step(row.astype(np.float64), states)
+        expected.append(y)
+    np.testing.assert_allclose(compiled.run(x), np.stack(expected), atol=2e-6)
+
+
+def test_the_program_says_which_step_differs(tmp_path):
+    to_c(run_of(says="values"), tmp_path)
+    file = tmp_path / "network_selftest.c"
+    body = re.search(r"outputs\[\d+\] = {\n(.*?)\n};", file.read_text(), re.DOTALL)[1]
+    file.write_text(file.read_text().replace(body, body.replace(",", "+ 1,", 5)))
+    program = tmp_path / "program"
+    command("gcc", "-DORTHORNN_MAIN", tmp_path / "network.c", file, "-o", program, "-lm")
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"network_selftest: step 1 of \d+ has other outputs than the exported network\n", done.stderr)
 
 
 def test_of_equal_scores_the_first_class_wins(tmp_path):

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from ..units import centered
 from .body import Dialect, LayerShape, Table
 from .folded import FoldedNetwork
 
@@ -155,7 +156,9 @@ def _tables(network: FoldedNetwork) -> list[Table]:
         found += [(f"l{k}_V", V), (f"l{k}_b", layer.b), (f"l{k}_p", layer.parameter)]
         found += [(f"l{k}_slope", [layer.phi.slope] if layer.phi.name == "leaky_relu" else None)]
         found += [(f"l{k}_h0", layer.h0 if layer.h0.any() else None)]
-    found += [("input_scale", network.input_scale), ("input_offset", network.input_offset)]
+    if network.input_scale is not None and network.input_offset is not None:
+        center, rest = centered(network.input_scale, network.input_offset)
+        found += [("input_center", center), ("input_scale", network.input_scale), ("input_offset", rest)]
     found += [("read_H", network.H), ("read_e", network.e), ("read_Y", network.Y), ("read_d", network.d)]
     return [Table("float", name, np.asarray(values, np.float64)) for name, values in found if values is not None]
 

@@ -196,7 +196,7 @@ def selftest(made: Generated, vectors: Vectors) -> str:
         differs = f"!(y[i] - expected[i] <= {allowed} && expected[i] - y[i] <= {allowed})"
     return (
         _head(made, f"{name}_selftest.c")
-        + f'\n#include "{name}.h"\n\n'
+        + f'\n#include "{name}.h"\n\n#ifdef ORTHORNN_MAIN\n#include <stdio.h>\n#endif\n\n'
         + text.array(kind, "inputs", vectors.x)
         + "\n"
         + text.array(dialect.wide, "outputs", vectors.y)
@@ -220,7 +220,10 @@ int {name}_selftest(void)
 #ifdef ORTHORNN_MAIN
 int main(void)
 {{
-    return {name}_selftest() != 0;
+    const int step = {name}_selftest();
+    if (step != 0)
+        fprintf(stderr, "{name}_selftest: step %d of {steps} has other outputs than the exported network\\n", step);
+    return step != 0;
 }}
 #endif
 """
@@ -332,7 +335,7 @@ def _step(made: Generated) -> str:
         reads = "state->prepared"
         lines.append(
             f"    {{\n        int i;\n        for (i = 0; i < {upper}_INPUTS; i++)\n"
-            f"            state->prepared[i] = x[i] * input_scale[i] + input_offset[i];\n    }}\n"
+            f"            state->prepared[i] = (x[i] - input_center[i]) * input_scale[i] + input_offset[i];\n    }}\n"
         )
     for shape in shapes:
         tokens = network.tokens and shape.index == 0
