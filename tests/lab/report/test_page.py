@@ -52,6 +52,10 @@ def test_runs_are_found_and_grouped(runs):
     assert differing(found[:1]) == {}
     with pytest.raises(ArgumentError, match="holds no run"):
         read_runs([runs / "lstm-0" / "checkpoints"])
+    with pytest.warns(OrthornnWarning, match=r"checkpoints is left out: it holds no run\.$"):
+        assert [run.path.name for run in read_runs([runs / "lstm-0" / "checkpoints", runs / "lstm-1"])] == ["lstm-1"]
+    with pytest.raises(ArgumentError, match=r"lstm-11 holds no run"):
+        read_runs([runs / "lstm-11", runs / "lstm-1"])
 
 
 def test_the_page_holds_everything_and_asks_for_nothing(runs, tmp_path):

@@ -13,6 +13,7 @@ import torch
 from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.lab.cli import main
 from orthornn.lab.predict import load
+from orthornn.lab.score_files import write_anomalies
 from orthornn.lab.systems import build, model_named
 from orthornn.lab.tasks import Forecast
 from orthornn.lab.training import OptimizerConfig, RunConfig, read_config, train
@@ -159,6 +160,11 @@ def test_what_nobody_foresaw_has_the_highest_score(wave, tmp_path):
     written = out.read_text().splitlines()
     assert written[:2] == ["sequence,step,score of the anomaly", "0,0,"]
     assert float(written[101].split(",")[2]) == pytest.approx(scores[100], rel=1e-6)
+    ((one, _),) = found = loaded.anomalies(tmp_path / "new.csv")
+    write_anomalies(out, [(one._replace(times=np.array([f"t{step}" for step in range(STEPS)], object)), found[0][1])])
+    timed = out.read_text().splitlines()
+    assert timed[:2] == ["sequence,step,time,score of the anomaly", "0,0,t0,"]
+    assert timed[101].startswith("0,100,t100,")
 
 
 def test_a_configuration_is_read_as_it_was_written(wave, tmp_path):

@@ -10,9 +10,10 @@ import pytest
 from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.cli import main
 from orthornn.lab.from_python import _words
-from orthornn.lab.tasks import Classify, Regress
+from orthornn.lab.tasks import Classify, Forecast, Regress
 from orthornn.lab.tasks.columns import read_columns
 from orthornn.lab.tasks.table_options import entries_in, entry_of, modes_of, names_in
+from orthornn.lab.tasks.task_choice import choose_task
 
 WEIGHT, KIND, PIPE = "Weight, kg", "Kind, as told", '5" pipe'
 
@@ -84,6 +85,46 @@ def test_the_command_line_and_python_take_such_a_target(path, capsys):
         "--quantiles",
         "0.1,0.9",
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mels": 3}, "Expected mels only for sounds, but got 3 for .*d.csv. Leave it out."),
+        ({"sample_rate": 44100}, "Expected sample_rate only for sounds, but got 44100"),
+        ({"decimal": ","}, "Expected decimal only for text files, but got ',' for .*d.npz. Leave it out."),
+        ({"na": "-999"}, "Expected na only for text files, but got '-999'"),
+        ({"sequence": "y", "target": "y"}, "Expected a target that the network could learn, but got 'y', which tells"),
+        ({"categories": "x,x"}, "Expected each column once in categories, but got 'x' several times"),
+    ],
+)
+def test_options_that_the_data_have_no_use_for_are_refused(options, message, path, tmp_path):
+    np.savez(tmp_path / "d.npz", x=np.arange(60.0).reshape(20, 3, 1), y=np.arange(20.0))
+    if {"decimal", "na"} & options.keys():
+        given = {"data": str(tmp_path / "d.npz"), "target": "y"}
+    elif options.get("target") == "y":
+        Path(path).write_text("y,x\n0,1\n0,2\n1,3\n1,4\n2,5\n2,7\n")
+        given = {"data": path}
+    else:
+        given = {"data": path, "target": entry_of(WEIGHT), "sequence": "id"}
+    with pytest.raises((ArgumentError, DataError), match=message):
+        Regress(**{**given, **options}).told()
+
+
+def test_forecasts_refuse_what_would_have_no_effect(path):
+    with pytest.raises(ArgumentError, match="Expected new_series only with embedding"):
+        Forecast(data=path, target="x", new_series="mean")
+    with pytest.raises(ArgumentError, match="Expected ascending quantiles"):
+        Forecast(data=path, target="x", quantiles="0.1,0.10000001")
+
+
+def test_a_target_of_so_many_whole_numbers_needs_the_name_of_the_task(tmp_path):
+    numbers = tmp_path / "n.csv"
+    numbers.write_text("x,y\n" + "".join(f"{k / 7},{k}\n" for k in range(101)))
+    with pytest.raises(DataError, match="y holds 101 different whole numbers, which may be amounts or classes"):
+        choose_task(numbers, "y", [])
+    numbers.write_text("x,y\n" + "".join(f"{k / 7},{k % 100}\n" for k in range(300)))
+    assert choose_task(numbers, "y", [])[0] == "classify"
 
 
 def test_a_target_that_is_given_twice_is_an_error(path, capsys):

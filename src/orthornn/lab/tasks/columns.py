@@ -202,6 +202,11 @@ def suffix_of(path: Path) -> str:
     return Path(path.stem).suffix.lower() + last if last == ".gz" else last
 
 
+def is_text(path: Path) -> bool:
+    """Return whether a path names a file whose marks and missing values can be written in several ways."""
+    return suffix_of(path) in _TEXT and frame_named(path) is None
+
+
 def is_data(path: Path) -> bool:
     """Return whether read_columns reads what a path names: a file by its ending, a sound, a folder of sounds, a DataFrame."""
     return suffix_of(path) in SUFFIXES or frame_named(path) is not None or is_sound(path)

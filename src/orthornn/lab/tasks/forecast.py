@@ -71,6 +71,11 @@ class Forecast(Numbers):
         check_choice("new_series", self.new_series, ("error", "mean"))
         if self.embedding is not None:
             check_integer("embedding", self.embedding, 1, LARGEST_EMBEDDING)
+        elif self.new_series != "error":
+            raise ArgumentError(
+                f"Expected new_series only with embedding, without which there are no vectors of series, but got "
+                f"{self.new_series!r} alone. Leave it out, or give an embedding."
+            )
         if self.horizons is not None:
             check_integer("horizons", self.horizons, 1, LARGEST_HORIZON)
             if self.ahead != 1:
@@ -99,7 +104,9 @@ class Forecast(Numbers):
             found = [float(word) for word in (self.quantiles or "").split(",") if word.strip()]
         except ValueError:
             found = [float("nan")]
-        if not all(0 < level < 1 for level in found) or sorted(set(found)) != found or (self.quantiles and not found):
+        names = {f"{level:g}" for level in found}
+        ascending = sorted(set(found)) == found and len(names) == len(found)
+        if not all(0 < level < 1 for level in found) or not ascending or (self.quantiles and not found):
             raise ArgumentError(
                 f"Expected ascending quantiles between 0 and 1, separated by commas, but got {self.quantiles!r}. Give some "
                 f"such as 0.1,0.5,0.9."

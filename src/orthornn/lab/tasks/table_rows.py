@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DataError, OrthornnWarning
+from ...errors import ArgumentError, DataError, OrthornnWarning
 from .cells import coded, listed
 from .channels import Channel, beyond, channel_values
-from .columns import Columns, joined, read_columns
+from .columns import Columns, is_text, joined, read_columns
 from .csv_format import CsvFormat, spellings
-from .frames import Frame, store
+from .frames import Frame, shown_name, store
 from .sequences import Ragged
-from .sound_folder import is_sound, sounds_of
+from .sound_folder import SoundFormat, is_sound, sounds_of
 from .table_options import TableOptions, modes_of, names_in
 
 INFINITE = "An infinity is never taken for a missing value. Replace it by a number, or leave the cell empty."
@@ -58,6 +58,10 @@ class TableRows(TableOptions):
         for name in modes_of(self.missing):
             if name:
                 self._file.check(name, "missing")
+        words = names_in(self.categories or "")
+        twice = next((name for name in words if words.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(f"Expected each column once in categories, but got {twice!r} several times. Name it once.")
         if self.inputs is not None:
             if not names_in(self.inputs):
                 raise DataError(
@@ -143,9 +147,6 @@ class TableRows(TableOptions):
         if twice is not None:
             raise DataError(f"Expected each column once in inputs, but got {twice!r} several times. Name it once.")
         words = [self._file.check(name, "categories") for name in names_in(self.categories or "")]
-        twice = next((name for name in words if words.count(name) > 1), None)
-        if twice is not None:
-            raise DataError(f"Expected each column once in categories, but got {twice!r} several times. Name it once.")
         unseen = next((name for name in words if name not in (*names, *names_in(self.known or ""))), None)
         if unseen is not None:
             raise DataError(
@@ -210,10 +211,29 @@ class TableRows(TableOptions):
                 f"Expected a target that the network could learn, but got {self.sequence!r}, which tells sequences apart. "
                 f"Name another target, or another column with sequence, --sequence."
             )
+        self._check_options_of_files()
         for path in (self.validation_data, self.test_data):
             if path is not None:
                 file = joined(file, self._read(Path(path).expanduser()))
         return file
+
+    def _check_options_of_files(self) -> None:
+        """Raise ArgumentError for an option of text files or of sounds where there are none."""
+        given = [
+            Path(path).expanduser() for path in (self.data, self.validation_data, self.test_data) if path is not None
+        ]
+        marks = {name: getattr(self, name) for name in ("separator", "decimal", "thousands", "na")}
+        names = ("sample_rate", "sound", "window_ms", "hop_ms", "mels")
+        sounds = {name: value for name, value, usual in zip(names, self._sound, SoundFormat()) if value != usual}
+        for options, kind, found in (
+            ({name: mark for name, mark in marks.items() if mark is not None}, "text files", map(is_text, given)),
+            (sounds, "sounds", map(is_sound, given)),
+        ):
+            if options and not any(found):
+                name, value = next(iter(options.items()))
+                raise ArgumentError(
+                    f"Expected {name} only for {kind}, but got {value!r} for {shown_name(self.data)}. Leave it out."
+                )
 
     def _read(self, path: Path) -> Columns:
         text = CsvFormat(self.separator, self.decimal, self.thousands, spellings(self.na))

@@ -200,6 +200,11 @@ class RecordConfig:
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)
         check_choice("gradient_loss", self.gradient_loss, ("last", "total"))
+        if self.gradient_loss != "last" and self.gradients is None:
+            raise ArgumentError(
+                f"Expected gradient_loss only where gradients are recorded, but got {self.gradient_loss!r} with "
+                f"gradients=None. Leave it out, or record gradients (--record-gradients)."
+            )
         check_integer("sequences", self.sequences, 1)
 
 
