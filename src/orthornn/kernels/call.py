@@ -123,6 +123,17 @@ class Call(NamedTuple):
         """Return the tensors of the layout."""
         return self.layout.batch_sizes, self.layout.resets
 
+    def are_rows(self) -> tuple[bool, ...]:
+        """Return which of the tensors have a row for every step and sequence: x."""
+        return (True, *(False,) * (_TENSORS - 1))
+
+    def part(self, rows: slice, layout: SequenceLayout, h: Tensor) -> Call:
+        """Return the call of one segment: these rows, from the state h (B, N) before them."""
+        x, restart = layout.unflatten(self.rows[rows]), self.restart
+        if restart is not None:
+            restart = restart[: layout.batch].contiguous()
+        return self._replace(x=x, h0=h[: layout.batch].contiguous(), restart=restart, layout=layout)
+
     @property
     def returns_all(self) -> bool:
         """Whether all states are returned, and not only the last ones."""

@@ -16,20 +16,50 @@ elsewhere. Against memory="store" they agree to rounding, since products over ro
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
 from ..layout import SequenceLayout, replace_first_rows
-from .backends import Backend
-from .call import Call, Gradients, Needs, Residuals, States
-from .projection import is_tokens
+from .call import Options, States
 
 Mode = Literal["store", "checkpoint"]
 MODES: tuple[str, ...] = get_args(Mode)
 LENGTH_FOR_ANY_T = 512  # in a graph that is traced for any T
-_NOT_SUMMED = tuple(Gradients._fields.index(name) for name in ("x", "h0", "restart"))
+Tensors = Sequence[Tensor | None]
+Self = TypeVar("Self")
+
+
+class LongCall(Protocol):
+    """A call that can be divided in time. Its last tensor is the state to restart from."""
+
+    @property
+    def h0(self) -> Tensor:
+        """The state (B, N) before the first step."""
+
+    @property
+    def layout(self) -> SequenceLayout:
+        """How rows are divided into steps."""
+
+    @property
+    def options(self) -> Options:
+        """The options, with the length of a segment."""
+
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """Return what can be differentiated, in the order of the gradients."""
+
+    def are_rows(self) -> tuple[bool, ...]:
+        """Return which of the tensors have a row for every step and sequence."""
+
+    def part(self: Self, rows: slice, layout: SequenceLayout, h: Tensor) -> Self:
+        """Return the call of one segment: these rows, from the state h (B, N) before them."""
+
+
+C = TypeVar("C", bound=LongCall)
+Forward = Callable[[C, bool], tuple[States, Tensors]]
+Backward = Callable[[C, States, Tensors, Sequence[bool]], Tensors]
 
 
 def segment_length(T: int, n: int, m: int) -> int:
@@ -47,77 +77,83 @@ def peak_numbers(segment: int | None, T: int, batch: int, n: int, m: int) -> int
     return batch * (n * -(-T // segment) + min(segment, T) * (3 * n + 2 * m))
 
 
-def forward(backend: Backend, call: Call, save: bool) -> tuple[States, Residuals]:
-    """Return the states of a call and, if ``save``, the states before every segment."""
-    call = backend.prepare(call)
+def stored_states(call: LongCall) -> int:
+    """Return how many states are stored: one more than there are segments, since graphs treat a size of 1 as a constant."""
+    assert call.options.segment_length is not None
+    return -(-call.layout.length // call.options.segment_length) + 1
+
+
+def forward(run: Forward[C], call: C, save: bool) -> tuple[States, Tensor]:
+    """Return the states of a call and, if ``save``, the states before every segment.
+
+    run: Runs the call of one segment.
+    """
     layout, h, options = call.layout, call.h0, call.options
-    rows_in = call.rows
     assert options.segment_length is not None
     segments = layout.segments(options.segment_length)
-    starts = h.new_empty(len(segments) if save else 0, *h.shape)
-    out = None if options.only_last else h.new_empty(layout.shape(h.shape[1]))
-    rows_out = None if out is None else layout.flatten(out)
-    for index, (rows, part) in enumerate(segments):
+    starts = h.new_empty(stored_states(call) if save else 0, *h.shape)
+    starts[len(segments) :] = 0
+    every = None if options.only_last else h.new_empty(layout.shape(h.shape[1]))
+    rows_out = None if every is None else layout.flatten(every)
+    for at, (rows, part) in enumerate(segments):
         if save:
-            starts[index] = h
-        states, _ = backend.forward(_part(call, rows_in, rows, part, h), False)
+            starts[at] = h
+        states, _ = run(call.part(rows, part, h), False)
         if rows_out is not None:
             assert states.all is not None
             rows_out[rows] = part.flatten(states.all)
         assert states.last is not None
         h = replace_first_rows(h, states.last)
-    last = h.clone() if not segments else h
-    return States(out, last), Residuals(starts=starts)
+    return States(every, h if segments else h.clone()), starts
 
 
-def backward(backend: Backend, call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gradients:
-    """Return the gradients of a call, one segment at a time."""
-    call = backend.prepare(call)
-    layout, h0, starts = call.layout, call.h0, residuals.starts
-    assert starts is not None
+def backward(
+    run: Forward[C],
+    run_backward: Backward[C],
+    call: C,
+    grad: States,
+    starts: Tensor,
+    needs: Sequence[bool],
+    state: int,
+) -> Tensors:
+    """Return the gradients of a call, one segment at a time, the last one first.
+
+    Args:
+        run: Runs the call of one segment, and saves what its backward pass needs.
+        run_backward: Returns the gradients of such a call, from those of its rows (R, N) and of its last state.
+        call: The whole call.
+        grad: The gradients that arrive at its states.
+        starts: What `forward` has stored.
+        needs: Which gradients are needed.
+        state: The place of h0 among the tensors.
+    """
+    layout, h0, tensors, are_rows = call.layout, call.h0, call.tensors(), call.are_rows()
     assert call.options.segment_length is not None
-    rows_in = call.rows
+    restart = len(tensors) - 1
     grad_rows = None if grad.all is None else grad.all.reshape(layout.rows, h0.shape[1])
-    carry = torch.zeros_like(h0, memory_format=torch.contiguous_format) if grad.last is None else grad.last.contiguous()
-    grad_x = (
-        torch.empty_like(rows_in, memory_format=torch.contiguous_format) if needs.x and not is_tokens(rows_in) else None
-    )
-    own, sums = needs._replace(h0=True), None
-    grad_restart = torch.zeros_like(carry) if needs.restart else None
-    for (rows, part), start in zip(reversed(layout.segments(call.options.segment_length)), reversed(starts.unbind(0))):
-        piece = _part(call._replace(options=call.options._replace(only_last=False)), rows_in, rows, part, start)
-        states, saved = backend.forward(piece, True)
-        saved = saved._replace(states=states.all)
+    carry = torch.zeros_like(h0, memory_format=torch.contiguous_format) if grad.last is None else grad.last
+    # Contiguous: flattened to rows, one with other strides would be a copy, and what is written into it lost.
+    sums = [
+        torch.zeros_like(t, memory_format=torch.contiguous_format) if need and t is not None else None
+        for t, need in zip(tensors, needs)
+    ]
+    own = [need or k == state for k, need in enumerate(needs)]
+    for at, (rows, part) in reversed(list(enumerate(layout.segments(call.options.segment_length)))):
+        piece = call.part(rows, part, starts[at])
         arriving = States(None if grad_rows is None else grad_rows[rows], carry[: part.batch])
-        found = backend.backward(piece, arriving, saved, own)
-        if grad_x is not None:
-            assert found.x is not None
-            grad_x[rows] = found.x
-        assert found.h0 is not None
-        carry = replace_first_rows(carry, found.h0)
-        if grad_restart is not None:
-            assert found.restart is not None
-            grad_restart[: part.batch] += found.restart
-        sums = _add(sums, found)
-    if sums is None:  # there are no steps
-        sums = [None if t is None else torch.zeros_like(t) for t in call.tensors()]
-        sums[2] = h0.new_zeros(h0.shape[1]) if needs.bias else None
-    return Gradients(*sums)._replace(x=grad_x, h0=carry, restart=grad_restart)
-
-
-def _part(call: Call, rows_in: Tensor, rows: slice, part: SequenceLayout, h: Tensor) -> Call:
-    """Return the call of one segment, from the state h (B, N) before it."""
-    x = rows_in[rows]
-    x = x if part.is_ragged else x.unflatten(0, (part.length, part.batch))
-    restart = None if call.restart is None else call.restart[: part.batch].contiguous()
-    return call._replace(x=x, h0=h[: part.batch].contiguous(), restart=restart, layout=part)
-
-
-def _add(sums: list[Tensor | None] | None, found: Gradients) -> list[Tensor | None]:
-    if sums is None:
-        return list(found)
-    for index, more in enumerate(found):
-        have = sums[index]
-        if have is not None and more is not None and index not in _NOT_SUMMED:
-            have += more
+        found = run_backward(piece, arriving, run(piece, True)[1], own)
+        for k, (total, more) in enumerate(zip(sums, found)):
+            if total is None or more is None or k == state:
+                continue
+            if are_rows[k]:
+                target = layout.flatten(total)[rows]
+                target.copy_(more.reshape(target.shape))
+            elif k == restart:
+                total[: part.batch] += more
+            else:
+                total += more
+        by_state = found[state]
+        assert by_state is not None
+        carry = replace_first_rows(carry, by_state)
+    sums[state] = carry if needs[state] else None
     return sums

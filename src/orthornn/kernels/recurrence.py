@@ -10,6 +10,7 @@ from ..layout import SequenceLayout
 from . import execute
 from .backends import REFERENCE
 from .call import Call, Needs, Options, Residuals, States
+from .checkpointing import stored_states
 from .frame import Tensors
 from .interception import refuse_clip
 from .operators import Like, OperatorKernel, Shapes
@@ -47,8 +48,8 @@ class _Recurrence(OperatorKernel[Call]):
         states, last = Like(layout.shape(n), stored), Like(tuple(h0.shape), stored)
         every = None if options.only_last else states
         if options.segment_length is not None:
-            count = (layout.length + options.segment_length - 1) // options.segment_length
-            return Shapes(every, last, (*(None,) * 5, Like((count, *h0.shape), wide)), False)
+            starts = Like((stored_states(call), *h0.shape), wide)
+            return Shapes(every, last, (*(None,) * 5, starts), False)
         reads_states = options.activation.reads == "state"
         saved = (
             states if reads_states else None,

@@ -62,6 +62,24 @@ class ReflectionCall(NamedTuple):
         """Return the tensors of the layout, and the index."""
         return self.layout.batch_sizes, self.layout.resets, self.index
 
+    def are_rows(self) -> tuple[bool, ...]:
+        """Return which of the tensors have a row for every step and sequence: none of those that are tables."""
+        rows = self.index is None
+        return (rows, rows, rows, rows and not self.shares_angles, rows, False, False, False)
+
+    def part(self, rows: slice, layout: SequenceLayout, h: Tensor) -> ReflectionCall:
+        """Return the call of one segment: these rows, from the state h (B, N) before them; it returns all states."""
+        cut = [
+            layout.unflatten(self.layout.flatten(t)[rows]) if is_rows and t is not None else t
+            for t, is_rows in zip(self.tensors(), self.are_rows())
+        ]
+        index = None if self.index is None else layout.unflatten(self.layout.flatten(self.index)[rows])
+        restart = None if self.restart is None else self.restart[: layout.batch]
+        options = self.options._replace(only_last=False, segment_length=None)
+        return self.with_tensors(cut)._replace(
+            h0=h[: layout.batch], restart=restart, index=index, layout=layout, options=options
+        )
+
     @property
     def returns_all(self) -> bool:
         """Whether all states are returned, and not only the last ones."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -22,7 +24,6 @@ from ..interception import can_be_read
 from ..projection import is_tokens
 from ..validation import OUTPUTS, Resets, check_activation, check_memory, check_resets, checked_layout
 from .call import ReflectionCall
-from .checkpointing import segment_length
 from .kernel import BACKENDS, backend_of, run
 
 
@@ -149,7 +150,8 @@ def segment_of(memory: str, segment: int | None, T: int) -> int | None:
     check_memory(memory, segment)
     if memory == "store" or segment is not None:
         return segment
-    return LENGTH_FOR_ANY_T if isinstance(T, torch.SymInt) else segment_length(T)
+    # the least peak memory of states before segments and those of one
+    return LENGTH_FOR_ANY_T if isinstance(T, torch.SymInt) else max(1, round(math.sqrt(T)))
 
 
 def _index(tokens: Tensor, batch_sizes: Tensor | None, symbols: int) -> Tensor:

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from ...layout import SequenceLayout
+from .. import checkpointing
 from ..call import Options, States
 from ..dispatch import choose_compiled
 from ..frame import Tensors
 from ..interception import refuse_clip
 from ..operators import Like, OperatorKernel, Shapes
-from . import checkpointing, cpp, reference
+from . import cpp, reference
 from .call import ReflectionCall, Saved
 
 BACKENDS = ("auto", "cpp", "reference")
@@ -31,13 +32,15 @@ class _Reflections(OperatorKernel[ReflectionCall]):
 
     def forward(self, call: ReflectionCall, save: bool) -> tuple[States, Tensors]:
         if call.options.segment_length is not None:
-            return checkpointing.forward(_forward, call, save)
+            states, starts = checkpointing.forward(_forward, call, save)
+            return states, Saved(starts, None, None, None)
         return _forward(call, save)
 
     def backward(self, call: ReflectionCall, grad: States, saved: Tensors, needs: Sequence[bool]) -> Tensors:
         if call.options.segment_length is not None:
-            return checkpointing.backward(_forward, _backward, call, grad, Saved(*saved), needs)  # type: ignore[arg-type]
-        return _backward(call, grad, Saved(*saved), needs)  # type: ignore[arg-type]
+            assert saved[0] is not None
+            return checkpointing.backward(_forward, _backward, call, grad, saved[0], needs, self.state)
+        return _backward(call, grad, saved, needs)
 
     def plain(self, call: ReflectionCall) -> States:
         refuse_clip(call.options.clip)
@@ -56,7 +59,7 @@ class _Reflections(OperatorKernel[ReflectionCall]):
         states, last = Like(layout.shape(N), h0.dtype), Like(tuple(h0.shape), h0.dtype)
         every = None if options.only_last else states
         if options.segment_length is not None:
-            starts = Like((checkpointing.count_of(call), *h0.shape), h0.dtype)
+            starts = Like((checkpointing.stored_states(call), *h0.shape), h0.dtype)
             return Shapes(every, last, (starts, None, None, None), False)
         rows = layout.rows if call.index is None else call.k.shape[0]
         saved = (
@@ -75,8 +78,8 @@ def _forward(call: ReflectionCall, save: bool) -> tuple[States, Tensors]:
     return cpp.forward(call, save) if backend_of(call) == "cpp" else reference.forward(call)
 
 
-def _backward(call: ReflectionCall, grad: States, saved: Saved, needs: Sequence[bool]) -> Tensors:
+def _backward(call: ReflectionCall, grad: States, saved: Tensors, needs: Sequence[bool]) -> Tensors:
     if backend_of(call) == "cpp":
-        return cpp.backward(call, grad, saved, needs)
-    found = reference.backward(call, grad, saved)
+        return cpp.backward(call, grad, Saved(*saved), needs)  # type: ignore[arg-type]
+    found = reference.backward(call, grad, Saved(*saved))  # type: ignore[arg-type]
     return tuple(g if need else None for g, need in zip(found, needs))

@@ -71,7 +71,7 @@ def backward(call: ReflectionCall, grad: States, saved: Saved) -> Gradients:
     gate = None if call.gate is None else layout.split(_rows(call, call.gate))
     angles = None if call.angles is None else _angles(call)
     reads, d = layout.split(read), N // H
-    grads = None if grad.all is None else layout.split(layout.flatten(grad.all))
+    grads = None if grad.all is None else layout.split(grad.all.reshape(layout.rows, N))
     carry = torch.zeros_like(call.h0) if grad.last is None else grad.last.clone()
     grad_parameter = None if call.parameter is None else torch.zeros_like(call.parameter)
     by: dict[str, list[Tensor]] = {name: [] for name in ("k", "beta", "gate", "angles", "add")}
