@@ -66,7 +66,7 @@ void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, 
     call.h0 = given.optional("h0", h0);
     call.restart = given.optional("restart", restart);
     call.states = given.optional("states", states);
-    call.kept = keeps_z(activation) ? given.optional("kept", kept) : nullptr;
+    call.kept = call.phi.kind().keeps_z ? given.optional("kept", kept) : nullptr;
     call.last = given.optional("last", last);
     call.h_tilde = given.optional("h_tilde", h_tilde);
     execute(table(chosen(), element_size).forward, call, threads);
@@ -88,7 +88,7 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     if (grad_c && !c) fail("Expected c and s with grad_c, but got none.");
     call.clip = clip;
     call.kept = given.needed("kept", kept, R);
-    call.states = given.needed("states", states, grad_c || !keeps_z(activation) ? R : 0);
+    call.states = given.needed("states", states, grad_c || !call.phi.kind().keeps_z ? R : 0);
     call.h0 = given.optional("h0", h0);
     call.grad_states = given.optional("grad_states", grad_states);
     call.grad_last = given.optional("grad_last", grad_last);

@@ -41,10 +41,31 @@ struct Input {
     i64 size;          // I
 };
 
+// What is asked of an activation before it runs; activations.hpp says what the three mean.
+struct PhiKind {
+    bool pairs, keeps_z, trained;
+};
+
+// By the codes of activations.py. passes.hpp compares this table with the kernels.
+inline constexpr PhiKind phi_kinds[] = {
+    {false, false, false},  // identity
+    {false, false, false},  // tanh
+    {false, false, true},   // scaled_tanh
+    {false, false, false},  // relu
+    {false, false, false},  // leaky_relu
+    {false, true, true},    // prelu
+    {false, false, true},   // modrelu
+    {true, true, true},     // complex_modrelu
+    {true, true, false},    // oplu
+};
+constexpr int phi_count = sizeof phi_kinds / sizeof *phi_kinds;
+
 struct Phi {
     int code;
     double slope;
-    const void* parameter;  // (N,), (N / 2,) or null
+    const void* parameter;  // of kinds that are trained: (N,), or (N / 2,) for pairs; else null
+
+    const PhiKind& kind() const { return phi_kinds[code]; }
 };
 
 // W = (I - U S U') B; c and s are the base's two vectors (N,), or both null. Or, with all of these null, the block-diagonal

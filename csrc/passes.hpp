@@ -176,12 +176,12 @@ template <class T>
 struct PassFunctions {
     ForwardFunction<T> forward;
     BackwardFunction<T> backward;
-    bool keeps_z, trained, pairs;
+    bool trained, pairs;
 };
 
 template <class T, class Kind>
 PassFunctions<T> pass_of_kind(bool paired, bool base) {
-    PassFunctions<T> f{nullptr, nullptr, Kind::keeps_z, Kind::trained, Kind::pairs};
+    PassFunctions<T> f{nullptr, nullptr, Kind::trained, Kind::pairs};
     if (base) {
         f.forward = Pass<T, Kind, true, true>::forward_row;
         f.backward = Pass<T, Kind, true, true>::backward_row;
@@ -195,22 +195,25 @@ PassFunctions<T> pass_of_kind(bool paired, bool base) {
     return f;
 }
 
-// By the codes of activations.py.
-template <class T>
-PassFunctions<T> pass_functions(int code, bool paired, bool base) {
-    switch (code) {
-        case 1: return pass_of_kind<T, Tanh<T>>(paired, base);
-        case 2: return pass_of_kind<T, ScaledTanh<T>>(paired, base);
-        case 3: return pass_of_kind<T, ReLU<T>>(paired, base);
-        case 4: return pass_of_kind<T, LeakyReLU<T>>(paired, base);
-        case 5: return pass_of_kind<T, PReLU<T>>(paired, base);
-        case 6: return pass_of_kind<T, ModReLU<T>>(paired, base);
-        case 7: return pass_of_kind<T, ComplexModReLU<T>>(paired, base);
-        case 8: return pass_of_kind<T, OPLU<T>>(paired, base);
-        default: return pass_of_kind<T, Identity<T>>(paired, base);
+// Of the kind at place `wanted` in a list, the first of which has the code `code`.
+template <class T, int code, class Kind, class... Others>
+PassFunctions<T> pass_at(int wanted, bool paired, bool base) {
+    constexpr PhiKind known = phi_kinds[code];
+    static_assert(Kind::pairs == known.pairs && Kind::keeps_z == known.keeps_z && Kind::trained == known.trained,
+                  "phi_kinds says something else of this activation");
+    if constexpr (sizeof...(Others) > 0) {
+        if (wanted != code) return pass_at<T, code + 1, Others...>(wanted, paired, base);
+    } else {
+        static_assert(code + 1 == phi_count, "phi_kinds has an activation without a kernel");
     }
+    return pass_of_kind<T, Kind>(paired, base);
 }
 
-constexpr bool acts_on_pairs(int code) { return code == 7 || code == 8; }
+// In the order of phi_kinds.
+template <class T>
+PassFunctions<T> pass_functions(int code, bool paired, bool base) {
+    return pass_at<T, 0, Identity<T>, Tanh<T>, ScaledTanh<T>, ReLU<T>, LeakyReLU<T>, PReLU<T>, ModReLU<T>, ComplexModReLU<T>,
+                   OPLU<T>>(code, paired, base);
+}
 
 }  // namespace orthornn::ORTHORNN_ISA

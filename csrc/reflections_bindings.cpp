@@ -49,7 +49,7 @@ void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, 
     call.h0 = given.optional("h0", h0);
     call.restart = given.optional("restart", restart);
     call.states = given.optional("states", states);
-    call.kept = keeps_z(activation) ? given.optional("kept", kept) : nullptr;
+    call.kept = call.phi.kind().keeps_z ? given.optional("kept", kept) : nullptr;
     call.last = given.optional("last", last);
     call.dots = given.optional("dots", dots);
     execute(reflections_table(chosen(), element_size).forward, call, threads);

@@ -276,6 +276,7 @@ def test_addresses_and_sizes_are_checked():
         h_tilde=0,
         threads=1,
     )
+    null = "Expected parameter, but got a null address"
     for change, message in (
         ({"x": 0}, "Expected x, but got a null address"),
         ({"states": state.data_ptr() + 2}, "Expected states aligned to 4 bytes"),
@@ -283,8 +284,10 @@ def test_addresses_and_sizes_are_checked():
         ({"N": 0}, "Expected N of at least 1, but got 0"),
         ({"N": 2**41}, r"Expected N of at least 1 and at most 2\^40, but got 2199023255552"),
         ({"T": 2**32, "B": 2**32, "R": 0}, r"Expected T \* B of at most 2\^40, but got T = 4294967296 and"),
-        ({"activation": 9}, "Expected an activation code from 0 to 8, but got 9"),
-        ({"activation": 6}, "Expected parameter, but got a null address"),
+        ({"activation": 9}, f"Expected an activation code from 0 to {len(activations.ACTIVATIONS) - 1}, but got 9"),
+        *(({"activation": phi.code}, null) for phi in activations.ACTIVATIONS.values() if phi.parameter == "unit"),
+        ({"activation": 7}, "Expected an even N for an activation with a parameter per pair, but got 3"),
+        ({"activation": 7, "N": 2, "R": 4}, null),
         ({"element_size": 2}, "Expected an element size of 4 or 8, but got 2"),
         ({"c": state.data_ptr()}, "Expected c and s together"),
     ):
