@@ -82,7 +82,7 @@ struct BackwardWork {
         clear(product, (range.end - range.begin) * stride);
         const T* const grad_states = static_cast<const T*>(call.grad_states);
         const T* const grad_last = static_cast<const T*>(call.grad_last);
-        const T* const kept = static_cast<const T*>(call.kept);
+        const T* const saved = static_cast<const T*>(call.saved);
         const T* const states = static_cast<const T*>(call.states);
         const T* const h0 = static_cast<const T*>(call.h0);
         const T* const restart = static_cast<const T*>(call.restart);
@@ -131,7 +131,7 @@ struct BackwardWork {
             T* const C_here = C_tilde ? C_tilde + row0 * M : own.C_tilde + own.row_sums.count * M;
             for (i64 i = 0; i < active; ++i) {
                 const i64 row = row0 + i;
-                if (far && t > 0) prefetch(kept + (previous + range.begin + i) * N, N);
+                if (far && t > 0) prefetch(saved + (previous + range.begin + i) * N, N);
                 const T* grad = grad_states ? grad_states + row * N : chain.zeros.data;
                 if (i >= after.active && grad_last) {
                     const T* last = grad_last + (range.begin + i) * N;
@@ -145,7 +145,7 @@ struct BackwardWork {
                 T* const d = operand + i * stride;
                 const bool restarted = i < after.active && restarts(rows, after.row0 + i);
                 if (restarted) cut(i);
-                const BackwardPass<T> pass{product + i * stride, grad, kept + row * N, delta_here + i * N, d,
+                const BackwardPass<T> pass{product + i * stride, grad, saved + row * N, delta_here + i * N, d,
                                            own.chain_sums.parameter.data};
                 if constexpr (Step::row_by_row) {
                     for (i64 k = 0; k < shared.groups; ++k) {
@@ -203,7 +203,7 @@ struct BackwardWork {
         }
         const T* const h0 = static_cast<const T*>(call.h0);
         const T* const state = t == 0 ? (h0 ? h0 + b * N : nullptr) : states ? states + (previous + b) * N : nullptr;
-        const T* const z = t > 0 && !states ? static_cast<const T*>(call.kept) + (previous + b) * N : nullptr;
+        const T* const z = t > 0 && !states ? static_cast<const T*>(call.saved) + (previous + b) * N : nullptr;
         sums.append(row, delta_row, C_row, state, z);
     }
 

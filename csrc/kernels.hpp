@@ -88,7 +88,7 @@ struct Forward {
     const void* h0;  // (B, N) or null for zero
     const void* restart;  // (B, N), where there are resets, or null for zero
     void* states;    // (R, N) or null
-    void* kept;      // (R, N) for kinds that keep z, or null
+    void* saved;     // (R, N) for kinds that keep z, or null
     void* last;      // (B, N) or null
     void* h_tilde;   // (R, M) in the compact form, or null
     Run run;
@@ -99,8 +99,8 @@ struct Backward {
     Transition transition;
     Phi phi;
     double clip;
-    const void* kept;         // (R, N): states, or z for kinds that keep it
-    const void* states;       // (R, N), or null: then phi(kept)
+    const void* saved;        // (R, N): states, or z for kinds that keep it
+    const void* states;       // (R, N), or null: then phi(saved)
     const void* h0;           // (B, N) or null for zero
     const void* restart;      // (B, N), where there are resets, or null for zero
     const void* grad_states;  // (R, N) or null

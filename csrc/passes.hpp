@@ -26,7 +26,7 @@ struct ForwardPass {
     const T* x0;       // first and second region
     const T* x1;
     T* states;   // caller's row
-    T* kept;     // caller's row, read only by kinds that keep z
+    T* saved;    // caller's row, read only by kinds that keep z
     T* operand;  // slots
 };
 
@@ -34,7 +34,7 @@ template <class T>
 struct BackwardPass {
     const T* product;  // slots
     const T* grad;     // caller's rows
-    const T* kept;
+    const T* saved;
     T* delta;
     T* operand;         // slots
     T* grad_parameter;  // slots, added to
@@ -76,8 +76,8 @@ struct Pass {
         V h1 = zero<T>();
         if constexpr (paired) h1 = load(r.product + offset + i) + read<part>(r.x1 + i, n1);
         if constexpr (Kind::keeps_z) {
-            write<part, T>(r.kept + i, h0, n0);
-            if constexpr (paired) write<part, T>(r.kept + user + i, h1, n1);
+            write<part, T>(r.saved + i, h0, n0);
+            if constexpr (paired) write<part, T>(r.saved + user + i, h1, n1);
         }
         if constexpr (Kind::pairs) {
             const Bits<T> alone = part ? lanes_from<T>(n1) : Bits<T>{};
@@ -118,9 +118,9 @@ struct Pass {
         } else {
             g0 += e0;
         }
-        const V h0 = read<part>(r.kept + i, n0);
+        const V h0 = read<part>(r.saved + i, n0);
         if constexpr (Kind::pairs) {
-            const V h1 = read<part>(r.kept + user + i, n1);
+            const V h1 = read<part>(r.saved + user + i, n1);
             const Bits<T> alone = part ? lanes_from<T>(n1) : Bits<T>{};
             V dp = zero<T>();
             Kind::backward(g0, g1, h0, h1, load(a.parameter + i), dp, alone);
@@ -130,7 +130,7 @@ struct Pass {
             g0 = Kind::backward(g0, h0, load(a.parameter + i), a.slope, dp);
             if constexpr (Kind::trained) store<T>(r.grad_parameter + i, load(r.grad_parameter + i) + dp);
             if constexpr (paired) {
-                const V h1 = read<part>(r.kept + user + i, n1);
+                const V h1 = read<part>(r.saved + user + i, n1);
                 T* target = r.grad_parameter + offset + i;
                 g1 = Kind::backward(g1, h1, load(a.parameter + offset + i), a.slope, dp);
                 if constexpr (Kind::trained) store<T>(target, load(target) + dp);
