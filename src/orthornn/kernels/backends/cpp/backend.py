@@ -15,6 +15,7 @@ from ....errors import ArgumentError
 from ....layout import SequenceLayout
 from ...call import Call, Gradients, Needs, Residuals, Size, States
 from ...projection import cast, is_tokens, stored_dtype
+from ..protocol import Backend
 from . import extension
 from .memory import empty, memory, memory_or_none
 
@@ -24,7 +25,7 @@ NARROW_INPUT = 4
 PROJECTED, RAW, TOKENS = 0, 1, 2
 
 
-class CppBackend:
+class CppBackend(Backend):
     """The kernels of csrc/ on CPU tensors."""
 
     name = "cpp"
