@@ -1,9 +1,10 @@
 // The nine activations of src/orthornn/activations.py (same codes, formulas and choices where there is no derivative)
 // on vectors.
 //
-// A kind acts on single units (`pairs == false`: forward(z, p), backward(g, kept, p, dp)) or on the two halves of the
+// A kind acts on single units (`pairs == false`: forward(z, p), backward(g, saved, p, dp)) or on the two halves of the
 // state together (`pairs == true`; `alone` marks lanes of the first half without a partner). `keeps_z` says that the
-// backward pass reads the pre-activation instead of the state. p is the parameter, dp receives dL/dparameter.
+// backward pass reads the pre-activation instead of the state. p is the parameter, dp receives dL/dparameter where a kind
+// is `trained`.
 #pragma once
 
 #include "math.hpp"

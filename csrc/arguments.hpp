@@ -127,13 +127,14 @@ struct Sequences : Arrays {
     }
 };
 
-constexpr bool keeps_z(int activation) { return activation == 5 || activation == 7 || activation == 8; }
-
 inline Phi phi(const Sequences& given, int code, double slope, Address parameter) {
-    if (code < 0 || code > 8) fail("Expected an activation code from 0 to 8, but got " + std::to_string(code) + ".");
-    if (code == 7 && given.N % 2) fail("Expected an even N for complex_modrelu, but got " + std::to_string(given.N) + ".");
-    const bool trained = code == 2 || code == 5 || code == 6 || code == 7;
-    return {code, slope, array_at("parameter", parameter, given.element, trained)};
+    if (code < 0 || code >= phi_count)
+        fail("Expected an activation code from 0 to " + std::to_string(phi_count - 1) + ", but got " + std::to_string(code) +
+             ".");
+    const PhiKind& kind = phi_kinds[code];
+    if (kind.pairs && kind.trained && given.N % 2)
+        fail("Expected an even N for an activation with a parameter per pair, but got " + std::to_string(given.N) + ".");
+    return {code, slope, array_at("parameter", parameter, given.element, kind.trained)};
 }
 
 inline void check_clip(double clip) {

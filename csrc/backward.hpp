@@ -73,124 +73,166 @@ struct BackwardWork {
         Buffer<double> restart;  // sums of the product's rows where sequences restarted
     };
 
-    void run(Range range, Part& own, i64 stride, int part) const {
-        const Rows& rows = call.rows;
-        const i64 N = rows.N, M = call.transition.M, slots = chain.layout.slots;
-        T* const product = own.product.data;
-        T* const operand = own.operand.data;
-        const bool sums_now = own.row_sums.wanted.any() && !sums_later;
-        clear(product, (range.end - range.begin) * stride);
-        const T* const grad_states = static_cast<const T*>(call.grad_states);
-        const T* const grad_last = static_cast<const T*>(call.grad_last);
-        const T* const kept = static_cast<const T*>(call.kept);
-        const T* const states = static_cast<const T*>(call.states);
-        const T* const h0 = static_cast<const T*>(call.h0);
-        const T* const restart = static_cast<const T*>(call.restart);
-        clear(own.restart.data, call.grad_restart ? (range.end - range.begin) * slots : 0);
-        const bool far = rows.R * N * static_cast<i64>(sizeof(T)) > nearby;
-        const i64 steps = range.begin < range.end ? length(rows, range.begin) : 0;
-        i64 first = 0, countdown = chain.steps_between_polls;
-        for (i64 t = 0; t + 1 < steps; ++t) first += running(rows, t);
-        // The step done last: how many rows it had and where; its product is made with the next pass.
-        struct {
-            i64 t, active, row0;
-            T *delta, *C_tilde;
-        } after{steps, 0, 0, nullptr, nullptr};
-        // C~ of that step; `before` is where the states before it start.
-        const auto finish = [&](i64 before) {
-            own.step.solve(operand, stride, after.active, after.C_tilde);
-            if constexpr (!Step::row_by_row) own.step.spread(operand, stride, after.active, product);
-            for (i64 i = 0; i < (sums_now ? after.active : 0); ++i)
-                append(own.row_sums, after.t, range.begin + i, after.row0 + i, before, after.delta + i * N,
-                       after.C_tilde + i * M);
-        };
-        // dL/d(c, s) of that step, once its product is there.
-        const auto finish_base = [&](i64 before) {
-            if (!call.grad_c || (after.t == 0 && !h0)) return;
-            const T* h = (after.t > 0 ? states + before * N : h0) + range.begin * N;
-            for (i64 i = 0; i < after.active; ++i)
-                if (!restarts(rows, after.row0 + i))
-                    own.chain_sums.add_base(chain.layout, product + i * stride, h + i * N);
-        };
-        // What reaches the state before that step from row i belongs to `restart`.
-        const auto cut = [&](i64 i) {
-            T* const e = product + i * stride;
+    // A step that is done: how many rows it had and where, and where they have delta and C~.
+    struct Done {
+        i64 t, active, row0;
+        T *delta, *C_tilde;
+    };
+
+    // A block of sequences on its way back. The product of the step done last is made with the pass of the next.
+    struct Block {
+        const BackwardWork& work;
+        Part& own;
+        Range range;
+        i64 stride;
+        Done after;  // the step done last
+
+        T* product(i64 i) const { return own.product + i * stride; }
+        T* operand(i64 i) const { return own.operand + i * stride; }
+        bool restarted(i64 i) const { return i < after.active && restarts(work.call.rows, after.row0 + i); }
+
+        // Row i of the product of the step done last, where it is made row by row.
+        void spread(i64 i) const {
             if constexpr (Step::row_by_row)
-                for (i64 group = shared.groups; group-- > 0;) own.step.spread(i, group, operand + i * stride, e);
-            if (call.grad_c && restart) own.chain_sums.add_base(chain.layout, e, restart + (range.begin + i) * N);
+                for (i64 group = work.shared.groups; group-- > 0;) own.step.spread(i, group, operand(i), product(i));
+        }
+
+        // C~ of the step done last; `before` is where the states before it start.
+        void finish(i64 before) const {
+            const i64 N = work.call.rows.N, M = work.call.transition.M;
+            own.step.solve(own.operand.data, stride, after.active, after.C_tilde);
+            if constexpr (!Step::row_by_row) own.step.spread(own.operand.data, stride, after.active, own.product.data);
+            if (!own.row_sums.wanted.any() || work.sums_later) return;
+            for (i64 i = 0; i < after.active; ++i)
+                work.append(own.row_sums, after.t, range.begin + i, after.row0 + i, before, after.delta + i * N,
+                            after.C_tilde + i * M);
+        }
+
+        // dL/d(c, s) of that step, once its product is there.
+        void finish_base(i64 before) const {
+            const Backward& call = work.call;
+            if (!call.grad_c || (after.t == 0 && !call.h0)) return;
+            const i64 N = call.rows.N;
+            const T* const from = static_cast<const T*>(after.t > 0 ? call.states : call.h0);
+            const T* const h = from + ((after.t > 0 ? before : 0) + range.begin) * N;
+            for (i64 i = 0; i < after.active; ++i)
+                if (!restarted(i)) own.chain_sums.add_base(work.chain.layout, product(i), h + i * N);
+        }
+
+        // What reaches the state before that step from row i belongs to `restart`.
+        void cut(i64 i) const {
+            const Backward& call = work.call;
+            const i64 slots = work.chain.layout.slots;
+            T* const e = product(i);
+            spread(i);
+            if (call.grad_c && call.restart)
+                own.chain_sums.add_base(work.chain.layout, e,
+                                        static_cast<const T*>(call.restart) + (range.begin + i) * call.rows.N);
             for (i64 k = 0; k < (call.grad_restart ? slots : 0); ++k)
                 own.restart[i * slots + k] += static_cast<double>(e[k]);
             clear(e, slots);
-        };
+        }
+
+        // dL/dh of a row as it comes from outside; `ends` where it is the last one of sequence i.
+        const T* gradient(i64 row, i64 i, bool ends) const {
+            const Backward& call = work.call;
+            const i64 N = call.rows.N;
+            const T* const all = static_cast<const T*>(call.grad_states);
+            const T* const grad = all ? all + row * N : work.chain.zeros.data;
+            if (!ends || !call.grad_last) return grad;
+            const T* const last = static_cast<const T*>(call.grad_last) + (range.begin + i) * N;
+            if (!all) return last;
+            for (i64 n = 0; n < N; ++n) own.scratch[n] = grad[n] + last[n];
+            return own.scratch.data;
+        }
+
+        // delta of row i of step `now`, from the product of the step done last; row by row, that is made on the way.
+        void pass(const Done& now, i64 i) const {
+            const i64 N = work.call.rows.N, row = now.row0 + i;
+            const T* const grad = gradient(row, i, i >= after.active);
+            const bool is_cut = restarted(i);
+            if (is_cut) cut(i);
+            const BackwardPass<T> rows{product(i), grad, static_cast<const T*>(work.call.saved) + row * N,
+                                       now.delta + i * N, operand(i), own.chain_sums.parameter.data};
+            const Chain<T>& chain = work.chain;
+            if constexpr (Step::row_by_row) {
+                const auto& shared = work.shared;
+                for (i64 k = 0; k < shared.groups; ++k) {
+                    const i64 group = shared.group(now.t, k);
+                    if (i < after.active && !is_cut) own.step.spread(i, group, operand(i), product(i));
+                    chain.functions.backward(chain.shared, rows, shared.begin(group), shared.end(group));
+                    own.step.collect(i, group, operand(i), k == 0);
+                }
+            } else {
+                chain.functions.backward(chain.shared, rows, 0, chain.layout.offset);
+            }
+        }
+
+        // What the first step sends to the states before it.
+        void leave() const {
+            if (!after.active) return;
+            finish(0);
+            for (i64 i = 0; i < after.active; ++i) {
+                if (restarted(i)) cut(i);
+                else spread(i);
+            }
+            finish_base(0);
+        }
+
+        // dL/dh_0 and dL/drestart.
+        void hand_over() const {
+            const Chain<T>& chain = work.chain;
+            const i64 N = work.call.rows.N, slots = chain.layout.slots;
+            const auto write = [&](i64 i, void* to) {
+                if (!to) return;
+                chain.apply_base_transpose(product(i));
+                from_slots(chain.layout, product(i), static_cast<T*>(to) + (range.begin + i) * N);
+            };
+            for (i64 i = 0; i < range.end - range.begin; ++i) {
+                write(i, work.call.grad_h0);
+                if (!work.call.grad_restart) continue;
+                for (i64 k = 0; k < slots; ++k) product(i)[k] = static_cast<T>(own.restart[i * slots + k]);
+                write(i, work.call.grad_restart);
+            }
+        }
+    };
+
+    void run(Range range, Part& own, i64 stride, int part) const {
+        const Rows& rows = call.rows;
+        const i64 N = rows.N, M = call.transition.M, slots = chain.layout.slots, sequences = range.end - range.begin;
+        const T* const saved = static_cast<const T*>(call.saved);
+        const bool far = rows.R * N * static_cast<i64>(sizeof(T)) > nearby;
+        const i64 steps = sequences > 0 ? length(rows, range.begin) : 0;
+        clear(own.product.data, sequences * stride);
+        clear(own.restart.data, call.grad_restart ? sequences * slots : 0);
+        i64 first = 0, countdown = chain.steps_between_polls;
+        for (i64 t = 0; t + 1 < steps; ++t) first += running(rows, t);
+        Block block{*this, own, range, stride, {steps, 0, 0, nullptr, nullptr}};
         for (i64 t = steps - 1; t >= 0; --t) {
             const i64 active = minimum(running(rows, t), range.end) - range.begin, row0 = first + range.begin;
             const i64 previous = t > 0 ? first - running(rows, t - 1) : 0;
-            if (after.active) finish(first);
+            if (block.after.active) block.finish(first);
             if (own.row_sums.count + active > rows_in_single_sum) own.row_sums.flush();
-            T* const delta_here = delta ? delta + row0 * N : own.delta + own.row_sums.count * N;
-            T* const C_here = C_tilde ? C_tilde + row0 * M : own.C_tilde + own.row_sums.count * M;
+            const Done now{t, active, row0, delta ? delta + row0 * N : own.delta + own.row_sums.count * N,
+                           C_tilde ? C_tilde + row0 * M : own.C_tilde + own.row_sums.count * M};
             for (i64 i = 0; i < active; ++i) {
-                const i64 row = row0 + i;
-                if (far && t > 0) prefetch(kept + (previous + range.begin + i) * N, N);
-                const T* grad = grad_states ? grad_states + row * N : chain.zeros.data;
-                if (i >= after.active && grad_last) {
-                    const T* last = grad_last + (range.begin + i) * N;
-                    if (grad_states) {
-                        for (i64 n = 0; n < N; ++n) own.scratch[n] = grad[n] + last[n];
-                        grad = own.scratch.data;
-                    } else {
-                        grad = last;
-                    }
-                }
-                T* const d = operand + i * stride;
-                const bool restarted = i < after.active && restarts(rows, after.row0 + i);
-                if (restarted) cut(i);
-                const BackwardPass<T> pass{product + i * stride, grad, kept + row * N, delta_here + i * N, d,
-                                           own.chain_sums.parameter.data};
-                if constexpr (Step::row_by_row) {
-                    for (i64 k = 0; k < shared.groups; ++k) {
-                        const i64 group = shared.group(t, k);
-                        if (i < after.active && !restarted) own.step.spread(i, group, d, product + i * stride);
-                        chain.functions.backward(chain.shared, pass, shared.begin(group), shared.end(group));
-                        own.step.collect(i, group, d, k == 0);
-                    }
-                } else {
-                    chain.functions.backward(chain.shared, pass, 0, chain.layout.offset);
-                }
+                if (far && t > 0) prefetch(saved + (previous + range.begin + i) * N, N);
+                block.pass(now, i);
             }
-            finish_base(first);
+            block.finish_base(first);
             if (chain.functions.trained && (own.chain_sums.waiting += active) >= passes_in_single_sum)
                 own.chain_sums.flush(slots);
-            after = {t, active, row0, delta_here, C_here};
+            block.after = now;
             first = previous;
             if (--countdown == 0) {
                 countdown = chain.steps_between_polls;
                 if (should_stop(call.run.interrupt, part)) return;
             }
         }
-        if (after.active) {
-            finish(0);
-            for (i64 i = 0; i < after.active; ++i) {
-                if (restarts(rows, after.row0 + i)) cut(i);
-                else if constexpr (Step::row_by_row)
-                    for (i64 group = shared.groups; group-- > 0;)
-                        own.step.spread(i, group, operand + i * stride, product + i * stride);
-            }
-            finish_base(0);
-        }
+        block.leave();
         own.row_sums.flush();
         if (chain.functions.trained) own.chain_sums.flush(slots);
-        const auto hand_over = [&](i64 i, void* to) {
-            if (!to) return;
-            chain.apply_base_transpose(product + i * stride);
-            from_slots(chain.layout, product + i * stride, static_cast<T*>(to) + (range.begin + i) * N);
-        };
-        for (i64 i = 0; i < range.end - range.begin; ++i) {
-            hand_over(i, call.grad_h0);
-            if (!call.grad_restart) continue;
-            for (i64 k = 0; k < slots; ++k) product[i * stride + k] = static_cast<T>(own.restart[i * slots + k]);
-            hand_over(i, call.grad_restart);
-        }
+        block.hand_over();
     }
 
     // Row b of step t; `previous` is where the rows of the step before start.
@@ -203,7 +245,7 @@ struct BackwardWork {
         }
         const T* const h0 = static_cast<const T*>(call.h0);
         const T* const state = t == 0 ? (h0 ? h0 + b * N : nullptr) : states ? states + (previous + b) * N : nullptr;
-        const T* const z = t > 0 && !states ? static_cast<const T*>(call.kept) + (previous + b) * N : nullptr;
+        const T* const z = t > 0 && !states ? static_cast<const T*>(call.saved) + (previous + b) * N : nullptr;
         sums.append(row, delta_row, C_row, state, z);
     }
 

@@ -19,7 +19,7 @@ void add_reflections(nb::module_&);  // reflections_bindings.cpp
 
 namespace {
 
-Transition transition(const Sequences& given, i64 M, Address W, Address U, Address S, Address c, Address s,
+Transition transition(const Sequences& given, Address W, Address U, Address S, Address c, Address s, i64 M,
                       Address rotations) {
     at_least("M", M, 0);
     if (!c != !s) fail("Expected c and s together, but got one of them.");
@@ -53,48 +53,49 @@ Input input(const Sequences& given, int kind, Address x, Address weight, Address
     return in;
 }
 
-void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
-             Address c, Address s, int activation, double slope, Address parameter, int input_kind, Address x,
-             Address weight_ih, Address bias, i64 I, Address h0, Address states, Address kept, Address last, Address h_tilde,
-             int threads, Address rotations, Address resets, Address restart) {
+void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, Address resets, Address W, Address U,
+             Address S, Address c, Address s, i64 M, Address rotations, int activation, double slope, Address parameter,
+             int input_kind, Address x, Address weight_ih, Address bias, i64 I, Address h0, Address restart, Address states,
+             Address saved, Address last, Address h_tilde, int threads) {
     const Sequences given(element_size, T, B, N, R, batch_sizes, resets);
     Forward call{};
     call.rows = given.rows;
-    call.transition = transition(given, M, W, U, S, c, s, rotations);
+    call.transition = transition(given, W, U, S, c, s, M, rotations);
     call.phi = phi(given, activation, slope, parameter);
     call.input = input(given, input_kind, x, weight_ih, bias, I);
     call.h0 = given.optional("h0", h0);
     call.restart = given.optional("restart", restart);
     call.states = given.optional("states", states);
-    call.kept = keeps_z(activation) ? given.optional("kept", kept) : nullptr;
+    call.saved = call.phi.kind().keeps_z ? given.optional("saved", saved) : nullptr;
     call.last = given.optional("last", last);
     call.h_tilde = given.optional("h_tilde", h_tilde);
     execute(table(chosen(), element_size).forward, call, threads);
 }
 
-void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, i64 M, Address W, Address U, Address S,
-              Address c, Address s, int activation, double slope, Address parameter, double clip, Address kept,
-              Address states, Address h0, Address grad_states, Address grad_last, Address delta, Address grad_h0,
-              Address grad_parameter, Address grad_c, Address grad_s, Address grad_W, Address packed, Address free,
-              Address h_tilde, Address grad_reflectors, int input_kind, Address x, i64 I, Address grad_weight_ih,
-              Address grad_bias, int threads, Address rotations, Address resets, Address restart, Address grad_restart) {
+void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, Address resets, Address W, Address U,
+              Address S, Address c, Address s, i64 M, Address rotations, int activation, double slope, Address parameter,
+              double clip, Address saved, Address states, Address h0, Address restart, Address grad_states,
+              Address grad_last, Address delta, Address grad_h0, Address grad_restart, Address grad_parameter,
+              Address grad_c, Address grad_s, Address grad_W, Address packed, Address free, Address h_tilde,
+              Address grad_reflectors, int input_kind, Address x, i64 I, Address grad_weight_ih, Address grad_bias,
+              int threads) {
     const Sequences given(element_size, T, B, N, R, batch_sizes, resets);
     Backward call{};
     call.rows = given.rows;
-    call.transition = transition(given, M, W, U, S, c, s, rotations);
+    call.transition = transition(given, W, U, S, c, s, M, rotations);
     call.phi = phi(given, activation, slope, parameter);
     check_clip(clip);
     if (!grad_c != !grad_s) fail("Expected grad_c and grad_s together, but got one of them.");
     if (grad_c && !c) fail("Expected c and s with grad_c, but got none.");
     call.clip = clip;
-    call.kept = given.needed("kept", kept, R);
-    call.states = given.needed("states", states, grad_c || !keeps_z(activation) ? R : 0);
+    call.saved = given.needed("saved", saved, R);
+    call.states = given.needed("states", states, grad_c || !call.phi.kind().keeps_z ? R : 0);
     call.h0 = given.optional("h0", h0);
+    call.restart = given.optional("restart", restart);
     call.grad_states = given.optional("grad_states", grad_states);
     call.grad_last = given.optional("grad_last", grad_last);
     call.delta = given.optional("delta", delta);
     call.grad_h0 = given.optional("grad_h0", grad_h0);
-    call.restart = given.optional("restart", restart);
     call.grad_restart = given.optional("grad_restart", grad_restart);
     call.grad_parameter = given.optional("grad_parameter", grad_parameter);
     call.grad_c = given.optional("grad_c", grad_c);
@@ -177,7 +178,7 @@ void online_steps(i64 T, i64 H, i64 I, i64 K, Address parameters, Address gradie
 NB_MODULE(_native, m) {
     using namespace orthornn;
     m.doc() = "Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.";
-    m.attr("interface") = 9;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
+    m.attr("interface") = 10;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
     m.def("isa", [] { return std::string(name(chosen())); }, "The instruction set in use; ORTHORNN_ISA overrides it.");
     m.def(
         "supported_isas",
@@ -204,16 +205,16 @@ NB_MODULE(_native, m) {
             ask_for_large_pages(reinterpret_cast<void*>(memory.at), static_cast<std::size_t>(bytes));
         },
         "memory"_a, "bytes"_a, "Pages of 2 MiB, where the system has them, for memory that is about to be written.");
-    m.def("forward", &forward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a,
-          at("W"), at("U"), at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "input_kind"_a, at("x"),
-          at("weight_ih"), at("bias"), "I"_a, at("h0"), at("states"), at("kept"), at("last"), at("h_tilde"), "threads"_a,
-          at("rotations") = nb::none(), at("resets") = nb::none(), at("restart") = nb::none());
-    m.def("backward", &backward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), "M"_a,
-          at("W"), at("U"), at("S"), at("c"), at("s"), "activation"_a, "slope"_a, at("parameter"), "clip"_a, at("kept"),
-          at("states"), at("h0"), at("grad_states"), at("grad_last"), at("delta"), at("grad_h0"), at("grad_parameter"),
-          at("grad_c"), at("grad_s"), at("grad_W"), at("packed"), at("free"), at("h_tilde"), at("grad_reflectors"),
-          "input_kind"_a, at("x"), "I"_a, at("grad_weight_ih"), at("grad_bias"), "threads"_a, at("rotations") = nb::none(),
-          at("resets") = nb::none(), at("restart") = nb::none(), at("grad_restart") = nb::none());
+    m.def("forward", &forward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"), at("resets"),
+          at("W"), at("U"), at("S"), at("c"), at("s"), "M"_a, at("rotations"), "activation"_a, "slope"_a, at("parameter"),
+          "input_kind"_a, at("x"), at("weight_ih"), at("bias"), "I"_a, at("h0"), at("restart"), at("states"), at("saved"),
+          at("last"), at("h_tilde"), "threads"_a);
+    m.def("backward", &backward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"),
+          at("resets"), at("W"), at("U"), at("S"), at("c"), at("s"), "M"_a, at("rotations"), "activation"_a, "slope"_a,
+          at("parameter"), "clip"_a, at("saved"), at("states"), at("h0"), at("restart"), at("grad_states"), at("grad_last"),
+          at("delta"), at("grad_h0"), at("grad_restart"), at("grad_parameter"), at("grad_c"), at("grad_s"), at("grad_W"),
+          at("packed"), at("free"), at("h_tilde"), at("grad_reflectors"), "input_kind"_a, at("x"), "I"_a,
+          at("grad_weight_ih"), at("grad_bias"), "threads"_a);
     m.def("online", &online_steps, nb::kw_only(), "T"_a, "H"_a, "I"_a, "K"_a, at("parameters"), at("gradient"),
           at("moments"), at("rates"), at("blocks"), at("turns"), at("turned"), at("state"), at("counts"), at("x"),
           at("target"), at("out"), at("grad_out"), "every"_a, "first_decay"_a, "second_decay"_a, "epsilon"_a);

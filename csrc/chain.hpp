@@ -24,7 +24,7 @@ struct Chain {
 
     Chain(const Rows& rows, const Transition& w, const Phi& phi, double clip) {
         base = w.c != nullptr;
-        layout = ORTHORNN_ISA::layout<T>(rows.N, base || w.rotations || acts_on_pairs(phi.code));
+        layout = ORTHORNN_ISA::layout<T>(rows.N, base || w.rotations || phi.kind().pairs);
         functions = pass_functions<T>(phi.code, layout.paired, base);
         parameter.reset(layout.slots);
         zeros.reset(maximum(layout.slots, rows.N));

@@ -26,7 +26,7 @@ struct ForwardWork {
 
     // What a call does not keep is written to `here`, over and over.
     struct Here {
-        T *states, *kept, *h_tilde;
+        T *states, *saved, *h_tilde;
     };
 
     // Row i of the operand is B h of row b of `from`.
@@ -52,7 +52,7 @@ struct ForwardWork {
             enter(call.h0, b, step, i, h);
         }
         T* const states = static_cast<T*>(call.states);
-        T* const kept = static_cast<T*>(call.kept);
+        T* const saved = static_cast<T*>(call.saved);
         T* const h_tilde = static_cast<T*>(call.h_tilde);
         i64 first = 0, countdown = chain.steps_between_polls;
         for (i64 t = 0; t < rows.T; ++t) {
@@ -70,7 +70,7 @@ struct ForwardWork {
                 const i64 row = first + range.begin + i;
                 ForwardPass<T> pass{product + i * stride, nullptr, nullptr,
                                     states ? states + row * N : here.states + i * N,
-                                    kept ? kept + row * N : here.kept,
+                                    saved ? saved + row * N : here.saved,
                                     operand + i * stride};
                 inputs.row(row, scratch, pass.x0, pass.x1);
                 if constexpr (Step::row_by_row) {
@@ -111,12 +111,12 @@ void run_forward(const Forward& call) {
     work.shared.prepare(call.transition, l, p.rows, false);
     struct Part {
         Step step;
-        Buffer<T> product, operand, restart, scratch, states, kept, h_tilde;
+        Buffer<T> product, operand, restart, scratch, states, saved, h_tilde;
     };
     const Parts<Part> parts(p.parts, [&](int) {
         return new Part{Step(work.shared, p.rows), Buffer<T>(p.rows * stride),
                         Buffer<T>(p.rows * stride), Buffer<T>(call.rows.resets ? p.rows * stride : 1), Buffer<T>(l.slots),
-                        Buffer<T>(call.states ? 1 : p.rows * call.rows.N), Buffer<T>(call.kept ? 1 : call.rows.N),
+                        Buffer<T>(call.states ? 1 : p.rows * call.rows.N), Buffer<T>(call.saved ? 1 : call.rows.N),
                         Buffer<T>(call.h_tilde ? 1 : p.rows * call.transition.M)};
     });
     if constexpr (Step::row_by_row)
@@ -124,7 +124,7 @@ void run_forward(const Forward& call) {
             for (int i = 0; i < parts.count; ++i) parts.at[i]->step.expect_restarts();
     over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range, int index) {
         work.run(range, own.step, own.product.data, own.operand.data, own.restart.data, own.scratch.data,
-                 {own.states.data, own.kept.data, own.h_tilde.data}, stride, index);
+                 {own.states.data, own.saved.data, own.h_tilde.data}, stride, index);
     });
     if (call.rows.T == 0 && call.last) {
         const i64 count = call.rows.B * call.rows.N;

@@ -41,10 +41,31 @@ struct Input {
     i64 size;          // I
 };
 
+// What is asked of an activation before it runs; activations.hpp says what the three mean.
+struct PhiKind {
+    bool pairs, keeps_z, trained;
+};
+
+// By the codes of activations.py. passes.hpp compares this table with the kernels.
+inline constexpr PhiKind phi_kinds[] = {
+    {false, false, false},  // identity
+    {false, false, false},  // tanh
+    {false, false, true},   // scaled_tanh
+    {false, false, false},  // relu
+    {false, false, false},  // leaky_relu
+    {false, true, true},    // prelu
+    {false, false, true},   // modrelu
+    {true, true, true},     // complex_modrelu
+    {true, true, false},    // oplu
+};
+constexpr int phi_count = sizeof phi_kinds / sizeof *phi_kinds;
+
 struct Phi {
     int code;
     double slope;
-    const void* parameter;  // (N,), (N / 2,) or null
+    const void* parameter;  // of kinds that are trained: (N,), or (N / 2,) for pairs; else null
+
+    const PhiKind& kind() const { return phi_kinds[code]; }
 };
 
 // W = (I - U S U') B; c and s are the base's two vectors (N,), or both null. Or, with all of these null, the block-diagonal
@@ -67,7 +88,7 @@ struct Forward {
     const void* h0;  // (B, N) or null for zero
     const void* restart;  // (B, N), where there are resets, or null for zero
     void* states;    // (R, N) or null
-    void* kept;      // (R, N) for kinds that keep z, or null
+    void* saved;     // (R, N) for kinds that keep z, or null
     void* last;      // (B, N) or null
     void* h_tilde;   // (R, M) in the compact form, or null
     Run run;
@@ -78,8 +99,8 @@ struct Backward {
     Transition transition;
     Phi phi;
     double clip;
-    const void* kept;         // (R, N): states, or z for kinds that keep it
-    const void* states;       // (R, N), or null: then phi(kept)
+    const void* saved;        // (R, N): states, or z for kinds that keep it
+    const void* states;       // (R, N), or null: then phi(saved)
     const void* h0;           // (B, N) or null for zero
     const void* restart;      // (B, N), where there are resets, or null for zero
     const void* grad_states;  // (R, N) or null

@@ -26,7 +26,7 @@ struct ForwardPass {
     const T* x0;       // first and second region
     const T* x1;
     T* states;   // caller's row
-    T* kept;     // caller's row, read only by kinds that keep z
+    T* saved;    // caller's row, read only by kinds that keep z
     T* operand;  // slots
 };
 
@@ -34,7 +34,7 @@ template <class T>
 struct BackwardPass {
     const T* product;  // slots
     const T* grad;     // caller's rows
-    const T* kept;
+    const T* saved;
     T* delta;
     T* operand;         // slots
     T* grad_parameter;  // slots, added to
@@ -76,8 +76,8 @@ struct Pass {
         V h1 = zero<T>();
         if constexpr (paired) h1 = load(r.product + offset + i) + read<part>(r.x1 + i, n1);
         if constexpr (Kind::keeps_z) {
-            write<part, T>(r.kept + i, h0, n0);
-            if constexpr (paired) write<part, T>(r.kept + user + i, h1, n1);
+            write<part, T>(r.saved + i, h0, n0);
+            if constexpr (paired) write<part, T>(r.saved + user + i, h1, n1);
         }
         if constexpr (Kind::pairs) {
             const Bits<T> alone = part ? lanes_from<T>(n1) : Bits<T>{};
@@ -118,9 +118,9 @@ struct Pass {
         } else {
             g0 += e0;
         }
-        const V h0 = read<part>(r.kept + i, n0);
+        const V h0 = read<part>(r.saved + i, n0);
         if constexpr (Kind::pairs) {
-            const V h1 = read<part>(r.kept + user + i, n1);
+            const V h1 = read<part>(r.saved + user + i, n1);
             const Bits<T> alone = part ? lanes_from<T>(n1) : Bits<T>{};
             V dp = zero<T>();
             Kind::backward(g0, g1, h0, h1, load(a.parameter + i), dp, alone);
@@ -130,7 +130,7 @@ struct Pass {
             g0 = Kind::backward(g0, h0, load(a.parameter + i), a.slope, dp);
             if constexpr (Kind::trained) store<T>(r.grad_parameter + i, load(r.grad_parameter + i) + dp);
             if constexpr (paired) {
-                const V h1 = read<part>(r.kept + user + i, n1);
+                const V h1 = read<part>(r.saved + user + i, n1);
                 T* target = r.grad_parameter + offset + i;
                 g1 = Kind::backward(g1, h1, load(a.parameter + offset + i), a.slope, dp);
                 if constexpr (Kind::trained) store<T>(target, load(target) + dp);
@@ -176,12 +176,12 @@ template <class T>
 struct PassFunctions {
     ForwardFunction<T> forward;
     BackwardFunction<T> backward;
-    bool keeps_z, trained, pairs;
+    bool trained, pairs;
 };
 
 template <class T, class Kind>
 PassFunctions<T> pass_of_kind(bool paired, bool base) {
-    PassFunctions<T> f{nullptr, nullptr, Kind::keeps_z, Kind::trained, Kind::pairs};
+    PassFunctions<T> f{nullptr, nullptr, Kind::trained, Kind::pairs};
     if (base) {
         f.forward = Pass<T, Kind, true, true>::forward_row;
         f.backward = Pass<T, Kind, true, true>::backward_row;
@@ -195,22 +195,25 @@ PassFunctions<T> pass_of_kind(bool paired, bool base) {
     return f;
 }
 
-// By the codes of activations.py.
-template <class T>
-PassFunctions<T> pass_functions(int code, bool paired, bool base) {
-    switch (code) {
-        case 1: return pass_of_kind<T, Tanh<T>>(paired, base);
-        case 2: return pass_of_kind<T, ScaledTanh<T>>(paired, base);
-        case 3: return pass_of_kind<T, ReLU<T>>(paired, base);
-        case 4: return pass_of_kind<T, LeakyReLU<T>>(paired, base);
-        case 5: return pass_of_kind<T, PReLU<T>>(paired, base);
-        case 6: return pass_of_kind<T, ModReLU<T>>(paired, base);
-        case 7: return pass_of_kind<T, ComplexModReLU<T>>(paired, base);
-        case 8: return pass_of_kind<T, OPLU<T>>(paired, base);
-        default: return pass_of_kind<T, Identity<T>>(paired, base);
+// Of the kind at place `wanted` in a list, the first of which has the code `code`.
+template <class T, int code, class Kind, class... Others>
+PassFunctions<T> pass_at(int wanted, bool paired, bool base) {
+    constexpr PhiKind known = phi_kinds[code];
+    static_assert(Kind::pairs == known.pairs && Kind::keeps_z == known.keeps_z && Kind::trained == known.trained,
+                  "phi_kinds says something else of this activation");
+    if constexpr (sizeof...(Others) > 0) {
+        if (wanted != code) return pass_at<T, code + 1, Others...>(wanted, paired, base);
+    } else {
+        static_assert(code + 1 == phi_count, "phi_kinds has an activation without a kernel");
     }
+    return pass_of_kind<T, Kind>(paired, base);
 }
 
-constexpr bool acts_on_pairs(int code) { return code == 7 || code == 8; }
+// In the order of phi_kinds.
+template <class T>
+PassFunctions<T> pass_functions(int code, bool paired, bool base) {
+    return pass_at<T, 0, Identity<T>, Tanh<T>, ScaledTanh<T>, ReLU<T>, LeakyReLU<T>, PReLU<T>, ModReLU<T>, ComplexModReLU<T>,
+                   OPLU<T>>(code, paired, base);
+}
 
 }  // namespace orthornn::ORTHORNN_ISA

@@ -184,7 +184,7 @@ struct ReflectionForwardWork : ReflectionWork<T> {
     const ReflectionForward& call;
 
     struct Part {
-        Buffer<T> y, slots, state, kept, dots, spare;
+        Buffer<T> y, slots, state, saved, dots, spare;
     };
 
     explicit ReflectionForwardWork(const ReflectionForward& c) : Base(c.rows, c.tables, c.phi, 0), call(c) {}
@@ -218,7 +218,7 @@ struct ReflectionForwardWork : ReflectionWork<T> {
             if (call.h0) copy(y, static_cast<const T*>(call.h0) + b * N, N);
         }
         T* const states = static_cast<T*>(call.states);
-        T* const kept = static_cast<T*>(call.kept);
+        T* const saved = static_cast<T*>(call.saved);
         T* const all_dots = static_cast<T*>(call.dots);
         const i64 between = this->steps_between_polls();
         i64 first = 0, countdown = between;
@@ -235,7 +235,7 @@ struct ReflectionForwardWork : ReflectionWork<T> {
                 step(row, y, all_dots ? all_dots + row * M * heads : own.dots.data, own.spare.data);
                 const T* const a = add ? add + table_row(row) * N : chain.zeros.data;
                 T* const state = states ? states + row * N : own.state.data;
-                T* const z = kept ? kept + row * N : own.kept.data;
+                T* const z = saved ? saved + row * N : own.saved.data;
                 if (chain.functions.pairs) {
                     to_slots(l, y, own.slots.data);
                     chain.functions.forward(chain.shared, {own.slots.data, a, a + l.first, state, z, own.slots.data}, 0,
@@ -438,7 +438,7 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
         const T* const grad_states = static_cast<const T*>(call.grad_states);
         const T* const grad_last = static_cast<const T*>(call.grad_last);
         const T* const states = static_cast<const T*>(call.states);
-        const T* const kept = static_cast<const T*>(call.kept);
+        const T* const saved = static_cast<const T*>(call.saved);
         const T* const dots = static_cast<const T*>(call.dots);
         const T *const h0 = static_cast<const T*>(call.h0), *const restart = static_cast<const T*>(call.restart);
         T* const grad_restart = static_cast<T*>(call.grad_restart);
@@ -463,11 +463,11 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
                 T* g = own.g.data;
                 if (chain.functions.pairs) {
                     to_slots(l, carried, own.slots.data);
-                    chain.functions.backward(chain.shared, {own.slots.data, grad, kept + row * N, to.add,
+                    chain.functions.backward(chain.shared, {own.slots.data, grad, saved + row * N, to.add,
                                                             own.slots_out.data, own.parameter.data}, 0, l.offset);
                     copy(g, to.add, N);
                 } else {
-                    chain.functions.backward(chain.shared, {carried, grad, kept + row * N, to.add, g, own.parameter.data},
+                    chain.functions.backward(chain.shared, {carried, grad, saved + row * N, to.add, g, own.parameter.data},
                                              0, l.offset);
                 }
                 const i64 b = range.begin + i;

@@ -40,7 +40,7 @@ ReflectionTables tables(const Sequences& given, i64 M, i64 heads, i64 S, Address
 void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, Address resets, i64 M, i64 heads, i64 S,
              Address index, Address k, Address beta, Address gate, i64 gates, Address turn, i64 turns, Address add,
              Address inverse, int activation, double slope, Address parameter, Address h0, Address restart, Address states,
-             Address kept, Address last, Address dots, int threads) {
+             Address saved, Address last, Address dots, int threads) {
     const Sequences given(element_size, T, B, N, R, batch_sizes, resets);
     ReflectionForward call{};
     call.rows = given.rows;
@@ -49,7 +49,7 @@ void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, 
     call.h0 = given.optional("h0", h0);
     call.restart = given.optional("restart", restart);
     call.states = given.optional("states", states);
-    call.kept = keeps_z(activation) ? given.optional("kept", kept) : nullptr;
+    call.saved = call.phi.kind().keeps_z ? given.optional("saved", saved) : nullptr;
     call.last = given.optional("last", last);
     call.dots = given.optional("dots", dots);
     execute(reflections_table(chosen(), element_size).forward, call, threads);
@@ -58,7 +58,7 @@ void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, 
 void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, Address resets, i64 M, i64 heads, i64 S,
               Address index, Address k, Address beta, Address gate, i64 gates, Address turn, i64 turns, Address add,
               Address inverse, int activation, double slope, Address parameter, double clip, Address h0, Address restart,
-              Address states, Address kept, Address dots, Address grad_states, Address grad_last, Address grad_k,
+              Address states, Address saved, Address dots, Address grad_states, Address grad_last, Address grad_k,
               Address grad_beta, Address grad_gate, Address grad_angle, Address grad_add, Address grad_h0,
               Address grad_parameter, Address grad_restart, int threads) {
     const Sequences given(element_size, T, B, N, R, batch_sizes, resets);
@@ -71,7 +71,7 @@ void backward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes,
     call.h0 = given.optional("h0", h0);
     call.restart = given.optional("restart", restart);
     call.states = given.needed("states", states, given.R);
-    call.kept = given.needed("kept", kept, given.R);
+    call.saved = given.needed("saved", saved, given.R);
     call.dots = given.needed("dots", dots, given.R);
     call.grad_states = given.optional("grad_states", grad_states);
     call.grad_last = given.optional("grad_last", grad_last);
@@ -92,11 +92,11 @@ void add_reflections(nb::module_& m) {
     m.def("reflections_forward", &forward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"),
           at("resets"), "M"_a, "heads"_a, "S"_a, at("index"), at("k"), at("beta"), at("gate"), "gates"_a, at("turn"),
           "turns"_a, at("add"), at("inverse"), "activation"_a, "slope"_a, at("parameter"), at("h0"), at("restart"),
-          at("states"), at("kept"), at("last"), at("dots"), "threads"_a);
+          at("states"), at("saved"), at("last"), at("dots"), "threads"_a);
     m.def("reflections_backward", &backward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "N"_a, "R"_a, at("batch_sizes"),
           at("resets"), "M"_a, "heads"_a, "S"_a, at("index"), at("k"), at("beta"), at("gate"), "gates"_a, at("turn"),
           "turns"_a, at("add"), at("inverse"), "activation"_a, "slope"_a, at("parameter"), "clip"_a, at("h0"), at("restart"),
-          at("states"), at("kept"), at("dots"), at("grad_states"), at("grad_last"), at("grad_k"), at("grad_beta"),
+          at("states"), at("saved"), at("dots"), at("grad_states"), at("grad_last"), at("grad_k"), at("grad_beta"),
           at("grad_gate"), at("grad_angle"), at("grad_add"), at("grad_h0"), at("grad_parameter"), at("grad_restart"),
           "threads"_a);
 }

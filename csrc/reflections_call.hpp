@@ -36,7 +36,7 @@ struct ReflectionForward {
     const void* h0;  // (B, N) or null for zero
     const void* restart;  // likewise, where rows have resets
     void* states;    // (R, N) or null
-    void* kept;      // (R, N) for kinds that keep z, or null
+    void* saved;     // (R, N) for kinds that keep z, or null
     void* last;      // (B, N) or null
     void* dots;      // (R, M, heads), k_i'x of every reflection, with k_i scaled where `inverse` is negative; or null
     Run run;
@@ -50,7 +50,7 @@ struct ReflectionBackward {
     const void* h0;           // as forward
     const void* restart;
     const void* states;       // (R, N)
-    const void* kept;         // (R, N): states, or z for kinds that keep it
+    const void* saved;        // (R, N): states, or z for kinds that keep it
     const void* dots;         // (R, M, heads)
     const void* grad_states;  // (R, N) or null
     const void* grad_last;    // (B, N) or null

@@ -124,7 +124,7 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
                     q.R && z.resets ? q.resets.data() : nullptr};
     const Array<T> W(dense ? q.W : Numbers()), P(reflectors), C(c), S2(s), parameter(q.parameter), h0(q.h0), v(V), bb(bias),
         x(numbers), gs(q.grad_states), gl(q.grad_last), restart(q.restart);
-    Array<T> U(N * M), S(M * M), states(q.R * N), kept(reference::keeps_z(code) ? q.R * N : 0), last(z.B * N),
+    Array<T> U(N * M), S(M * M), states(q.R * N), saved(reference::keeps_z(code) ? q.R * N : 0), last(z.B * N),
         h_tilde(q.R * M), delta(q.R * N), grad_h0(z.B * N), grad_restart(restart.size),
         grad_parameter(static_cast<i64>(q.parameter.size()));
     T *const packed = z.free ? nullptr : P.get(), *const free = z.free ? P.get() : nullptr;
@@ -133,7 +133,7 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     const Phi f{code, q.slope, parameter.get()};
     const void* source = z.input == 2 ? static_cast<const void*>(tokens.data()) : x.get();
     const Input input{static_cast<InputKind>(z.input), source, v.get(), bb.get(), z.I};
-    kernels.forward({rows, w, f, input, h0.get(), restart.get(), states.get(), kept.get(), last.get(), h_tilde.get(), how});
+    kernels.forward({rows, w, f, input, h0.get(), restart.get(), states.get(), saved.get(), last.get(), h_tilde.get(), how});
     Array<T> grad_W(dense ? N * N : 0), grad_U(dense ? 0 : reflector_size), grad_V(z.input ? N * z.I : 0), grad_b(N),
         grad_c(z.base ? N : 0), grad_s(z.base ? N : 0);
     Backward back{};
@@ -141,8 +141,8 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     back.transition = w;
     back.phi = f;
     back.clip = q.clip;
-    back.kept = kept.size ? kept.get() : states.get();
-    back.states = kept.size && code != 5 ? nullptr : states.get();  // where z is kept, states may be missing
+    back.saved = saved.size ? saved.get() : states.get();
+    back.states = saved.size && code != 5 ? nullptr : states.get();  // where z is kept, states may be missing
     back.h0 = h0.get();
     back.restart = restart.get();
     back.grad_states = gs.get();
@@ -180,7 +180,7 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
     const double operations = static_cast<double>(std::max<i64>(1, z.T)) * (N + M + 2), sums = operations + q.R;
     close("states", where, states, want.states, operations);
     close("last", where, last, want.last, operations);
-    if (kept.size) close("z", where, kept, want.z, operations);
+    if (saved.size) close("z", where, saved, want.z, operations);
     close("delta", where, delta, want.delta, operations);
     close("grad_h0", where, grad_h0, want.grad_h0, operations);
     if (z.resets) close("grad_restart", where, grad_restart, want.grad_restart, operations);
@@ -236,7 +236,7 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
         turns.insert(turns.end(), s.begin(), s.end());
         const Array<double> R(turns);
         const Transition r{nullptr, nullptr, nullptr, nullptr, nullptr, 0, R.get()};
-        Array<T> again(q.R * N), z_again(kept.size), last_again(z.B * N), delta_again(q.R * N), h0_again(z.B * N),
+        Array<T> again(q.R * N), z_again(saved.size), last_again(z.B * N), delta_again(q.R * N), h0_again(z.B * N),
             restart_again(restart.size), by_W(N * N);
         kernels.forward(
             {rows, r, f, input, h0.get(), restart.get(), again.get(), z_again.get(), last_again.get(), nullptr, how});
@@ -244,7 +244,7 @@ void run(Isa isa, const Size& z, int code, int threads, bool compare, std::vecto
         close("last of rotations", where, last_again, want.last, operations);
         Backward turned = back;
         turned.transition = r;
-        turned.kept = kept.size ? z_again.get() : again.get();
+        turned.saved = saved.size ? z_again.get() : again.get();
         turned.states = again.get();
         turned.delta = delta_again.get();
         turned.grad_h0 = h0_again.get();
@@ -378,7 +378,7 @@ void check_backward_interruption(Isa isa) {
     back.rows = {T, 1, N, T, nullptr, nullptr, nullptr};
     back.transition.W = W.get();
     back.clip = 1;
-    back.kept = back.states = back.grad_states = states.get();
+    back.saved = back.states = back.grad_states = states.get();
     back.grad_h0 = grad_h0.get();
     back.run = {1, &interrupt};
     table(isa, 4).backward(back);
@@ -418,7 +418,7 @@ void check_lengths(Isa isa) {
         back.rows = rows;
         back.transition = w;
         back.clip = std::numeric_limits<double>::infinity();
-        back.kept = back.states = found.states.get();
+        back.saved = back.states = found.states.get();
         back.h0 = start.get();
         back.grad_states = by_states.get();
         back.packed = given.get();
@@ -491,7 +491,7 @@ void check_base_after_infinity(Isa isa) {
             back.rows = {T, B, N, R, nullptr, nullptr, resets.data()};
             back.transition = {nullptr, nullptr, nullptr, c.get(), s.get(), 0, nullptr};
             back.clip = std::numeric_limits<double>::infinity();
-            back.kept = back.states = states.get();
+            back.saved = back.states = states.get();
             back.h0 = h0.get();
             back.restart = restart.get();
             back.grad_states = grad.get();
@@ -554,7 +554,7 @@ void check_many_rotations(Isa isa) {
     back.transition = w;
     back.phi = phi;
     back.clip = std::numeric_limits<double>::infinity();
-    back.kept = back.states = states.get();
+    back.saved = back.states = states.get();
     back.h0 = h0.get();
     back.grad_last = grad_last.get();
     back.grad_h0 = grad_h0.get();

@@ -145,7 +145,7 @@ std::vector<T> check_reflections(Isa isa, const ReflectionSize& z, int threads) 
             }
     const Array<T> K(k), be(beta), ga(gate), tu(turns), ad(add), first(h0), again(restart), gs(by_states), gl(by_last),
         p(parameter);
-    Array<T> out(R * N), kept(reference::keeps_z(z.code) ? R * N : 0), end(z.B * N), dots(R * M * H), g_k(S * M * N),
+    Array<T> out(R * N), saved(reference::keeps_z(z.code) ? R * N : 0), end(z.B * N), dots(R * M * H), g_k(S * M * N),
         g_beta(S * M * H), g_gate(S * G), g_angle(z.turn ? S * half : 0), g_add(S * N), g_h0(z.B * N), g_restart(z.B * N),
         g_parameter(p.size);
     Array<double> inverse(S * M * H);
@@ -156,9 +156,9 @@ std::vector<T> check_reflections(Isa isa, const ReflectionSize& z, int threads) 
     const Phi phi{z.code, 0, p.get()};
     const Rows rows = steps.rows(N, z.ragged);
     const ReflectionTable& kernels = reflections_table(isa, sizeof(T));
-    kernels.forward({rows, phi, tables, first.get(), again.get(), out.get(), kept.get(), end.get(), dots.get(), run});
+    kernels.forward({rows, phi, tables, first.get(), again.get(), out.get(), saved.get(), end.get(), dots.get(), run});
     kernels.backward({rows, phi, tables, std::numeric_limits<double>::infinity(), first.get(), again.get(), out.get(),
-                      kept.size ? kept.get() : out.get(), dots.get(), gs.get(), gl.get(), g_k.get(), g_beta.get(),
+                      saved.size ? saved.get() : out.get(), dots.get(), gs.get(), gl.get(), g_k.get(), g_beta.get(),
                       g_gate.get(), g_angle.get(), g_add.get(), g_h0.get(), g_restart.get(), g_parameter.get(), run});
     std::vector<T> bits(out.data.get(), out.data.get() + out.size);
     bits.insert(bits.end(), g_h0.data.get(), g_h0.data.get() + g_h0.size);
@@ -377,7 +377,7 @@ void check_interruptions(Isa isa) {
     back.rows = rows_of(T, 1, N);
     back.tables = tables;
     back.clip = 1;
-    back.states = back.kept = back.dots = back.grad_states = given.get();
+    back.states = back.saved = back.dots = back.grad_states = given.get();
     back.grad_h0 = by_h0.get();
     back.run = run;
     reflections_table(isa, 4).backward(back);
@@ -402,7 +402,7 @@ void check_long_sums(Isa isa) {
     back.phi = {5, 0, slope.get()};
     back.tables = {1, 1, 1, index.data(), k.get(), beta.get(), nullptr, 0, nullptr, 1, add.get(), inverse.get()};
     back.clip = 1;
-    back.states = back.kept = z.get();
+    back.states = back.saved = z.get();
     back.dots = dots.get();
     back.grad_states = grad.get();
     back.grad_add = by_add.get();
@@ -453,7 +453,7 @@ void check_many_turns(Isa isa) {
     back.tables = tables;
     back.clip = std::numeric_limits<double>::infinity();
     back.h0 = h0.get();
-    back.states = back.kept = states.get();
+    back.states = back.saved = states.get();
     back.dots = dots.get();
     back.grad_last = grad_last.get();
     back.grad_h0 = grad_h0.get();

@@ -51,6 +51,7 @@ class Activation:
     code: ClassVar[int]  # the number by which native kernels know it
     parameter: ClassVar[Literal["unit", "pair"] | None] = None
     reads: ClassVar[Literal["state", "preactivation"]] = "state"
+    paired: ClassVar[bool] = False  # whether phi acts on pairs of units
     keeps_norm: ClassVar[bool] = False  # ||phi(z)|| = ||z|| (for modrelu: at b = 0)
     initial: ClassVar[float] = 0.0  # the parameter's usual initial value
     slope: ClassVar[float] = 0.0  # of leaky_relu below 0: there it is an argument
@@ -72,11 +73,6 @@ class Activation:
               None.
         """
         raise NotImplementedError
-
-    @property
-    def paired(self) -> bool:
-        """Whether phi acts on pairs of units."""
-        return self.name in ("complex_modrelu", "oplu")
 
     def parameter_size(self, hidden_size: int) -> int:
         """Return how many trainable numbers phi has for a state.
@@ -225,7 +221,7 @@ class ComplexModReLU(Activation):
     are NaN.
     """
 
-    name, code, parameter, reads, keeps_norm = "complex_modrelu", 7, "pair", "preactivation", True
+    name, code, parameter, reads, paired, keeps_norm = "complex_modrelu", 7, "pair", "preactivation", True, True
 
     def parameter_size(self, hidden_size: int) -> int:
         if hidden_size % 2:
@@ -275,7 +271,7 @@ class ComplexModReLU(Activation):
 class OPLU(Activation):
     """A permutation of each pair, so phi' is that permutation; h does not determine which, z does."""
 
-    name, code, reads, keeps_norm = "oplu", 8, "preactivation", True
+    name, code, reads, paired, keeps_norm = "oplu", 8, "preactivation", True, True
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         first, alone, second = _halves(z)

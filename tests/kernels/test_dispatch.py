@@ -11,7 +11,7 @@ from orthornn.kernels.backends import BACKENDS, CPP, REFERENCE, TRITON
 from orthornn.kernels.backends.cuda import nvrtc
 from orthornn.kernels.call import Size
 from orthornn.kernels.cost_model import cheaper_form
-from orthornn.kernels.dispatch import available, choose
+from orthornn.kernels.dispatch import available, choose, choose_compiled
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,31 @@ def test_what_is_chosen_on_a_gpu(monkeypatch):
         choose("cuda", torch.device("cuda"), torch.float64, Size(170))
     with pytest.raises(BackendError, match="N=512"):
         choose("triton", torch.device("cuda"), torch.float32, Size(512))
+
+
+def test_a_backend_has_its_own_description():
+    assert BACKENDS["graph"].describe(Size(512)) == "graph: one cuBLAS product per step, in a CUDA graph"
+    assert [BACKENDS[name].describe(Size(5)) for name in ("cpp", "reference")] == ["cpp", "reference"]
+    assert BACKENDS["cuda"].describe(Size(170)).startswith("cuda: ")
+
+
+@pytest.mark.parametrize("otherwise", ["reference", "chunked"])
+def test_recurrences_that_only_the_cpu_has_compiled(monkeypatch, otherwise):
+    cpu, elsewhere = torch.device("cpu"), torch.device("meta")
+    for name in ("auto", "cpp"):
+        assert choose_compiled(name, cpu, otherwise) == "cpp"
+    assert choose_compiled("auto", elsewhere, otherwise) == otherwise
+    assert (
+        choose_compiled("reference", elsewhere, otherwise)
+        == choose_compiled("reference", cpu, otherwise)
+        == "reference"
+    )
+    with pytest.raises(BackendError, match=r"run on meta, but got 'cpp': it runs only on the CPU\. Use backend='auto'"):
+        choose_compiled("cpp", elsewhere, otherwise)
+    monkeypatch.setattr(CPP, "unavailable", lambda device: "the compiled extension is missing")
+    assert choose_compiled("auto", cpu, otherwise) == otherwise
+    with pytest.raises(BackendError, match="extension is missing"):
+        choose_compiled("cpp", cpu, otherwise)
 
 
 def test_rotations_on_a_gpu_without_triton_run_by_the_reference(monkeypatch):

@@ -501,7 +501,7 @@ def test_the_extension_checks_what_it_is_given():
         "states": torch.empty(T, B, 4),
     }
     absent = dict.fromkeys(
-        ("batch_sizes", "resets", "gate", "turn", "add", "parameter", "restart", "kept", "last", "dots"), 0
+        ("batch_sizes", "resets", "gate", "turn", "add", "parameter", "restart", "saved", "last", "dots"), 0
     )
     numbers = {
         "element_size": 4,

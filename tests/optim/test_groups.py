@@ -75,6 +75,17 @@ def test_rates():
     assert [g["lr"] for g in groups] == [1.0, 0.1, 1.0, 0.001, 0.2, 1e-6]
 
 
+def test_rates_may_be_tensors_of_one_number():
+    """As in CayleySGD and torch's optimizers. The groups get numbers: no two share a tensor that a schedule changes."""
+    model = nn.ModuleList([network(SpectralMargin(0.5)), network(Householder())])
+    rates = (0.5, 0.25, 0.125, 2.0)
+    tensors = [torch.tensor(value) for value in rates]
+    expected = [g["lr"] for g in param_groups(model, *rates[:2], manifold_lr=rates[2], spectrum_lr=rates[3])]
+    groups = param_groups(model, *tensors[:2], manifold_lr=tensors[2], spectrum_lr=tensors[3])
+    assert [g["lr"] for g in groups] == expected == [0.5, 0.25, 2.0, 0.125]
+    assert all(type(g["lr"]) is float for g in groups + param_groups(model, tensors[0]))
+
+
 def test_frozen_and_shared_tensors():
     model = network(SpectralMargin(0.1))
     model[0].transition_l0.u.requires_grad_(False)
@@ -300,6 +311,8 @@ def test_wrong_rates():
         {"lr": 1, "recurrent_lr": -1},
         {"lr": 1, "manifold_lr": "a"},
         {"lr": 1, "spectrum_lr": -1},
+        {"lr": 1, "recurrent_lr": torch.tensor(-1.0)},
+        {"lr": torch.ones(2)},
     ):
         with pytest.raises(ArgumentError, match="lr"):
             param_groups(network(SpectralMargin(0.1)), **wrong)

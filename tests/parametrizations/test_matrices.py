@@ -1,4 +1,4 @@
-"""Random matrices."""
+"""Random matrices, polar factors, precisions, and a solution where no host may wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from orthornn._checks import is_captured
-from orthornn.parametrizations.matrices import haar, solve
+from orthornn.parametrizations.matrices import haar, narrowed, polar_factor, polar_of_determinant, solve
 from support import captured
 
 
@@ -49,3 +49,28 @@ def test_only_tensors_on_a_gpu_are_captured(monkeypatch):
     assert not is_captured(torch.ones(1))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     assert not is_captured(types.SimpleNamespace(is_cuda=True))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_nearest_matrix_of_a_determinant(n, sign):
+    """tr(Q'A) is largest at the sum of A's singular values, with a minus before the least one if the sign differs."""
+    found, singular = [], torch.arange(n, 0, -1, dtype=torch.float64)
+    for _ in range(8):
+        A = (haar(n, False) * singular) @ haar(n, False)
+        Q = polar_of_determinant(A, sign)
+        own = float(torch.linalg.det(A).sign())
+        found.append(own)
+        assert float(torch.linalg.det(Q)) == pytest.approx(sign)
+        torch.testing.assert_close((Q * A).sum(), singular.sum() - (0 if own == sign else 2))
+        if own == sign:
+            assert torch.equal(Q, polar_factor(A))
+    assert len(set(found)) == 2
+
+
+def test_the_precision_of_a_free_tensor():
+    real, unitary = torch.eye(2, dtype=torch.float64), torch.eye(2, dtype=torch.complex128)
+    for dtype, parts in ((torch.bfloat16, 32), (torch.float32, 32), (torch.float64, 64)):
+        like = torch.zeros((), dtype=dtype)
+        assert narrowed(real, like).dtype == dtype
+        assert narrowed(unitary, like).dtype == {32: torch.complex64, 64: torch.complex128}[parts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from orthornn.parametrizations.skew import skew_matrix, skew_numbers, skew_shapes
+from orthornn.parametrizations.skew import block_diagonal, skew_matrix, skew_numbers, skew_shapes
 
 
 @pytest.mark.parametrize("field", ["real", "complex"])
@@ -20,3 +20,11 @@ def test_a_matrix_is_minus_its_adjoint_and_has_its_numbers_row_by_row(n, field):
     if n == 7:
         first = free[0][:6] if field == "real" else torch.view_as_complex(free[0][:6])
         assert torch.equal(A[0, 1:], first)
+
+
+@pytest.mark.parametrize(("n", "values"), [(1, []), (2, [3.0]), (5, [3.0, -2.0])])
+def test_blocks_on_the_diagonal(n, values):
+    A = torch.zeros(n, n)
+    for block, t in enumerate(values):
+        A[2 * block, 2 * block + 1], A[2 * block + 1, 2 * block] = t, -t
+    assert torch.equal(block_diagonal(torch.tensor(values), n), A)

@@ -9,7 +9,7 @@ import torch
 
 from .._checks import check_choice
 from ..errors import BackendError, OrthornnWarning
-from .backends import BACKENDS, CPP, CUDA, REFERENCE, TRITON, Backend
+from .backends import BACKENDS, CPP, CUDA, GRAPH, REFERENCE, TRITON, Backend
 from .call import Call, Size
 
 NAMES = ("auto", *BACKENDS)
@@ -76,9 +76,7 @@ def choose(name: str, device: torch.device, dtype: torch.dtype = torch.float32, 
         backend = BACKENDS[name]
         reason = backend.unavailable(device) or (None if size is None else backend.unsupported(dtype, size))
         if reason is not None:
-            raise BackendError(
-                f"Expected a backend that can run on {device}, but got {name!r}: {reason}. Use backend='auto'."
-            )
+            raise _cannot_run(name, device, reason)
         return name
     if device.type == "cpu":
         return _on_cpu(size is not None).name
@@ -91,7 +89,32 @@ def choose(name: str, device: torch.device, dtype: torch.dtype = torch.float32, 
             return backend.name
     # A graph is captured again for every set of lengths, and float64 is for verification.
     worth_a_graph = dtype == torch.float32 and not size.ragged and not size.rotations and size.steps >= FEW_STEPS
-    return "graph" if worth_a_graph else "reference"
+    return (GRAPH if worth_a_graph else REFERENCE).name
+
+
+def choose_compiled(name: str, device: torch.device, otherwise: str) -> str:
+    """Return the name of the backend that runs a recurrence of which only the CPU has compiled kernels.
+
+    Args:
+        name: "auto", "cpp", or another that is returned as it is.
+        device: Of the call's tensors.
+        otherwise: The one for "auto" where the compiled kernels cannot run.
+
+    Raises:
+        BackendError: If they cannot run and were asked for.
+    """
+    if name not in ("auto", CPP.name):
+        return name
+    reason = CPP.unavailable(device)
+    if reason is None:
+        return CPP.name
+    if name == CPP.name:
+        raise _cannot_run(name, device, reason)
+    return otherwise
+
+
+def _cannot_run(name: str, device: torch.device, reason: str) -> BackendError:
+    return BackendError(f"Expected a backend that can run on {device}, but got {name!r}: {reason}. Use backend='auto'.")
 
 
 def choose_compiled(name: str, device: torch.device, otherwise: str) -> str:
@@ -110,9 +133,4 @@ def choose_compiled(name: str, device: torch.device, otherwise: str) -> str:
 
 def describe(device: torch.device, size: Size) -> str:
     """Return the backend and the strategy of a float32 call, for a reader."""
-    name = choose("auto", device, torch.float32, size)
-    if name == CUDA.name:
-        return CUDA.describe(size)
-    if name == TRITON.name:
-        return TRITON.describe(size)
-    return {"graph": "graph: one cuBLAS product per step, in a CUDA graph"}.get(name, name)
+    return BACKENDS[choose("auto", device, torch.float32, size)].describe(size)

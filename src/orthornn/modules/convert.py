@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from .._checks import check_flag, check_module
 from ..errors import ArgumentError, NotOnGroupError, OrthornnWarning
-from ..parametrizations.logarithm import polar_factor
-from ..parametrizations.matrices import widen
+from ..parametrizations.matrices import polar_factor, polar_of_determinant, widen
 from ..parametrizations.parametrization import BoundParametrization, Parametrization, check_description
 from ..parametrizations.search import nearest
 from ..parametrizations.spectral import BoundSpectralMargin
@@ -131,10 +130,5 @@ def _nearest_of_group(method: BoundParametrization, W: Tensor) -> list[Tensor]:
         left, s, right = torch.linalg.svd(W)
         margin = method.margin or 0.0
         return [(left * s.clamp(1 - 0.999 * margin, 1 + 0.999 * margin)) @ right]
-    found = [polar_factor(W)]
     wanted = {"SO": 1.0, "det=-1": -1.0}.get(method.group)
-    if wanted is not None and float(torch.linalg.slogdet(found[0])[0]) != wanted:
-        left, _, right = torch.linalg.svd(W)
-        left[:, -1] *= -1
-        found.append(left @ right)
-    return found
+    return [polar_factor(W)] if wanted is None else [polar_factor(W), polar_of_determinant(W, wanted)]

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from .._checks import check_module, check_number
+from .._checks import check_module
 from ..errors import ArgumentError
 from ..modules import Transition
 from ..parametrizations import BoundParametrization
 from ..parametrizations.torch_tools import parameters_behind
+from .stiefel import rate
 
 
 class Bound(NamedTuple):
@@ -59,11 +60,11 @@ def bound_methods(model: nn.Module) -> Iterator[Bound]:
 
 def param_groups(
     model: nn.Module,
-    lr: float,
-    recurrent_lr: float | None = None,
+    lr: float | Tensor,
+    recurrent_lr: float | Tensor | None = None,
     *,
-    manifold_lr: float | None = None,
-    spectrum_lr: float | None = None,
+    manifold_lr: float | Tensor | None = None,
+    spectrum_lr: float | Tensor | None = None,
 ) -> list[dict[str, Any]]:
     """Return the trained parameters of `model` as groups {"name", "params", "lr"}; those that are empty are left out.
 
@@ -87,16 +88,17 @@ def param_groups(
 
     Args:
         model: The network.
-        lr: Learning rate of the others.
+        lr: Learning rate of the others. This and the next three are numbers, or tensors of one number, of which the groups
+            get the value.
         recurrent_lr: Of what makes recurrent matrices. Default: None, lr / 10.
         manifold_lr: Of tensors on the Stiefel manifold. Default: None, recurrent_lr.
         spectrum_lr: Of spectra, before the division by 2 margin. Default: None, recurrent_lr.
     """
-    check_number("lr", lr, 0)
-    recurrent = lr / 10 if recurrent_lr is None else check_number("recurrent_lr", recurrent_lr, 0)
-    manifold = recurrent if manifold_lr is None else check_number("manifold_lr", manifold_lr, 0)
-    spectrum = recurrent if spectrum_lr is None else check_number("spectrum_lr", spectrum_lr, 0)
-    rates = {"other": lr, "recurrent": recurrent}
+    other = rate(lr)
+    recurrent = other / 10 if recurrent_lr is None else rate(recurrent_lr, "recurrent_lr")
+    manifold = recurrent if manifold_lr is None else rate(manifold_lr, "manifold_lr")
+    spectrum = recurrent if spectrum_lr is None else rate(spectrum_lr, "spectrum_lr")
+    rates = {"other": other, "recurrent": recurrent}
     members: dict[str, list[Tensor]] = {"other": [], "recurrent": []}
     spectra: dict[float, list[Tensor]] = {}
     on_manifold: list[Tensor] = []
@@ -123,7 +125,7 @@ def param_groups(
                 members["recurrent"] += new
     members["other"] = [p for p in model.parameters() if p.requires_grad and id(p) not in seen]
     groups = [{"name": name, "params": params, "lr": rates[name]} for name, params in members.items() if params]
-    groups += [{"name": "spectrum", "params": params, "lr": rate} for rate, params in spectra.items()]
+    groups += [{"name": "spectrum", "params": params, "lr": own} for own, params in spectra.items()]
     if on_manifold:
         groups.append({"name": "manifold", "params": on_manifold, "lr": manifold})
     return groups

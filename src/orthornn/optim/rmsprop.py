@@ -71,4 +71,4 @@ class CayleyRMSprop(StiefelOptimizer):
         v = (state["square_avg"] * group["alpha"]).addcmul_(rounded, rounded, value=1 - group["alpha"])
         state["square_avg"] = check_buffer(v, G)
         scaled = real / (v.double().sqrt() + group["eps"])
-        return cayley_update(M, as_matrix(scaled), rate(group))
+        return cayley_update(M, as_matrix(scaled), rate(group["lr"]))

@@ -54,11 +54,11 @@ class CayleySGD(StiefelOptimizer):
     def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
         momentum, p = group["momentum"], M.shape[1]
         if momentum == 0:
-            return cayley_update(M, G, rate(group))
+            return cayley_update(M, G, rate(group["lr"]))
         R = V = tangent_part(M, G)
         if "momentum_buffer" in state:
             V = momentum * widen(as_matrix(state["momentum_buffer"])) + R
         direction = R + momentum * V if group["nesterov"] else V
-        both = cayley_update(M, generator(M, direction), rate(group), carried=V)
+        both = cayley_update(M, generator(M, direction), rate(group["lr"]), carried=V)
         state["momentum_buffer"] = check_buffer(stored(both[:, p:], parameter).contiguous(), G)
         return both[:, :p]

@@ -29,12 +29,15 @@ _REFUSED = {
 }
 
 
-def rate(group: dict[str, Any]) -> Any:
-    """Return the learning rate of a group as a float: of any real number, or a tensor of one as in torch's optimizers."""
-    lr = group["lr"]
+def rate(lr: object, name: str = "lr") -> float:
+    """Return a learning rate as a float: of any real number, or a tensor of one as in torch's optimizers. Raise
+    ArgumentError or ArgumentTypeError if it is negative, not finite or no number.
+    """
     if isinstance(lr, Tensor) and lr.numel() == 1:
         lr = lr.item()
-    return float(lr) if isinstance(lr, numbers.Real) and not isinstance(lr, bool) else lr
+    if isinstance(lr, numbers.Real) and not isinstance(lr, int):
+        lr = float(lr)  # for the message: NumPy's numbers print their class
+    return check_number(name, lr, 0)
 
 
 class StiefelOptimizer(torch.optim.Optimizer):
@@ -71,7 +74,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
     def _check_group(self, group: dict[str, Any]) -> None:
         """Raise ArgumentError for a value of a group, or a default, outside its range."""
-        check_number("lr", rate(group), 0)
+        rate(group["lr"])
         check_integer("reorthogonalize_every", group["reorthogonalize_every"], 1)
         for name, advice in _REFUSED.items():  # a group may hold anything; of these torch's optimizers make something
             if group.get(name):

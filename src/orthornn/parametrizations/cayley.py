@@ -23,11 +23,10 @@ import torch
 from torch import Tensor
 
 from .._checks import check_choice, check_flag, check_integer, is_transformed
-from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError
-from .matrices import check_on_group, solve
+from .matrices import check_on_group, narrowed, solve
 from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, signs_of
-from .skew import places_above, skew_matrix, skew_numbers, skew_shapes
+from .skew import block_diagonal, skew_matrix, skew_numbers, skew_shapes
 
 Init = Literal["blocks", "zero", "uniform"]
 
@@ -149,28 +148,26 @@ class BoundScaledCayley(BoundParametrization):
         into (+1, -1): its two eigenvalues are 1 and -1. An odd n leaves one row alone, with eigenvalue +-1.
         """
         self.D.copy_(self._initial_D())
-        A = torch.zeros(self.n, self.n, dtype=torch.float64, device="cpu")
-        if self.init != "blocks":
-            above = A[places_above(self.n, A.device)]
-            if self.init == "uniform":
-                above = math.sqrt(3 / self.n) * (
-                    2 * torch.rand(above.shape, dtype=A.dtype, device=A.device, generator=generator) - 1
-                )
-            return (above,)
-        first = torch.arange(0, self.n - 1, 2, device="cpu")
-        A[first, first + 1] = self._block_values(generator)
-        return (A[places_above(self.n, A.device)],)
+        if self.init == "blocks":
+            return skew_numbers(block_diagonal(self._block_values(generator), self.n))
+        above = torch.zeros(self.n * (self.n - 1) // 2, dtype=torch.float64, device="cpu")
+        if self.init == "uniform":
+            uniform = torch.rand(above.shape, dtype=above.dtype, device="cpu", generator=generator)
+            above = math.sqrt(3 / self.n) * (2 * uniform - 1)
+        return (above,)
 
     def matrix_A(self, skew: Tensor, diagonal: Tensor | None = None) -> Tensor:
         """Return A (N, N) from its free numbers, in double precision."""
         return skew_matrix(self.n, skew, diagonal)
 
-    def forward(self, skew: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
-        self.check_free((skew,))
-        return _cayley(self.matrix_A(skew), signs_of(self.D).to(skew.device)).to(skew.dtype)
+    def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
+        self.check_free(free)
+        A = self.matrix_A(*free)
+        return narrowed(_cayley(A, signs_of(self.D).to(A.device, A.dtype)), free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return the skew numbers with |a_ij| <= 1, and in the buffer D the signs for which that holds.
+        """Return the free numbers of an A with |a_ij| <= 1, and in the buffer D the signs for which that holds. If complex,
+        |a_jj| <= 1 and |a_ij| <= sqrt(2).
 
         D starts as bound, changed in one sign if det D and det W differ; then signs i and j are flipped while some
         |a_ij| > 1 (docs/derivations/parametrizations.md). The number of negatives is then whatever this has made it.
@@ -235,18 +232,6 @@ class BoundComplexScaledCayley(BoundScaledCayley):
         diagonal = torch.zeros(self.n, dtype=torch.float64, device="cpu")
         return torch.stack([skew, torch.zeros_like(skew)], dim=-1), diagonal
 
-    def forward(self, skew: Tensor, diagonal: Tensor) -> Tensor:  # type: ignore[override]  # noqa: D102
-        self.check_free((skew, diagonal))
-        A = self.matrix_A(skew, diagonal)
-        W = _cayley(A, signs_of(self.D).to(A.device, A.dtype))
-        return W.to(complex_dtype(skew.dtype))
-
-    def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return the free numbers of A, |a_jj| <= 1 and |a_ij| <= sqrt(2), and in the buffer D the signs for which that
-        holds.
-        """
-        return skew_numbers(self._invert(check_on_group(W, self.n, self.field)))
-
 
 class BoundPhasedCayley(BoundComplexScaledCayley):
     """The complex transform with D = diag(D_j e^{i phases_j}), the signs D_j a buffer."""
@@ -268,8 +253,7 @@ class BoundPhasedCayley(BoundComplexScaledCayley):
         d = signs_of(self.D).to(phases.device) * torch.polar(
             torch.ones_like(phases, dtype=torch.float64), phases.double()
         )
-        W = _cayley(self.matrix_A(skew, diagonal), d)
-        return W.to(complex_dtype(skew.dtype))
+        return narrowed(_cayley(self.matrix_A(skew, diagonal), d), skew)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Return the free tensors without phases, and phases of zero: the buffer D has the signs."""

@@ -24,12 +24,11 @@ import torch
 from torch import Tensor
 
 from .._checks import check_choice, check_integer, is_captured, is_plain_eager
-from ..complex_as_real import complex_dtype
 from ..errors import NotOnGroupError
-from .logarithm import logarithm, polar_factor
-from .matrices import as_complex, as_pairs, check_on_group
+from .logarithm import logarithm
+from .matrices import as_complex, as_pairs, check_on_group, narrowed, polar_factor
 from .parametrization import FIELDS, BoundParametrization, Field, Parametrization
-from .skew import skew_matrix, skew_numbers, skew_shapes
+from .skew import block_diagonal, skew_matrix, skew_numbers, skew_shapes
 from .skew_exponential import skew_exponential
 
 _OFF = 1e-11  # how far ||B||^2 / N may be from 1 in a base that counts as orthogonal
@@ -94,9 +93,7 @@ class BoundMatrixExponential(BoundParametrization):
             self.updates.zero_()
         t = torch.rand(self.n // 2, dtype=torch.float64, device="cpu", generator=generator)
         t = torch.tan(t * math.pi / 4) if self.init == "cayley" else (2 * t - 1) * math.pi
-        A = torch.zeros(self.n, self.n, dtype=torch.float64, device="cpu")
-        first = torch.arange(0, self.n - 1, 2, device="cpu")
-        A[first, first + 1] = t
+        A = block_diagonal(t, self.n)
         return skew_numbers(A.to(torch.complex128) if self.field == "complex" else A)
 
     def matrix_A(self, skew: Tensor, diagonal: Tensor | None = None) -> Tensor:
@@ -118,10 +115,7 @@ class BoundMatrixExponential(BoundParametrization):
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
         self.check_free(free)
-        W = self._wide(*free)
-        if self.field == "real":
-            return W.to(free[0].dtype)
-        return W.to(complex_dtype(free[0].dtype))
+        return narrowed(self._wide(*free), free[0])
 
     @property
     def acts_after_update(self) -> bool:  # noqa: D102

@@ -22,8 +22,7 @@ from .. import compact_wy
 from .._checks import check_finite, check_integer, check_shape
 from ..errors import ArgumentError, DTypeError, NotOnGroupError
 from .householder import BoundHouseholder, Householder
-from .logarithm import polar_factor
-from .matrices import rounding
+from .matrices import polar_factor, rounding
 from .parametrization import BoundParametrization, Parametrization
 from .reduction import reduce_frame
 from .search import search

@@ -26,9 +26,8 @@ import torch
 from torch import Tensor
 
 from .._checks import check_choice, check_integer, is_plain_eager
-from ..complex_as_real import complex_dtype
 from ..errors import NotOnGroupError
-from .matrices import check_on_group, rounding
+from .matrices import check_on_group, narrowed, rounding
 from .mesh import decompose
 from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, signs_of
 from .peeling import is_exact, peel
@@ -150,10 +149,7 @@ class BoundGivens(BoundParametrization):
         wide = tuple(value.double() for value in free)
         dtype = torch.complex128 if self.field == "complex" else torch.float64
         rows = torch.eye(self.n, dtype=dtype, device=free[0].device)
-        W = self.multiply(rows, *self.operands(*wide)).mT
-        if self.field == "real":
-            return W.to(free[0].dtype)
-        return W.to(complex_dtype(free[0].dtype))
+        return narrowed(self.multiply(rows, *self.operands(*wide)).mT, free[0])
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
         """Return (c, s, d) with F_l h = c_l * h + s_l * h[partner_l] and D = diag(d): (L, n), (L, n), (n,)."""
@@ -164,18 +160,14 @@ class BoundGivens(BoundParametrization):
             c = torch.cat([phase * cosine, cosine.to(phase.dtype)])
             s = torch.cat([-sine.to(phase.dtype), phase * sine])
             d = torch.polar(torch.ones_like(free[2], dtype=torch.float64), free[2].double())
-            narrow = complex_dtype(theta.dtype)
         else:
             c, s = torch.cat([cosine, cosine]), torch.cat([-sine, sine])
-            d, narrow = signs_of(self.signs).to(theta.device), theta.dtype
+            d = signs_of(self.signs).to(theta.device)
         layer, first, second, _ = self.tables(theta.device)
         where = (torch.cat([layer, layer]), torch.cat([first, second]))
         ones = c.new_ones(self.layers, self.n)
-        return (
-            ones.index_put(where, c).to(narrow),
-            torch.zeros_like(ones).index_put(where, s).to(narrow),
-            d.to(narrow),
-        )
+        c, s = ones.index_put(where, c), torch.zeros_like(ones).index_put(where, s)
+        return narrowed(c, theta), narrowed(s, theta), narrowed(d, theta)
 
     def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
         """Return W h for rows h (R, n)."""

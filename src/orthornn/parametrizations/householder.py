@@ -29,7 +29,7 @@ from .. import compact_wy
 from .._checks import check_choice, check_flag, check_integer
 from ..compact_wy import Base
 from ..errors import ArgumentError, NotOnGroupError
-from .matrices import check_on_group, check_square, rounding
+from .matrices import check_on_group, check_square, narrowed, rounding
 from .parametrization import FIELDS, BoundParametrization, Field, Parametrization
 from .reduction import reduce_orthogonal, reduce_rank, reduce_unitary
 
@@ -325,10 +325,8 @@ class BoundComplexHouseholder(BoundHouseholder):
         return U.to(dtype), None if base is None else (base[0].to(dtype), base[1].to(dtype))
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
-        left = compact_wy.product(*self._embedded(free))[:, : self.n]
-        dtype = torch.float64 if free[0].dtype == torch.float64 else torch.float32
-        real, imaginary = left.to(dtype).chunk(2)
-        return torch.complex(real, imaginary)
+        real, imaginary = compact_wy.product(*self._embedded(free))[:, : self.n].chunk(2)
+        return narrowed(torch.complex(real, imaginary), free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Return reflectors of any unitary matrix at m = n; at m < n of what m reflections make, trained angles again

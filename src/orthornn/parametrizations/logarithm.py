@@ -17,17 +17,11 @@ import math
 import torch
 from torch import Tensor
 
+from .matrices import polar_factor
+
 _ROOTS = 5  # angles below pi become less than 0.1
 _TERMS = 7  # tan(0.05)^14 is below double precision
 _TILT = 1e-13  # makes a singular X regular; J then commutes with X up to this
-
-
-def polar_factor(A: Tensor) -> Tensor:
-    """Return the nearest matrix with orthonormal columns, or rows if they are fewer, in the Frobenius norm (Fan &
-    Hoffman, 1955).
-    """
-    left, _, right = torch.linalg.svd(A, full_matrices=False)
-    return left @ right
 
 
 def logarithm(W: Tensor) -> Tensor:

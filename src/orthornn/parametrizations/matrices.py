@@ -1,4 +1,4 @@
-"""Square matrices of either field: Haar draws, pairs of real numbers, and the checks of `right_inverse`."""
+"""Matrices of either field: precisions, pairs of real numbers, Haar draws, polar factors, the checks of `right_inverse`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .._checks import check_finite, check_shape, is_captured
+from ..complex_as_real import complex_dtype
 from ..errors import DTypeError, NotOnGroupError
 
 
@@ -31,6 +32,11 @@ def widen(tensor: Tensor) -> Tensor:
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
+def narrowed(W: Tensor, like: Tensor) -> Tensor:
+    """Return W, real or complex, in the precision of a free tensor, which is real."""
+    return W.to(complex_dtype(like.dtype) if W.is_complex() else like.dtype)
+
+
 def orthogonality_error(W: Tensor) -> float:
     """Return ||W^H W - I||_F (Frobenius) of a real or complex matrix (N, P), computed in float64."""
     wide = widen(W.detach())
@@ -46,6 +52,24 @@ def haar(n: int, is_complex: bool, generator: torch.Generator | None = None) -> 
     dtype = torch.complex128 if is_complex else torch.float64
     Q, R = torch.linalg.qr(torch.randn(n, n, dtype=dtype, device="cpu", generator=generator))
     return Q * torch.sgn(R.diagonal())
+
+
+def polar_factor(A: Tensor) -> Tensor:
+    """Return the nearest matrix with orthonormal columns, or rows if they are fewer, in the Frobenius norm (Fan &
+    Hoffman, 1955).
+    """
+    left, _, right = torch.linalg.svd(A, full_matrices=False)
+    return left @ right
+
+
+def polar_of_determinant(A: Tensor, sign: float) -> Tensor:
+    """Return the nearest orthogonal matrix of determinant `sign`: the polar factor of the real square A, if need be with the
+    other sign on the least singular direction of A.
+    """
+    left, _, right = torch.linalg.svd(A, full_matrices=False)
+    if float(torch.linalg.slogdet(left @ right)[0]) != sign:
+        left[:, -1] *= -1
+    return left @ right
 
 
 def solve(A: Tensor, B: Tensor) -> Tensor:
@@ -96,5 +120,4 @@ def check_on_group(W: Tensor, n: int, field: str) -> Tensor:
             f"Expected W to be {kind}, but got ||W^H W - I||_F = {error:.3g}, where rounding of {W.dtype} allows "
             f"{rounding(W):.1g}. Take its polar factor, or use Unconstrained()."
         )
-    left, _, right = torch.linalg.svd(wide)
-    return left @ right
+    return polar_factor(wide)

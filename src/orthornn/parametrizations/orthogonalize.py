@@ -12,6 +12,7 @@ from torch.nn.utils import parametrize
 from .._checks import check_choice, check_finite, check_module
 from ..errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
 from .frames import bind_frame
+from .matrices import polar_factor, polar_of_determinant
 from .parametrization import BoundParametrization, Parametrization, check_description
 from .torch_tools import OLDER_TOOLS, older_tool
 from .upkeep import watch
@@ -164,14 +165,12 @@ def _nearest(method: BoundParametrization, weight: Tensor, name: str) -> tuple[T
     if weight.is_meta:
         raise ArgumentError(f"Expected {name} to have values for init='polar', but it is on meta. Use init='new'.")
     check_finite(name, weight)
-    left, _, right = torch.linalg.svd(weight.double(), full_matrices=False)
     try:
-        return method.right_inverse(left @ right)
+        return method.right_inverse(polar_factor(weight.double()))
     except NotOnGroupError as error:
         if method.group not in ("SO", "det=-1") or weight.shape[0] != weight.shape[1]:
             raise NotOnGroupError(
                 f"Expected a parametrization that reaches the polar factor of {name}, but got {method}: {error} Use "
                 f"init='new', or Householder()."
             ) from None
-    left[:, -1] *= -1
-    return method.right_inverse(left @ right)
+    return method.right_inverse(polar_of_determinant(weight.double(), 1.0 if method.group == "SO" else -1.0))

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..complex_as_real import complex_dtype
-from .matrices import as_complex, check_on_group, rounding
+from .matrices import as_complex, check_on_group, narrowed, rounding
 from .parametrization import BoundParametrization, Parametrization
 from .search import search
 
@@ -70,8 +69,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         squared = reflectors.square().sum(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST)
         d = torch.polar(torch.ones_like(phases), phases)
         v = as_complex(reflectors * torch.sqrt(2 / squared))
-        narrow = complex_dtype(free[0].dtype)
-        return d.to(narrow), v.to(narrow)
+        return narrowed(d, free[0]), narrowed(v, free[0])
 
     def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
         """Return W h for rows h (R, n)."""
@@ -91,8 +89,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         """Return W applied to I, in double precision."""
         self.check_free(free)
         rows = torch.eye(self.n, dtype=torch.complex128, device=free[0].device)
-        W = self.multiply(rows, *self.operands(*(value.double() for value in free))).mT
-        return W.to(complex_dtype(free[0].dtype))
+        return narrowed(self.multiply(rows, *self.operands(*(value.double() for value in free))).mT, free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Search by least squares from several starts: there is no closed form.

@@ -33,6 +33,14 @@ def skew_matrix(n: int, skew: Tensor, diagonal: Tensor | None = None) -> Tensor:
     return A + torch.diag(torch.complex(torch.zeros_like(diagonal, dtype=torch.float64), diagonal.double()))
 
 
+def block_diagonal(values: Tensor, n: int) -> Tensor:
+    """Return A (n, n), zero but for blocks [[0, t], [-t, 0]] on the diagonal, one for each of the values t (n // 2,)."""
+    A = values.new_zeros(n, n)
+    first = torch.arange(0, n - 1, 2, device=values.device)
+    A[first, first + 1] = values
+    return A - A.mT
+
+
 def skew_numbers(A: Tensor) -> tuple[Tensor, ...]:
     """Return the free numbers of A (n, n)."""
     above = as_pairs(A[places_above(A.shape[0], A.device)]).clone()

@@ -115,6 +115,10 @@ class GraphBackend(ScanBackend):
         """Return why it cannot run a call: it has no rotations."""
         return "it has no kernel for rotations" if size.rotations else None
 
+    def describe(self, size: Size) -> str:
+        """Return what is captured, for a reader."""
+        return "graph: one cuBLAS product per step, in a CUDA graph"
+
     def scan(self, call: Call, x: Tensor) -> Scan:
         """Replay the forward loop."""
         own = _own(call)

@@ -6,14 +6,16 @@ at once; they are derived here, once for all of these backends (derivations: bac
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ... import compact_wy
-from ..call import Call, Gradients, Needs, Residuals, Size, States
+from ..call import Call, Gradients, Needs, Residuals, States
 from ..projection import project, project_backward
+from .protocol import Backend
 from .reference.compact_wy import factor_gradients
 
 
@@ -41,23 +43,14 @@ class ScanGradients(NamedTuple):
     restart: Tensor | None = None
 
 
-class ScanBackend:
+class ScanBackend(Backend):
     """A backend that provides only the loop over time: `scan` and `scan_backward`."""
 
-    name: str
-
-    def unavailable(self, device: torch.device) -> str | None:
-        """Return why the backend cannot run on this device, or None if it can."""
-        raise NotImplementedError
-
-    def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """Return why it cannot run such a call, or None if it can."""
-        raise NotImplementedError
-
+    @abstractmethod
     def scan(self, call: Call, x: Tensor) -> Scan:
         """Run the loop on projected rows x (R, N); `call.factors` holds (U, S) for compact WY."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scan_backward(self, call: Call, grad: Tensor, last: bool, saved: Tensor) -> ScanGradients:
         """Run the loop backwards.
 
@@ -67,7 +60,6 @@ class ScanBackend:
             last: Whether ``grad`` is that of the last states.
             saved: States or pre-activations (R, N), whichever phi' reads.
         """
-        raise NotImplementedError
 
     def prepare(self, call: Call) -> Call:
         """Return the call with a contiguous weight or, for compact WY, with its factors."""

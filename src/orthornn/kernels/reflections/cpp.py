@@ -27,7 +27,7 @@ def forward(call: ReflectionCall, save: bool) -> tuple[States, Tensors]:
     saved_z = empty(h0, (layout.rows, N)) if keeps else None
     dots = empty(h0, (layout.rows, M, H)) if save else None
     inverse = h0.new_empty((given["S"], M, H), dtype=torch.float64)
-    given.update(inverse=inverse, states=states, kept=saved_z, last=last, dots=dots)
+    given.update(inverse=inverse, states=states, saved=saved_z, last=last, dots=dots)
     extension.native.reflections_forward(**given, threads=torch.get_num_threads())
     result = States(None if options.only_last else states, last)
     if states is None or dots is None:
@@ -46,7 +46,7 @@ def backward(call: ReflectionCall, grad: States, saved: Saved, needs: Sequence[b
         clip=math.inf if clip is None else clip,
         inverse=memory_or_none(saved.inverse),
         states=states,
-        kept=states if saved.preactivations is None else memory(saved.preactivations),
+        saved=states if saved.preactivations is None else memory(saved.preactivations),
         dots=memory_or_none(saved.dots),
         grad_states=None if grad.all is None else memory(grad.all.to(h0.dtype)),
         grad_last=None if grad.last is None else memory(grad.last.to(h0.dtype)),

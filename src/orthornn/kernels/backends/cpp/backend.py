@@ -15,6 +15,7 @@ from ....errors import ArgumentError
 from ....layout import SequenceLayout
 from ...call import Call, Gradients, Needs, Residuals, Size, States
 from ...projection import cast, is_tokens, stored_dtype
+from ..protocol import Backend
 from . import extension
 from .memory import empty, memory, memory_or_none
 
@@ -24,7 +25,7 @@ NARROW_INPUT = 4
 PROJECTED, RAW, TOKENS = 0, 1, 2
 
 
-class CppBackend:
+class CppBackend(Backend):
     """The kernels of csrc/ on CPU tensors."""
 
     name = "cpp"
@@ -65,12 +66,13 @@ class CppBackend:
             N=n,
             R=rows,
             batch_sizes=_batch_sizes(layout),
-            M=0 if U is None else U.shape[1],
+            resets=memory_or_none(layout.resets),
             W=W,
             U=U,
             S=S,
             c=c,
             s=s,
+            M=0 if U is None else U.shape[1],
             rotations=rotations,
             activation=phi.code,
             slope=phi.slope,
@@ -81,10 +83,9 @@ class CppBackend:
             bias=bias,
             I=0 if weight_ih is None else weight_ih.shape[1],
             h0=h0,
-            resets=memory_or_none(layout.resets),
             restart=memory_or_none(call.restart),
             states=states,
-            kept=preactivations,
+            saved=preactivations,
             last=last,
             h_tilde=h_tilde,
             threads=torch.get_num_threads(),
@@ -97,17 +98,19 @@ class CppBackend:
         result = States(None if options.only_last else states, last)
         if not save:
             return result, Residuals()
-        kept_U = U if call.weight.dim() == 1 else None
-        return result, Residuals(states if reads_state else None, preactivations, h_tilde, kept_U, S)
+        own_U = U if call.weight.dim() == 1 else None
+        return result, Residuals(states if reads_state else None, preactivations, h_tilde, own_U, S)
 
     def backward(self, call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gradients:
         """Return the gradients that are needed, from one call of the extension."""
         layout, options, phi, h0 = call.layout, call.options, call.options.activation, memory(call.h0)
-        compact, parameter = options.kind == "compact_wy", memory_or_none(call.parameter)
+        compact = options.kind == "compact_wy"
         weight = memory(call.weight) if compact else call.weight
         W, c, s, rotations = _transition(call)
         saved, kind = _saved(call, residuals, needs), _kind_of_input(call)
-        x = memory(cast(call.x, torch.int64 if is_tokens(call.x) else h0.dtype))
+        x = None  # not read where it is projected already
+        if call.weight_ih is not None:
+            x = memory(cast(call.x, torch.int64 if kind == TOKENS else h0.dtype))
         to = _memory_of_gradients(call, kind, needs)
         extension.native.backward(
             element_size=h0.element_size(),
@@ -116,21 +119,21 @@ class CppBackend:
             N=h0.shape[1],
             R=layout.rows,
             batch_sizes=_batch_sizes(layout),
-            M=0 if saved.U is None else saved.U.shape[1],
+            resets=memory_or_none(layout.resets),
             W=W,
             U=saved.U,
             S=saved.S,
             c=c,
             s=s,
+            M=0 if saved.U is None else saved.U.shape[1],
             rotations=rotations,
             activation=phi.code,
             slope=phi.slope,
-            parameter=parameter,
+            parameter=memory_or_none(call.parameter),
             clip=math.inf if options.clip is None else options.clip,
-            kept=saved.states if saved.preactivations is None else saved.preactivations,
+            saved=saved.states if saved.preactivations is None else saved.preactivations,
             states=saved.states,
             h0=h0,
-            resets=memory_or_none(layout.resets),
             restart=memory_or_none(call.restart),
             grad_states=None if grad.all is None else memory(cast(grad.all, h0.dtype)),
             grad_last=None if grad.last is None else memory(cast(grad.last, h0.dtype)),
@@ -199,25 +202,25 @@ def _check(call: Call) -> None:
     x, weight_ih, bias, h0, weight, c, s, parameter, restart, layout, options, _ = call
     n, dtype, kind, resets = h0.shape[1], h0.dtype, options.kind, layout.resets
     if not x.is_cpu:
-        _refuse(call, 0)
+        _refuse(call, "x")
     if weight_ih is not None and not (weight_ih.is_cpu and weight_ih.shape[0] == n):
-        _refuse(call, 1)
+        _refuse(call, "weight_ih")
     if bias is not None and not (bias.is_cpu and bias.dtype is dtype and bias.numel() == n):
-        _refuse(call, 2)
+        _refuse(call, "bias")
     if not h0.is_cpu:
-        _refuse(call, 3)
+        _refuse(call, "h0")
     if not (weight.is_cpu and weight.dtype is dtype and (kind == "compact_wy" or weight.numel() == n * n)):
-        _refuse(call, 4)
-    for index, half in ((5, c), (6, s)) if c is not None else ():  # rotations may be in another dtype
+        _refuse(call, "weight")
+    for name, half in (("c", c), ("s", s)) if c is not None else ():  # rotations may be in another dtype
         assert half is not None
         if not (half.is_cpu and (half.dtype is dtype or kind == "rotations") and half.numel() == n):
-            _refuse(call, index)
+            _refuse(call, name)
     if parameter is not None:
         size = options.activation.parameter_size(n)
         if not (parameter.is_cpu and parameter.dtype is dtype and parameter.numel() == size):
-            _refuse(call, 7)
+            _refuse(call, "parameter")
     if restart is not None and not (restart.is_cpu and restart.dtype is dtype and restart.numel() == h0.numel()):
-        _refuse(call, 8)
+        _refuse(call, "restart")
     if resets is not None and not (resets.is_cpu and resets.dtype == torch.bool and resets.numel() == layout.rows):
         raise ArgumentError(
             f"Expected reset to be {layout.rows} booleans on the CPU, but got {tuple(resets.shape)} in {resets.dtype} "
@@ -225,9 +228,8 @@ def _check(call: Call) -> None:
         )
 
 
-def _refuse(call: Call, index: int) -> None:
-    name, tensor = Needs._fields[index], call.tensors()[index]
-    assert tensor is not None
+def _refuse(call: Call, name: str) -> None:
+    tensor = getattr(call, name)
     raise ArgumentError(
         f"Expected {name} to fit a state of size {call.h0.shape[1]} in {call.h0.dtype} on the CPU, but got shape "
         f"{tuple(tensor.shape)} in {tensor.dtype} on {tensor.device}. Do not replace a network's parameters by others of "
@@ -278,7 +280,7 @@ def _memory_of_gradients(call: Call, kind: int, needs: Needs) -> Gradients:
     """
     h0, weight, parameter, weight_ih = call.h0, call.weight, call.parameter, call.weight_ih
     n, projected = h0.shape[1], kind == PROJECTED
-    needs_delta = (needs.x and not is_tokens(call.x)) or (needs.weight_ih and weight_ih is not None and projected)
+    needs_delta = (needs.x and kind != TOKENS) or (needs.weight_ih and weight_ih is not None and projected)
     has_base = call.options.kind == "compact_wy" and (needs.c or needs.s)
     return Gradients(
         empty(h0, (call.layout.rows, n)) if needs_delta else None,
@@ -294,17 +296,18 @@ def _memory_of_gradients(call: Call, kind: int, needs: Needs) -> Gradients:
 
 
 def _through_projection(
-    call: Call, kind: int, x: Tensor, to: Gradients, needs: Needs
+    call: Call, kind: int, x: Tensor | None, to: Gradients, needs: Needs
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return dL/dx and dL/dV from what the kernels have written: delta, and dL/dV where they compute it."""
     delta, grad_V, weight_ih, dtype = to.x, to.weight_ih, call.weight_ih, call.h0.dtype
-    needs_x = needs.x and not is_tokens(call.x)
+    needs_x = needs.x and kind != TOKENS
     grad_x = delta if needs_x else None
     if delta is not None and weight_ih is not None:
         if needs_x:
             out = empty(delta, (call.layout.rows, weight_ih.shape[1]))
             grad_x = torch.mm(delta, cast(weight_ih, dtype), out=out)
         if needs.weight_ih and kind == PROJECTED:
+            assert x is not None
             grad_V = delta.mT @ call.layout.flatten(x)
     stored = stored_dtype(call.x, weight_ih)
     if stored != dtype:

@@ -27,18 +27,14 @@ class ReferenceBackend(ScanBackend):
         """Run the loop of the call's kind."""
         if call.options.kind == "compact_wy":
             return Scan(*compact_wy.forward(call, x))
-        if call.options.kind == "rotations":
-            return Scan(rotations.forward(call, x))
-        return Scan(*dense.forward(call, x))
+        return Scan(*(rotations if call.options.kind == "rotations" else dense).forward(call, x))
 
     def scan_backward(self, call: Call, grad: Tensor, last: bool, saved: Tensor) -> ScanGradients:
         """Run the loop of the call's kind backwards."""
         if call.options.kind == "compact_wy":
             return ScanGradients(*compact_wy.backward(call, grad, last, saved))
-        if call.options.kind == "rotations":
-            delta, h0, restart = rotations.backward(call, grad, last)
-            return ScanGradients(delta, h0, restart=restart)
-        delta, h0, parameter, restart = dense.backward(call, grad, last, saved)
+        loop = rotations if call.options.kind == "rotations" else dense
+        delta, h0, parameter, restart = loop.backward(call, grad, last, saved)
         return ScanGradients(delta, h0, parameter, restart=restart)
 
 

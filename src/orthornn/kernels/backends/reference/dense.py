@@ -4,66 +4,25 @@ h_t = phi(a_t),  a_t = W h_{t-1} + x_t,  on rows: A_t = H_{t-1} W' + X_t.
 
 Rows (x, states, what is saved, their gradients) may be stored in bfloat16 next to a float32 h0, W and parameter: then
 the state that goes from step to step is the unrounded one, and everything is computed in float32.
-
-`forward` is plain torch, so autograd, torch.func and higher derivatives go through it. `backward` is written out:
-delta_t = dL/da_t = clip(phi'(a_t) dL/dh_t),  dL/dh_{t-1} gains W' delta_t.
 """
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from ....layout import cut, restarted
 from ...call import Call
+from . import loop
 
 
 def forward(call: Call, x: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return states and, if phi' reads them, the pre-activations (R, N), from projected rows x (R, N)."""
-    W, activation, parameter = call.weight, call.options.activation, call.parameter
-    h, states, preactivations = call.h0, [], []
-    for x_t, reset in zip(call.layout.split(x), call.layout.split_resets()):
-        a = restarted(h[: x_t.shape[0]], reset, call.restart) @ W.t() + x_t
-        h = activation(a, parameter)
-        states.append(h)
-        preactivations.append(a)
-    layout = call.layout
-    joined = layout.join(states).to(x.dtype) if states else x.new_zeros(layout.shape(x.shape[1]))
-    if activation.reads == "state":
-        return joined, None
-    return joined, torch.cat(preactivations).to(x.dtype) if preactivations else torch.zeros_like(x)
+    W = call.weight
+    return loop.forward(call, x, lambda h: h @ W.t())
 
 
 def backward(
     call: Call, grad: Tensor, last: bool, saved: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and dL/drestart (B, N).
-
-    Args:
-        call: As in `forward`.
-        grad: dL/dh for every row (R, N), or with ``last`` for the last state of each sequence (B, N).
-        last: Whether ``grad`` is that of the last states.
-        saved: States or pre-activations (R, N), whichever phi' reads.
-    """
-    W, activation, parameter, layout = call.weight, call.options.activation, call.parameter, call.layout
-    clip = call.options.clip
-    grad, saved = grad.to(W.dtype), saved.to(W.dtype)
-    # Row b of `carry` is dL/dh of sequence b at its latest step not yet passed; a sequence that has not begun (going
-    # backwards) still holds the gradient of its last state.
-    carry = grad.clone() if last else grad.new_zeros(layout.batch, W.shape[0])
-    grads = [None] * layout.length if last else layout.split(grad)
-    deltas: list[Tensor] = []
-    grad_parameter = None if parameter is None else torch.zeros_like(parameter)
-    grad_restart = None if call.restart is None else torch.zeros_like(carry)
-    steps = zip(layout.split(saved), grads, layout.split_resets())
-    for saved_t, grad_t, reset in reversed(list(steps)):
-        active = carry[: saved_t.shape[0]]
-        delta, parameter_rows = activation.backward(active if grad_t is None else active + grad_t, saved_t, parameter)
-        if grad_parameter is not None and parameter_rows is not None:
-            grad_parameter += parameter_rows.sum(dim=0)
-        if clip is not None:
-            delta = delta.clamp(-clip, clip)
-        deltas.append(delta)
-        carry = torch.cat([cut(delta @ W, reset, grad_restart), carry[saved_t.shape[0] :]])
-    delta_rows = torch.cat(deltas[::-1]) if deltas else torch.zeros_like(saved)
-    return delta_rows, carry, grad_parameter, grad_restart
+    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and dL/drestart (B, N); the arguments are those of the loop."""
+    W = call.weight
+    return loop.backward(call, grad.to(W.dtype), last, saved.to(W.dtype), lambda delta: delta @ W)
