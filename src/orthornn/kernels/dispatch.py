@@ -117,20 +117,6 @@ def _cannot_run(name: str, device: torch.device, reason: str) -> BackendError:
     return BackendError(f"Expected a backend that can run on {device}, but got {name!r}: {reason}. Use backend='auto'.")
 
 
-def choose_compiled(name: str, device: torch.device, otherwise: str) -> str:
-    """Return "cpp", or ``otherwise`` where it cannot run, of recurrences that have these two and perhaps a reference.
-
-    Raises:
-        BackendError: If it is "cpp" that was asked for.
-    """
-    if name not in ("auto", CPP.name):
-        return name
-    reason = CPP.unavailable(device)
-    if name == CPP.name and reason is not None:
-        raise BackendError(f"Expected a backend that can run on {device}, but got 'cpp': {reason}. Use backend='auto'.")
-    return CPP.name if reason is None else otherwise
-
-
 def describe(device: torch.device, size: Size) -> str:
     """Return the backend and the strategy of a float32 call, for a reader."""
     return BACKENDS[choose("auto", device, torch.float32, size)].describe(size)
