@@ -365,7 +365,7 @@ class OrthogonalBlocks(RecurrentNetwork):
         steps = self.segment or segment_length(layout.length, self.state_size, 0)
         dropout = self.dropout if self.training else 0.0  # now: the mode may be another one in the backward pass
         again = None if layout.resets is None else torch.stack(own if restarts is None else restarts)
-        layers = [block.built_layer() for block in self.blocks]  # type: ignore[operator]
+        layers = [block.segment_layer() for block in self.blocks]  # type: ignore[operator]
 
         def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> tuple[Tensor, Tensor]:
             finals = []
@@ -387,7 +387,7 @@ class OrthogonalBlocks(RecurrentNetwork):
                 outs[0] = replace_first_rows(outs[0], out)
             else:
                 outs.append(out)
-        return torch.cat(outs), h_n
+        return torch.cat(outs), cast(h_n, self._first.layers()[0].state_dtype())
 
     def step(
         self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
@@ -469,14 +469,16 @@ class _Block(nn.Module):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
 
-    def built_layer(self) -> Layer | None:
-        """Return the recurrence with its transition as it is now; None where it is O(S), applied by its structure, or where
-        a hook must see each call.
+    def segment_layer(self) -> Layer | None:
+        """Return the recurrence for all segments, with its transition as it is now unless that is O(S), applied by its
+        structure. None where a hook must see each call: the states between segments are then rounded as h_n is.
         """
         recurrence = self.recurrence
+        if is_watched(recurrence, OrthogonalRNN):
+            return None
         (layer,) = recurrence.layers()
         by_structure = layer.transition.num_reflections == 0 or recurrence.form == "operator"
-        return None if by_structure or is_watched(recurrence, OrthogonalRNN) else layer.built()
+        return layer if by_structure else layer.built()
 
     def forward(
         self,
@@ -494,7 +496,7 @@ class _Block(nn.Module):
             h: The initial states (D, B, S), or None.
             only_last: Return the last step only.
             restart: The states (D, B, S) from which sequences restart where the layout says so, or None.
-            layer: What `built_layer` returned; then the recurrence has one direction, and h is given.
+            layer: What `segment_layer` returned. Then the recurrence has one direction, h is given, and h_n is not rounded.
         """
         recurrence = self.recurrence
         one_way = not recurrence.bidirectional
@@ -509,10 +511,11 @@ class _Block(nn.Module):
             reset = layout.resets.view(-1, layout.batch) if sizes is None else PackedSequence(layout.resets, sizes)
         if layer is not None and h is not None:
             again = None if restart is None else restart[0]
-            every, last = layer.run(u, h[0], layout, only_last, Settings(form=recurrence.form), again)
+            every, last = layer.run(u, h[0], layout, only_last, recurrence._settings(), again, carried=True)
             assert last is not None
-            states, h_n = last if every is None else every, last.unsqueeze(0)
+            states, h_n = cast(last, layer.state_dtype()) if every is None else every, last.unsqueeze(0)
         else:
+            h = None if h is None else cast(h, recurrence._sizes().state_dtype)
             states, h_n = recurrence(read, h, "last" if only_last and one_way else "all", reset=reset, restart=restart)
             states = states.data if isinstance(states, PackedSequence) else states
         if only_last:

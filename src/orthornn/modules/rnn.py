@@ -17,6 +17,7 @@ from ..errors import ArgumentError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.functional import Output
 from ..kernels.interception import is_observed
+from ..kernels.projection import cast
 from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from ..parametrizations import Householder
@@ -381,14 +382,14 @@ class OrthogonalRNN(RecurrentNetwork):
             finals = []
             for k, (layer, first, restart) in enumerate(zip(layers, h, restarts)):
                 again = None if restart is None else restart[: part.batch]
-                every, last = layer.run(rows, first, part, k == len(layers) - 1, settings, again)
+                every, last = layer.run(rows, first, part, k == len(layers) - 1, settings, again, carried=True)
                 rows = rows if every is None else every
                 finals.append(last)
             return None, torch.stack(finals)  # type: ignore[arg-type]
 
         for _, after in through_segments(through, x, h, layout, segment, (*self.parameters(), *restarts)):
             h = after
-        return h
+        return cast(h, layers[0].state_dtype())
 
     def forward_readout(
         self,
