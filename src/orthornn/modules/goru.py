@@ -34,6 +34,7 @@ from ..layout import SequenceLayout
 from ..parametrizations import Givens
 from ..parametrizations.parametrization import Parametrization, check_description
 from .current import before_step
+from .fold import fold
 from .gated import run_steps
 from .layer import BIASED, activation_in, at_least_float32
 from .network import RecurrentNetwork, listed
@@ -278,6 +279,10 @@ class GORU(RecurrentNetwork):
         projected = (gates + self.bias_gates, candidate if biased else candidate + bias)
         states, (last,) = run_steps(layout, projected, (h,), step, (h if again is None else self._in(again, h.dtype),))
         return states, last
+
+    def fold(self) -> GORU:
+        """Return a copy whose transition is a plain matrix W: for inference and export."""
+        return fold(self)
 
     def _sizes(self) -> NetworkSizes:
         """Return what a state must fit."""

@@ -251,7 +251,8 @@ class PeepholeLSTM(RecurrentNetwork):
         return out, (final[:1], final[1:])
 
     def initial_states(self, batch: int, state: Pair | None = None) -> Pair:  # type: ignore[override]
-        """Return the initial states (h, c), each (1, B, N): what ``hx`` and ``restart`` take.
+        """Return the initial states (h, c), each (1, B, N): what ``hx`` and ``restart`` of ``forward`` take. They are the
+        caller's own.
 
         Args:
             batch: B.

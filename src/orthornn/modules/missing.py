@@ -57,7 +57,7 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
 def _held(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return what `hold_missing` does, time first."""
     steps, batch = observed.shape
-    start = torch.stack(rnn.initial_states(batch, h0))
+    start = rnn.initial_states(batch, h0)
     lengths = observed.sum(0)
     order = lengths.argsort(stable=True, descending=True)
     order = order[lengths[order] > 0]

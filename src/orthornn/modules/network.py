@@ -95,13 +95,16 @@ class RecurrentNetwork(nn.Module):
         own = self._parameter(name)
         return own.float() if own is not None and own.dtype in (torch.bfloat16, torch.float16) else own
 
-    def initial_states(self, batch: int, h0: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Return the initial state (B, N) of every layer, or block, and direction: torch.stack of them is an ``hx``. They
-        are the caller's own.
+    def initial_states(self, batch: int, h0: Tensor | None = None) -> Tensor:
+        """Return the initial states of all layers, or blocks, and directions in one tensor: what ``hx`` and ``restart`` of
+        ``forward`` take, and the h of ``step``. It is the caller's own.
 
         Args:
             batch: B.
-            h0: As hx of ``forward``, which is then only checked and separated. Default: None, the trained state or zeros.
+            h0: As hx of ``forward``, which is then only checked. Default: None, the trained state or zeros.
+
+        Shape:
+            - Output: (L * D, B, N), with other sizes instead of N where a state has them: the shape of hx.
 
         Raises:
             ShapeError, DTypeError, DeviceError: If h0 does not fit.
@@ -109,13 +112,14 @@ class RecurrentNetwork(nn.Module):
         Example::
 
             >>> from orthornn import ReflectionRNN
-            >>> [state.shape for state in ReflectionRNN(3, 8, num_layers=2).initial_states(5)]
-            [torch.Size([5, 8]), torch.Size([5, 8])]
+            >>> ReflectionRNN(3, 8, num_layers=2).initial_states(5).shape
+            torch.Size([2, 5, 8])
         """
         check_batch(batch)
-        return tuple([state.clone() for state in self._initial_states(batch, h0)])
+        return torch.stack(self._initial_states(batch, h0))
 
     def _initial_states(self, batch: int, h0: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the initial state (B, N) of every layer, or block, and direction."""
         return initial_states(SequenceLayout(1, batch), h0, self._parameter("h0"), self._sizes())
 
     def _sizes(self) -> NetworkSizes:

@@ -395,9 +395,10 @@ class OrthogonalRNN(RecurrentNetwork):
         self,
         input: Tensor | PackedSequence,
         readout: nn.Linear,
-        h0: Tensor | None = None,
+        hx: Tensor | None = None,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
+        h0: Tensor | None = None,
     ) -> Tensor:
         """Return readout(states of the last layer) for every step; of a PackedSequence the rows (R, K).
 
@@ -408,9 +409,10 @@ class OrthogonalRNN(RecurrentNetwork):
         Args:
             input: As in `forward`.
             readout: The layer that reads the states, of D * N features, or 2 D * N of a complex network.
-            h0: As in `forward`. Default: None, the trained state or zeros.
+            hx: As in `forward`. Default: None, the trained state or zeros.
             reset: As in `forward`. Default: None, nowhere.
             restart: As in `forward`. Default: None, the trained state or zeros.
+            h0: Another name for hx.
 
         Raises:
             ShapeError: If the readout takes another number of features, or an input or a state does not fit.
@@ -420,10 +422,11 @@ class OrthogonalRNN(RecurrentNetwork):
         width = self.hidden_size * self.num_directions * (2 if self.is_complex else 1)
         if isinstance(readout, nn.Linear) and readout.in_features != width:
             raise ShapeError(f"Expected readout to take {width} features, the states', but got {readout}.")
-        absorbed = self._absorbed_readout(input, readout, h0, reset, restart)
+        start = one_initial_state(hx=hx, h0=h0)
+        absorbed = self._absorbed_readout(input, readout, start, reset, restart)
         if absorbed is not None:
             return absorbed
-        states = self(input, h0=h0, reset=reset, restart=restart)[0]
+        states = self(input, hx, h0=h0, reset=reset, restart=restart)[0]
         states = states.data if isinstance(states, PackedSequence) else states
         if states.is_complex():
             states = torch.view_as_real(states).flatten(-2)
@@ -433,11 +436,13 @@ class OrthogonalRNN(RecurrentNetwork):
         self,
         input: Tensor | PackedSequence,
         readout: nn.Linear,
-        h0: Tensor | None,
+        start: tuple[str, Tensor | None],
         reset: Tensor | PackedSequence | None,
         restart: Tensor | None,
     ) -> Tensor | None:
-        """Return what `forward_readout` does where a linear layer runs as rotations, or None."""
+        """Return what `forward_readout` does where a linear layer runs as rotations, or None. start: What the user calls
+        the initial state, and the state.
+        """
         if (self.nonlinearity != "identity" and not self.linear_transition) or len(self.suffixes) > 1:
             return None
         if type(readout) is not nn.Linear or is_watched(readout, nn.Linear) or is_watched(self, OrthogonalRNN):
@@ -446,7 +451,8 @@ class OrthogonalRNN(RecurrentNetwork):
         given = SequenceInput.of(input, sizes, reset)
         if not given.is_batched:
             return None
-        h = given.initial_states(h0, self._parameter("h0"), sizes)
+        name, h0 = start
+        h = given.initial_states(h0, self._parameter("h0"), sizes, name)
         (again,) = given.restarts(restart, self._parameter("h0"), sizes)
         layer, weights = self._layer(self.suffixes[0]), (readout.weight, readout.bias)
         found = layer.forward_readout(given.x, h[0], given.layout, weights, self._settings(), again)
