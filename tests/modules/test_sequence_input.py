@@ -7,7 +7,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from orthornn.errors import ArgumentError, DTypeError, ShapeError
-from orthornn.modules.sequence_input import NetworkSizes, SequenceInput, check_input
+from orthornn.modules.sequence_input import NetworkSizes, SequenceInput, check_sequence
 
 T, B, I, N, L = 5, 3, 2, 4, 2
 LENGTHS = torch.tensor([2, 5, 3])
@@ -96,17 +96,17 @@ def test_complex_states_are_as_wide_as_the_weights(dtype, state):
 def test_dtypes_that_lose_nothing_are_taken():
     x = torch.zeros(T, B, I)
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
-        assert check_input(x.to(dtype), False, sizes())
+        assert check_sequence(x.to(dtype), False, sizes())
     for dtype in (torch.float64, torch.complex64):
         with pytest.raises(DTypeError, match="Expected input"):
-            check_input(x.to(dtype), False, sizes())
+            check_sequence(x.to(dtype), False, sizes())
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert check_input(x.double(), False, sizes())
+        assert check_sequence(x.double(), False, sizes())
     for dtype in (torch.int8, torch.int16, torch.int32, torch.int64):
-        assert check_input(torch.zeros(T, B, dtype=dtype), False, sizes())
+        assert check_sequence(torch.zeros(T, B, dtype=dtype), False, sizes())
     for dtype in (torch.bool, torch.uint8):
         with pytest.raises(DTypeError, match="signed integer dtype"):
-            check_input(torch.zeros(T, B, dtype=dtype), False, sizes())
+            check_sequence(torch.zeros(T, B, dtype=dtype), False, sizes())
 
 
 @pytest.mark.parametrize("batch_sizes", [torch.tensor([2.0, 1.0]), torch.tensor([[2, 1]]), torch.tensor([2, 1]).int()])

@@ -29,7 +29,7 @@ from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import groups_pay
 from ..kernels.interception import is_observed
 from ..kernels.projection import cast, is_tokens, project
-from ..kernels.validation import check_memory, check_restart_is_used
+from ..kernels.validation import check_restart_is_used
 from ..layout import SequenceLayout, replace_first_rows
 from ..parametrizations import Rotations
 from ..parametrizations.parametrization import Parametrization, check_description
@@ -37,10 +37,10 @@ from .current import before_step
 from .fold import fold
 from .forms import FORMS, Form
 from .layer import Layer, Settings
-from .network import RecurrentNetwork, listed
+from .network import CheckpointedNetwork, RecurrentNetwork, listed
 from .rnn import OrthogonalRNN
 from .sequence_input import NetworkSizes, SequenceInput, initial_states
-from .stack import check_dropout, through_segments
+from .stack import through_segments, warn_of_dropout
 from .tracing import is_watched
 
 Mixing = Literal["glu", "gelu", "mlp"]
@@ -50,7 +50,7 @@ NORMS: tuple[str, ...] = get_args(Norm)
 _EXPANSION = 2
 
 
-class OrthogonalBlocks(RecurrentNetwork):
+class OrthogonalBlocks(CheckpointedNetwork):
     r"""A stack of blocks: normalization, a linear orthogonal recurrence, a pointwise nonlinearity, a residual
     connection.
 
@@ -106,8 +106,6 @@ class OrthogonalBlocks(RecurrentNetwork):
 
     _fixed = RecurrentNetwork._fixed | {"d_model", "state_size", "depth", "decay", "mixing", "expansion"}
     _fixed |= {"stride", "norm", "residual"}
-    memory: Mode
-    segment: int | None
 
     def __init__(
         self,
@@ -147,8 +145,9 @@ class OrthogonalBlocks(RecurrentNetwork):
         self.mixing, self.norm = check_choice("mixing", mixing, MIXINGS), check_choice("norm", norm, NORMS)
         self.expansion = _check_expansion(expansion, mixing)
         self.stride = check_integer("stride", stride, 1)
-        self.residual, self.batch_first = check_flag("residual", residual), check_flag("batch_first", batch_first)
-        self.dropout = check_dropout(dropout, depth)
+        self.residual, self.batch_first = check_flag("residual", residual), batch_first
+        self.dropout = dropout
+        warn_of_dropout(self.dropout, depth)
         self.bidirectional = check_flag("bidirectional", bidirectional)
         check_factory(device, dtype)
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
@@ -198,22 +197,10 @@ class OrthogonalBlocks(RecurrentNetwork):
     def _first(self) -> OrthogonalRNN:
         return self.blocks[0].recurrence  # type: ignore[return-value]
 
-    def set_memory(self, memory: Mode, segment: int | None = None) -> None:
-        """Choose what is stored for the backward pass, as the constructor does.
-
-        Args:
-            memory: ``"store"`` or ``"checkpoint"``.
-            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
-                peak memory.
-
-        Raises:
-            ArgumentError: For another mode, a segment below 1, or a segment with ``memory="store"``.
-        """
-        check_memory(memory, segment)
+    def _use_memory(self, memory: Mode, segment: int | None) -> None:
         if self.bidirectional or self.stride > 1:  # otherwise all blocks share the segments
             for block in self.blocks:  # of which the first refuses what the others would
                 block.recurrence.set_memory(memory, segment)  # type: ignore[union-attr, operator]
-        vars(self).update(memory=memory, segment=segment)
 
     def reset_parameters(self) -> None:
         """Draw all parameters again: recurrences as OrthogonalRNN does, the matrices between them as torch.nn.Linear

@@ -96,7 +96,7 @@ class GORU(RecurrentNetwork):
         parametrization = Givens(layers=2) if parametrization is None else parametrization
         check_description("parametrization", parametrization, "Givens(layers=2)")
         self.parametrization = parametrization
-        self.batch_first, self.learn_h0 = check_flag("batch_first", batch_first), check_flag("learn_h0", learn_h0)
+        self.batch_first, self.learn_h0 = batch_first, check_flag("learn_h0", learn_h0)
         check_factory(device, dtype)
         dtype = dtype or torch.get_default_dtype()
         self.transition = Transition(self.parametrization, hidden_size, device=device, dtype=dtype)

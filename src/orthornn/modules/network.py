@@ -14,8 +14,9 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_choice, check_flag, check_number
 from ..activations import ACTIVATIONS
 from ..errors import ArgumentError, ReadOnlyError, TransformError
+from ..kernels.checkpointing import Mode
 from ..kernels.functional import Output
-from ..kernels.validation import OUTPUTS
+from ..kernels.validation import OUTPUTS, check_memory
 from ..layout import SequenceLayout
 from .current import before_step, current
 from .overview import network_html
@@ -311,6 +312,32 @@ class RecurrentNetwork(nn.Module):
         )
 
     _repr_html_ = network_html
+
+
+class CheckpointedNetwork(RecurrentNetwork):
+    """A network that need not store all states for its backward pass."""
+
+    memory: Mode
+    segment: int | None
+
+    def set_memory(self, memory: Mode, segment: int | None = None) -> None:
+        """Choose what is saved for the backward pass, as the constructor does.
+
+        Args:
+            memory: ``"store"`` or ``"checkpoint"``.
+            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
+                peak memory.
+
+        Raises:
+            ArgumentError: For another mode, a segment below 1, a segment with ``memory="store"``, or ``"checkpoint"`` with
+                ``form="operator"``.
+        """
+        check_memory(memory, segment)
+        self._use_memory(memory, segment)
+        vars(self).update(memory=memory, segment=segment)
+
+    def _use_memory(self, memory: Mode, segment: int | None) -> None:
+        """Raise if this network cannot run so, and tell its parts."""
 
 
 def listed(options: Mapping[str, object]) -> str:

@@ -17,14 +17,13 @@ from ..errors import ArgumentError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.interception import is_observed
 from ..kernels.projection import cast
-from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from ..parametrizations import Householder
 from ..parametrizations.parametrization import Parametrization, check_description
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form, check_rotations
 from .layer import BIASED, Layer, Settings, activation_in
-from .network import Checks, RecurrentNetwork, Shape, listed
+from .network import CheckpointedNetwork, Checks, RecurrentNetwork, Shape, listed
 from .online import OnlineLearner, online
 from .sequence_input import (
     NetworkSizes,
@@ -32,13 +31,13 @@ from .sequence_input import (
     Starts,
     one_initial_state,
 )
-from .stack import Stack, check_dropout, through_segments
+from .stack import Stack, through_segments, warn_of_dropout
 from .torch_state_dict import read_torch_state
 from .tracing import LayerTrace, is_watched
 from .transition import Transition
 
 
-class OrthogonalRNN(RecurrentNetwork):
+class OrthogonalRNN(CheckpointedNetwork):
     r"""A recurrent network whose hidden-to-hidden matrix is parametrized, by default orthogonal.
 
     .. math:: h_t = \phi(g W h_{t-1} + V x_t + b)
@@ -96,8 +95,6 @@ class OrthogonalRNN(RecurrentNetwork):
         (torch.Size([20, 5, 8]), torch.Size([2, 5, 8]))
     """
 
-    memory: Mode
-    segment: int | None
     _settable: ClassVar[Checks] = {
         **RecurrentNetwork._settable,
         "clip_backward": check_positive,
@@ -135,16 +132,15 @@ class OrthogonalRNN(RecurrentNetwork):
         self.input_size = check_integer("input_size", input_size, 1)
         self.hidden_size = check_integer("hidden_size", hidden_size, 1)
         self.num_layers = check_integer("num_layers", num_layers, 1)
-        self.dropout = check_dropout(dropout, num_layers)
-        self.gain = check_number("gain", gain)
+        self.dropout, self.gain, self.batch_first = dropout, gain, batch_first
+        warn_of_dropout(self.dropout, num_layers)
         parametrization = Householder() if parametrization is None else parametrization
         check_description("parametrization", parametrization, "Householder(reflections=16)")
-        self.parametrization, self.form = parametrization, check_choice("form", form, FORMS)
-        self.bias, self.batch_first = check_flag("bias", bias), check_flag("batch_first", batch_first)
+        self.parametrization, self.form = parametrization, form
+        self.clip_backward, self.linear_transition = clip_backward, linear_transition
+        self.bias = check_flag("bias", bias)
         self.bidirectional = check_flag("bidirectional", bidirectional)
-        self.clip_backward = check_positive("clip_backward", clip_backward)
         self.learn_h0, self.learn_gain = check_flag("learn_h0", learn_h0), check_flag("learn_gain", learn_gain)
-        self.linear_transition = check_flag("linear_transition", linear_transition)
         self.set_memory(memory, segment)
 
         check_factory(device, dtype)
@@ -174,21 +170,8 @@ class OrthogonalRNN(RecurrentNetwork):
         shapes["h0"] = (len(self.suffixes), n, *pair) if self.learn_h0 else None
         return shapes
 
-    def set_memory(self, memory: Mode, segment: int | None = None) -> None:
-        """Choose what is saved for the backward pass, as the constructor does.
-
-        Args:
-            memory: ``"store"`` or ``"checkpoint"``.
-            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
-                peak memory.
-
-        Raises:
-            ArgumentError: For another mode, a segment below 1, a segment with ``memory="store"``, or ``"checkpoint"`` with
-                ``form="operator"``.
-        """
-        check_memory(memory, segment)
+    def _use_memory(self, memory: Mode, segment: int | None) -> None:
         _check_stored(self.form, memory)
-        vars(self).update(memory=memory, segment=segment)
 
     def reset_parameters(self) -> None:
         """Draw all parameters again.

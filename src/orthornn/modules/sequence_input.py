@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_integer, check_shape
-from .._checks import check_tensor as check_dense
+from .._checks import check_integer, check_shape, check_tensor
 from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..kernels.interception import is_autocast
@@ -78,7 +77,7 @@ class SequenceInput(NamedTuple):
         """
         packed = input if isinstance(input, PackedSequence) else None
         x: Tensor = input if packed is None else packed.data  # type: ignore[assignment]
-        is_batched = check_input(x, packed is not None, sizes)
+        is_batched = check_sequence(x, packed is not None, sizes)
         if packed is None:
             x = x.unsqueeze(1) if not is_batched else (x.transpose(0, 1) if sizes.batch_first else x)
             x = with_recorded_steps(x) if torch.jit.is_tracing() else x
@@ -111,7 +110,7 @@ class SequenceInput(NamedTuple):
             name: What the user calls x.
             for_sequences: What takes whole sequences.
         """
-        check_tensor("input", x, sizes)
+        check_fits("input", x, sizes)
         is_batched = _check_one_step(name, x, sizes, for_sequences)
         rows = x if is_batched else x.unsqueeze(0)
         layout = SequenceLayout(1, rows.shape[0])
@@ -136,11 +135,11 @@ class SequenceInput(NamedTuple):
         """
         sizes = self.sizes
         if h0 is not None and not self.is_batched:
-            check_tensor(name, h0, sizes)
+            check_fits(name, h0, sizes)
             check_shape(name, h0, (sizes.num_states, *sizes.state_shape))
             h0 = h0.unsqueeze(1)
         if h0 is not None and self.packed is not None:
-            _assert_batch(self.layout, check_dense(name, h0), 1, 2 + len(sizes.state_shape))
+            _assert_batch(self.layout, check_tensor(name, h0), 1, 2 + len(sizes.state_shape))
         states = initial_states(self.layout, sizes, h0, learned, name)
         if h0 is None or self.packed is None or self.packed.sorted_indices is None:
             return states
@@ -195,7 +194,7 @@ def initial_states(
         return tuple([row.expand(batch, *shape) for row in rows])
     if h0 is None:
         return (torch.zeros(batch, *shape, dtype=dtype, device=sizes.weight.device),) * sizes.num_states
-    check_tensor(name, h0, sizes)
+    check_fits(name, h0, sizes)
     wanted = (sizes.num_states, batch, *shape)
     if h0.shape != wanted:  # asked first, in a tenth of the time
         check_shape(name, h0, wanted)
@@ -256,7 +255,7 @@ def reset_rows(
     if isinstance(reset, PackedSequence):
         return _packed_reset(reset, layout, packed, device)
     if packed is not None:
-        _assert_batch(layout, check_dense("reset", reset), 0 if batch_first else 1, 2)
+        _assert_batch(layout, check_tensor("reset", reset), 0 if batch_first else 1, 2)
     steps, batch = layout.length, layout.batch
     check_reset(reset, (steps,) if not is_batched else (batch, steps) if batch_first else (steps, batch), device)
     if not is_batched:
@@ -301,9 +300,9 @@ def _assert_batch(layout: SequenceLayout, given: Tensor, axis: int, dims: int) -
         layout.batch = given.shape[axis]
 
 
-def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
+def check_fits(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
     """Raise unless an input or a state is a tensor on the network's device that its dtype can hold."""
-    check_dense(name, tensor)
+    check_tensor(name, tensor)
     weight = sizes.weight
     if tensor.dtype == weight.dtype and tensor.device == weight.device:
         return
@@ -337,9 +336,9 @@ def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
         )
 
 
-def check_input(x: Tensor, is_packed: bool, sizes: NetworkSizes) -> bool:
+def check_sequence(x: Tensor, is_packed: bool, sizes: NetworkSizes) -> bool:
     """Raise what torch.nn.RNN raises for an input that does not fit; return whether it is batched."""
-    check_tensor("input", x, sizes)
+    check_fits("input", x, sizes)
     tokens = is_tokens(x)
     allowed = (1,) if is_packed and tokens else (2,) if is_packed else (1, 2) if tokens else (2, 3)
     if x.dim() not in allowed:
