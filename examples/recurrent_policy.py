@@ -89,7 +89,7 @@ def train(updates: int, report: int = REPORT, seed: int = 0) -> list[tuple[float
     torch.set_num_threads(1)
     agent, worlds = Agent(), Corridors(ENVIRONMENTS, seed)
     optimizer = torch.optim.Adam(param_groups(agent, lr=3e-3, recurrent_lr=1e-3))
-    h = torch.stack(agent.rnn.initial_states(ENVIRONMENTS)).detach()
+    h = agent.rnn.initial_states(ENVIRONMENTS).detach()
     found, right, episodes, learning, start = [], 0.0, 0.0, 0.0, time.process_time()
     for update in range(1, updates + 1):
         before, pieces = h, []

@@ -317,7 +317,7 @@ def test_methods_without_an_entry_are_found():
         "orthornn.errors.MissingPackageError.named",
         "orthornn.optim.stiefel.StiefelOptimizer.step",
     } <= set(public_methods())
-    forward = public_methods()["orthornn.modules.goru.GORU.forward"]
+    forward = public_methods()["orthornn.modules.lstm.PeepholeLSTM.forward"]
     assert documented_elsewhere(forward) == [orthornn.OrthogonalRNN.forward]
     assert set(undocumented(orthornn.OrthogonalRNN.forward)) == {"self"}
 

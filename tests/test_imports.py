@@ -129,6 +129,15 @@ def test_circles_are_found(files, expected, tmp_path):
     assert {" ".join(sorted(names)) for names in circles(import_graph(root))} == expected
 
 
+def test_submodules_that_messages_name_are_imported_when_they_are_first_asked_for():
+    names = ["diagnostics", "export", "optim", "penalties"]
+    code = f"import orthornn, sys; print([n for n in {names} if 'orthornn.' + n in sys.modules])\n"
+    code += f"print([getattr(orthornn, n).__name__ for n in {names}], orthornn.optim.CayleySGD.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", f"{[f'orthornn.{name}' for name in names]} CayleySGD"]
+    assert {*names} <= {*orthornn.__all__}
+
+
 def test_importing_the_library_loads_neither_the_workbench_nor_an_extra():
     code = "import orthornn, orthornn.optim, orthornn.export, orthornn.doctor, sys, json; print(json.dumps([*sys.modules]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -165,7 +165,7 @@ def networks() -> Calls:
         "OrthogonalRNN.step": (rnn.step, {"x": randn(B, I), "h": state, **once}),
         "OrthogonalRNN.forward_readout": (
             rnn.forward_readout,
-            {"input": randn(T, B, I), "readout": nn.Linear(N, K), "h0": state, **resets},
+            {"input": randn(T, B, I), "readout": nn.Linear(N, K), "h0": state, "hx": None, **resets},
         ),
         "OrthogonalRNN.fold": (OrthogonalRNN(I, N, nonlinearity="tanh").fold, {"to_torch": True}),
         "OrthogonalRNN.set_memory": (rnn.set_memory, {"memory": "checkpoint", "segment": 2}),

@@ -26,6 +26,7 @@ from .parametrizations import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from . import diagnostics, export, optim, penalties
     from .lab.from_python import train
     from .lab.predict import load
 
@@ -50,16 +51,26 @@ __all__ = [
     "Unconstrained",
     "activations",
     "convert",
+    "diagnostics",
     "errors",
+    "export",
     "kernels",
     "load",
+    "optim",
     "orthogonalize",
+    "penalties",
     "train",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Import `orthornn.load` and `orthornn.train`, and the floors of training with them, when they are first asked for."""
+    """Import `orthornn.load` and `orthornn.train`, and the floors of training with them, when they are first asked for; and
+    the submodules of __all__ that the networks do not need.
+    """
+    if name in ("diagnostics", "export", "optim", "penalties"):
+        from importlib import import_module
+
+        return import_module(f".{name}", __name__)
     if name == "load":
         from .lab.predict import load
 

@@ -27,7 +27,7 @@ from orthornn import (
     Unconstrained,
     activations,
 )
-from orthornn.errors import ArgumentError, DeviceError, DTypeError
+from orthornn.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from orthornn.modules.fold import fold
 from support.tolerances import tolerance
 
@@ -405,6 +405,23 @@ def test_no_shorter_way_passes_by_the_forward_of_a_subclass():
     rnn = Doubled(I, N, nonlinearity="identity", form="rotations", dtype=torch.float64)
     readout, x = nn.Linear(N, 1, dtype=torch.float64), inputs()
     torch.testing.assert_close(rnn.forward_readout(x, readout), readout(rnn(x)[0]), rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("form", ["rotations", "dense"])
+def test_a_readout_takes_the_initial_state_under_both_names(form):
+    rnn = OrthogonalRNN(I, N, nonlinearity="identity", form=form, dtype=torch.float64)
+    readout, x, start = nn.Linear(N, 1, dtype=torch.float64), inputs(), torch.ones_like(rnn(inputs())[1])
+    want = readout(rnn(x, start)[0])
+    for found in (
+        rnn.forward_readout(x, readout, start),
+        rnn.forward_readout(x, readout, hx=start),
+        rnn.forward_readout(x, readout, h0=start),
+    ):
+        torch.testing.assert_close(found, want, rtol=0, atol=EXACT)
+    with pytest.raises(ArgumentError, match="got both hx and h0"):
+        rnn.forward_readout(x, readout, start, h0=start)
+    with pytest.raises(ShapeError, match="Expected hx to have shape"):
+        rnn.forward_readout(x, readout, start[..., 1:])
 
 
 @pytest.mark.parametrize("options", [{"stride": 4}, {"memory": "checkpoint", "segment": 5}], ids=str)

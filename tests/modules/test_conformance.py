@@ -473,11 +473,8 @@ def test_without_steps_gradients_reach_everything(subject, output):
 
 def initial_state(net: nn.Module) -> Tensor | tuple[Tensor, ...]:
     """Leaves of the shape of hx."""
-    state = net.initial_states(B)
-    pair = isinstance(net, PeepholeLSTM)
-    values = [torch.rand_like(value) + 0.5 for value in (state if pair else [torch.stack(state)])]
-    leaves = tuple(value.detach().requires_grad_() for value in values)
-    return leaves if pair else leaves[0]
+    leaves = tuple((torch.rand_like(value) + 0.5).detach().requires_grad_() for value in parts(net.initial_states(B)))
+    return leaves if isinstance(net, PeepholeLSTM) else leaves[0]
 
 
 @SEQUENCES
@@ -771,18 +768,15 @@ def run_with(net: nn.Module, x: Tensor, state: tuple[Tensor, ...] | None, reset:
 def test_initial_states_are_what_the_network_starts_from(subject):
     """The same bits as without a state, and gradients that reach the trained one."""
     net, x = subject(), inputs()
-    states = net.initial_states(B)
-    pair = isinstance(net, PeepholeLSTM)
-    hx = states if pair else torch.stack(states)
+    hx, pair = net.initial_states(B), isinstance(net, PeepholeLSTM)
     out, *final = run(net, x)
-    assert [part.shape for part in (states if pair else (hx,))] == [part.shape for part in final]
+    assert [part.shape for part in parts(hx)] == [part.shape for part in final]
     same(run(net, x, hx), (out, *final))
     other = tuple(torch.ones_like(part) for part in parts(hx))
-    taken = net.initial_states(B, other if pair else other[0])
-    same(taken if pair else (torch.stack(taken),), other)
+    same(parts(net.initial_states(B, other if pair else other[0])), other)
     own = [p for name, p in net.named_parameters() if name.rpartition(".")[2] in ("h0", "c0")]
     if own:
-        sum((torch.view_as_real(h) if h.is_complex() else h).sum() for h in states).backward()
+        sum((torch.view_as_real(h) if h.is_complex() else h).sum() for h in parts(hx)).backward()
         assert all(bool((p.grad == B).all()) for p in own)
     with pytest.raises(ArgumentError, match="Expected batch to be an integer of at least 0"):
         net.initial_states(-1)
@@ -948,8 +942,7 @@ def test_compile_with_packed_sequences_without_breaks(subject, given):
         x, options = inputs(3, len(lengths), I).requires_grad_(), {}
         if given != "nothing":
             first = net.initial_states(len(lengths))
-            is_pair = isinstance(net, PeepholeLSTM)
-            states = tuple(map(torch.rand_like, first)) if is_pair else torch.rand_like(torch.stack(first))
+            states = tuple(map(torch.rand_like, first)) if isinstance(net, PeepholeLSTM) else torch.rand_like(first)
             options = {"hx": states, "reset": torch.rand(3, len(lengths)) < 0.4}
         runs = []
         for call in (compiled, net):

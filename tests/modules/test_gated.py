@@ -69,6 +69,15 @@ def test_goru_is_its_equations(method):
     assert all(bool(parameter.grad.abs().sum() > 0) for parameter in net.parameters())
 
 
+@pytest.mark.parametrize("method", [Givens(layers=2), RestrictedUnitary()], ids=repr)
+def test_fold_of_goru(method):
+    net, x = goru(method), torch.randn(T, B, I, dtype=torch.float64)
+    folded = net.fold()
+    torch.testing.assert_close(folded(x)[0], net(x)[0], rtol=0, atol=tolerance(torch.float64, T * N))
+    assert repr(folded.parametrization) in ("Unconstrained()", "Stiefel(field='complex')")
+    assert vars(folded).keys() == vars(net).keys()
+
+
 def test_goru_under_tanh_and_by_name():
     net, x = goru(Givens(layers=2)), torch.randn(T, B, I, dtype=torch.float64)
     other = goru(Givens(layers=2), nonlinearity="tanh")

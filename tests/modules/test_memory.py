@@ -106,6 +106,38 @@ def test_layers_in_lockstep_keep_no_states_of_a_segment():
     assert rnn.weight_ih_l0.grad.abs().max() > 0
 
 
+IN_SEGMENTS = {
+    "layers": lambda **options: OrthogonalRNN(3, 8, 2, nonlinearity="identity", **options),
+    "modrelu": lambda **options: OrthogonalRNN(3, 8, 2, **options),
+    "transition": lambda **options: OrthogonalRNN(3, 8, 2, nonlinearity="tanh", linear_transition=True, **options),
+    "blocks of rotations": lambda **options: OrthogonalBlocks(3, 4, 8, 1, learn_h0=True, **options),
+    "blocks of reflections": lambda **options: OrthogonalBlocks(3, 4, 8, 1, parametrization=Householder(), **options),
+}
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", IN_SEGMENTS)
+def test_states_are_not_rounded_between_segments(name, low, autocast):
+    torch.manual_seed(0)
+    net = IN_SEGMENTS[name](dtype=None if autocast else low)
+    sequences = [0.1 * torch.randn(length, 3).to(next(net.parameters()).dtype) for length in (150, 200, 40)]
+    x = pack_sequence(sequences, enforce_sorted=False)
+    reset = torch.rand(200, 3) < 0.01
+    with torch.autocast("cpu", low, enabled=autocast):
+        want = net(x, output="last", reset=reset)[1].detach()
+        for segment in (1, 7, 64, None):
+            net.set_memory("checkpoint", segment)
+            for enabled in (False, True):
+                with torch.set_grad_enabled(enabled):
+                    found = net(x, output="last", reset=reset)[1]
+                assert found.dtype == want.dtype
+                bound = torch.finfo(found.dtype).eps if found.dtype == low else tolerance(torch.float32, 200)
+                assert float((found.detach() - want).abs().max()) <= bound * float(want.abs().max())
+    found.sum().backward()
+    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in net.parameters())
+
+
 def test_layers_in_lockstep_pass_gradients_to_inputs_and_higher_derivatives():
     rnn = OrthogonalRNN(2, 4, 2, nonlinearity="tanh", dtype=torch.float64, memory="checkpoint", segment=3)
     x, h0 = torch.randn(8, 2, 2).double().requires_grad_(), torch.randn(2, 2, 4).double().requires_grad_()
@@ -142,7 +174,7 @@ def test_what_changes_before_it_is_read_again_is_an_error(name):
     """An optimizer's step between the passes, or a mask written over: recomputed states would be those of another network."""
     net = LOCKSTEP[name]()
     x, reset = torch.randn(8, 3, 2, dtype=torch.float64), torch.rand(8, 3) < 0.3
-    hx = torch.stack(net.initial_states(3))
+    hx = net.initial_states(3)
     restart, wanted = torch.randn_like(hx), [p for p in net.parameters() if p.numel()]
 
     def gradients(changed):

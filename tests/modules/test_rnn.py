@@ -449,14 +449,14 @@ def frames_below_the_network(net, x, monkeypatch):
     ids=str,
 )
 @pytest.mark.parametrize("trained", [False, True])
-def test_from_the_module_to_the_compiled_kernel_are_at_most_seven_frames(options, trained, monkeypatch):
+def test_from_the_module_to_the_compiled_kernel_are_at_most_eight_frames(options, trained, monkeypatch):
     """A reader who follows a tensor passes these; torch's own are counted, too, in a call that stores everything."""
     net = OrthogonalRNN(I, N, **options).requires_grad_(trained)
     found = frames_below_the_network(net, torch.randn(T, B, I), monkeypatch)
     own = [code for code in found if code.co_filename.startswith(PACKAGE)]
-    assert 2 <= len(own) <= 7, [code.co_name for code in own]
+    assert 2 <= len(own) <= 8, [code.co_name for code in own]
     if "memory" not in options and "form" not in options:
-        assert len(found) <= 7, [code.co_name for code in found]
+        assert len(found) <= 8, [code.co_name for code in found]
 
 
 @pytest.mark.parametrize("memory", ["store", "checkpoint"])

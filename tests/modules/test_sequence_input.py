@@ -7,7 +7,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from orthornn.errors import ArgumentError, DTypeError, ShapeError
-from orthornn.modules.sequence_input import NetworkSizes, SequenceInput, check_input, step_states
+from orthornn.modules.sequence_input import NetworkSizes, SequenceInput, check_sequence
 
 T, B, I, N, L = 5, 3, 2, 4, 2
 LENGTHS = torch.tensor([2, 5, 3])
@@ -37,7 +37,7 @@ def test_masks_of_unsorted_packed_sequences_are_in_the_order_of_their_rows(batch
 def test_states_and_last_outputs_come_back_in_the_order_of_the_user():
     packed = pack_padded_sequence(torch.randn(T, B, I), LENGTHS, enforce_sorted=False)
     given, h0 = SequenceInput.of(packed, sizes()), torch.randn(L, B, N)
-    states = given.initial_states(h0, None, sizes())
+    states = given.initial_states(h0, None)
     order = LENGTHS.argsort(descending=True)
     assert all(torch.equal(state, h[order]) for state, h in zip(states, h0, strict=True))
     last, h_n = given.out(states[-1], torch.stack(states), only_last=True)
@@ -55,20 +55,21 @@ def test_a_step_restarts_where_the_mask_says(learned):
     x, h, mask = torch.randn(B, I), torch.randn(L, B, N), torch.tensor([True, False, True])
     own = torch.zeros(L, N) if learned is None else learned
     for restart in (None, torch.randn(L, B, N)):
-        found = torch.stack(step_states(x, h, learned, sizes(), mask, restart))
+        given = SequenceInput.of_step(x, sizes(), mask)
+        found = torch.stack(given.begun(given.initial_states(h, learned, "h"), given.restarts(restart, learned)))
         first = own[:, None].expand(L, B, N) if restart is None else restart
         assert torch.equal(found, torch.where(mask[:, None], first, h))
-    assert torch.equal(torch.stack(step_states(x, None, learned, sizes(), None, None)), own[:, None].expand(L, B, N))
+    given = SequenceInput.of_step(x, sizes())
+    found = torch.stack(given.begun(given.initial_states(None, learned), given.restarts(None, learned)))
+    assert torch.equal(found, own[:, None].expand(L, B, N))
 
 
 def test_a_state_to_restart_from_needs_resets():
     restart = torch.zeros(L, B, N)
-    with pytest.raises(ArgumentError, match="got restart alone"):
-        step_states(torch.randn(B, I), None, None, sizes(), None, restart)
-    given = SequenceInput.of(torch.randn(T, B, I), sizes())
-    with pytest.raises(ArgumentError, match="got restart alone"):
-        given.restarts(restart, None, sizes())
-    assert given.restarts(None, None, sizes()) == (None,) * L
+    for given in (SequenceInput.of(torch.randn(T, B, I), sizes()), SequenceInput.of_step(torch.randn(B, I), sizes())):
+        with pytest.raises(ArgumentError, match="got restart alone"):
+            given.restarts(restart, None)
+        assert given.restarts(None, None) == (None,) * L
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_complex_states_are_as_wide_as_the_weights(dtype, state):
     wanted, learned = sizes(dtype, is_complex=True), torch.randn(L, N, 2, dtype=dtype)
     given = SequenceInput.of(torch.randn(T, B, I, dtype=dtype), wanted)
     for own in (None, learned):
-        found = given.initial_states(None, own, wanted)
+        found = given.initial_states(None, own)
         assert {part.dtype for part in found} == {state}
         assert {part.shape for part in found} == {(B, N)}
     parts = torch.view_as_real(torch.stack(found))[:, 0]
@@ -95,17 +96,17 @@ def test_complex_states_are_as_wide_as_the_weights(dtype, state):
 def test_dtypes_that_lose_nothing_are_taken():
     x = torch.zeros(T, B, I)
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
-        assert check_input(x.to(dtype), False, sizes())
+        assert check_sequence(x.to(dtype), False, sizes())
     for dtype in (torch.float64, torch.complex64):
         with pytest.raises(DTypeError, match="Expected input"):
-            check_input(x.to(dtype), False, sizes())
+            check_sequence(x.to(dtype), False, sizes())
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert check_input(x.double(), False, sizes())
+        assert check_sequence(x.double(), False, sizes())
     for dtype in (torch.int8, torch.int16, torch.int32, torch.int64):
-        assert check_input(torch.zeros(T, B, dtype=dtype), False, sizes())
+        assert check_sequence(torch.zeros(T, B, dtype=dtype), False, sizes())
     for dtype in (torch.bool, torch.uint8):
         with pytest.raises(DTypeError, match="signed integer dtype"):
-            check_input(torch.zeros(T, B, dtype=dtype), False, sizes())
+            check_sequence(torch.zeros(T, B, dtype=dtype), False, sizes())
 
 
 @pytest.mark.parametrize("batch_sizes", [torch.tensor([2.0, 1.0]), torch.tensor([[2, 1]]), torch.tensor([2, 1]).int()])

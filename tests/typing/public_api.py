@@ -35,6 +35,7 @@ assert_type(lstm.forward(x, output="last"), tuple[Tensor, tuple[Tensor, Tensor]]
 
 assert_type(orthogonalize(nn.Linear(4, 5), "weight", Householder(), init="polar"), nn.Linear)
 assert_type(dense_rnn(x, x[0], x[0], orthornn.activations.get("leaky_relu"), output="last"), Tensor)
+assert_type(orthornn.optim.CayleySGD([x], lr=0.1), orthornn.optim.CayleySGD)
 
 # A wrong name is an error: without one the comment itself is reported.
 OrthogonalRNN(4, 5, form="sparse")  # type: ignore[arg-type]

@@ -16,39 +16,31 @@ continuous system. RotRNN (Biegun et al., 2024): rotations in a trained orthogon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_choice, check_factory, check_flag, check_integer, check_shape
+from .._checks import check_choice, check_factory, check_flag, check_integer
 from ..errors import ArgumentError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import groups_pay
-from ..kernels.functional import Output
 from ..kernels.interception import is_observed
 from ..kernels.projection import cast, is_tokens, project
-from ..kernels.validation import check_memory, check_restart_is_used
+from ..kernels.validation import check_restart_is_used
 from ..layout import SequenceLayout, replace_first_rows
 from ..parametrizations import Rotations
 from ..parametrizations.parametrization import Parametrization, check_description
+from .current import before_step
 from .fold import fold
 from .forms import FORMS, Form
 from .layer import Layer, Settings
-from .network import RecurrentNetwork, listed
+from .network import CheckpointedNetwork, RecurrentNetwork, listed
 from .rnn import OrthogonalRNN
-from .sequence_input import (
-    NetworkSizes,
-    SequenceInput,
-    check_step,
-    check_tensor,
-    initial_states,
-    one_initial_state,
-    unbatched_step,
-)
-from .stack import check_dropout, through_segments
+from .sequence_input import NetworkSizes, SequenceInput, initial_states
+from .stack import through_segments, warn_of_dropout
 from .tracing import is_watched
 
 Mixing = Literal["glu", "gelu", "mlp"]
@@ -58,7 +50,7 @@ NORMS: tuple[str, ...] = get_args(Norm)
 _EXPANSION = 2
 
 
-class OrthogonalBlocks(RecurrentNetwork):
+class OrthogonalBlocks(CheckpointedNetwork):
     r"""A stack of blocks: normalization, a linear orthogonal recurrence, a pointwise nonlinearity, a residual
     connection.
 
@@ -82,7 +74,7 @@ class OrthogonalBlocks(RecurrentNetwork):
         expansion: Units of ``mixing="mlp"`` per feature; only with it. Default: 2.
         stride: Read the states of the first block every so many steps only, the last step among them; the blocks above it
             run at that rate, and outputs are those of these ceil(T / stride) steps. Its residual connection reads the
-            inputs of all steps since the reading before. Not for PackedSequence and `step`. Default: 1.
+            inputs of all steps since the reading before. Not for PackedSequence, resets and `step`. Default: 1.
         norm: Of the inputs of every block but the first: ``"layer"``, ``"rms"`` or ``"none"``. Default: ``"layer"``.
         residual: Whether blocks add their input to their output. Default: ``True``.
         dropout: Probability of zeroing an output of every block but the last, in training. Default: 0.
@@ -101,7 +93,8 @@ class OrthogonalBlocks(RecurrentNetwork):
         - input: (T, B, I), or tokens (T, B) as one-hot vectors; unbatched (T, I); a PackedSequence. T is at least 1.
         - hx, h_n: (depth * D, B, S), D = 2 if bidirectional, otherwise 1.
         - output: (T, B, d_model), with a stride (ceil(T / stride), B, d_model); or with ``output="last"`` (B, d_model)
-          of each sequence's last step.
+          of each sequence's last step, t = T - 1. If bidirectional, it is of the states of both directions there, of which
+          the reverse one has read only this step: unlike h_n, which has its state at t = 0.
 
     Example::
 
@@ -113,8 +106,6 @@ class OrthogonalBlocks(RecurrentNetwork):
 
     _fixed = RecurrentNetwork._fixed | {"d_model", "state_size", "depth", "decay", "mixing", "expansion"}
     _fixed |= {"stride", "norm", "residual"}
-    memory: Mode
-    segment: int | None
 
     def __init__(
         self,
@@ -154,8 +145,9 @@ class OrthogonalBlocks(RecurrentNetwork):
         self.mixing, self.norm = check_choice("mixing", mixing, MIXINGS), check_choice("norm", norm, NORMS)
         self.expansion = _check_expansion(expansion, mixing)
         self.stride = check_integer("stride", stride, 1)
-        self.residual, self.batch_first = check_flag("residual", residual), check_flag("batch_first", batch_first)
-        self.dropout = check_dropout(dropout, depth)
+        self.residual, self.batch_first = check_flag("residual", residual), batch_first
+        self.dropout = dropout
+        warn_of_dropout(self.dropout, depth)
         self.bidirectional = check_flag("bidirectional", bidirectional)
         check_factory(device, dtype)
         factory = {"device": device, "dtype": dtype or torch.get_default_dtype()}
@@ -205,22 +197,10 @@ class OrthogonalBlocks(RecurrentNetwork):
     def _first(self) -> OrthogonalRNN:
         return self.blocks[0].recurrence  # type: ignore[return-value]
 
-    def set_memory(self, memory: Mode, segment: int | None = None) -> None:
-        """Choose what is stored for the backward pass, as the constructor does.
-
-        Args:
-            memory: ``"store"`` or ``"checkpoint"``.
-            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
-                peak memory.
-
-        Raises:
-            ArgumentError: For another mode, a segment below 1, or a segment with ``memory="store"``.
-        """
-        check_memory(memory, segment)
+    def _use_memory(self, memory: Mode, segment: int | None) -> None:
         if self.bidirectional or self.stride > 1:  # otherwise all blocks share the segments
             for block in self.blocks:  # of which the first refuses what the others would
                 block.recurrence.set_memory(memory, segment)  # type: ignore[union-attr, operator]
-        vars(self).update(memory=memory, segment=segment)
 
     def reset_parameters(self) -> None:
         """Draw all parameters again: recurrences as OrthogonalRNN does, the matrices between them as torch.nn.Linear
@@ -229,76 +209,12 @@ class OrthogonalBlocks(RecurrentNetwork):
         for block in self.blocks:
             block.reset_parameters()  # type: ignore[operator]
 
-    @overload
-    def forward(
-        self,
-        input: Tensor,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        output: Literal["all"] = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[PackedSequence, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        *,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    def forward(
-        self,
-        input: Tensor | PackedSequence,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Return the outputs of the last block and the final states of all.
-
-        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`; ``output="last"`` returns the outputs of
-        each sequence's last step, t = T - 1. If bidirectional, they are of the states of both directions there, of which the
-        reverse one has read only this step: unlike h_n, which has its state at t = 0. Resets need stride=1.
-
-        Shape:
-            - hx, h0, restart: (depth * D, B, S), or (depth * D, S) unbatched.
-            - Output: (T, B, d_model) in the layout of the input, or (B, d_model); h_n (depth * D, B, S).
-        """
-        check_choice("output", output, ("all", "last"))
-        name, h0 = one_initial_state(hx=hx, h0=h0)
-        D, sizes = self.num_directions, self._sizes()
-        given = SequenceInput.of(input, sizes, reset)
-        x, layout = given.x, given.layout
-        if reset is None:
+    def _starts(
+        self, given: SequenceInput, name: str, start: Tensor | None, restart: Tensor | None
+    ) -> tuple[tuple[Tensor, ...] | None, tuple[Tensor, ...] | None]:
+        """Return the states that were given; None for those of the recurrences."""
+        layout = given.layout
+        if layout.resets is None:
             check_restart_is_used(restart)
         elif self.stride > 1:
             raise ArgumentError(
@@ -306,18 +222,25 @@ class OrthogonalBlocks(RecurrentNetwork):
                 f"got one. Build the network with stride=1."
             )
         if layout.length == 0:
-            raise ShapeError(f"Expected at least one step, but got an input of shape {tuple(x.shape)}.")
+            raise ShapeError(f"Expected at least one step, but got an input of shape {tuple(given.x.shape)}.")
         if self.stride > 1 and layout.is_ragged:
             raise ArgumentError(
                 f"Expected sequences of one length with stride={self.stride}, but got a PackedSequence. Pass each length "
                 f"apart, or stride=1."
             )
-        states = None if h0 is None else given.initial_states(h0, None, sizes, name)
-        restarts = None if restart is None else given.initial_states(restart, None, sizes, "restart")
-        only_last = output == "last"
+        states = None if start is None else given.initial_states(start, None, name)
+        return states, None if restart is None else given.initial_states(restart, None, "restart")
+
+    def _forward(
+        self,
+        given: SequenceInput,
+        states: tuple[Tensor, ...] | None,
+        restarts: tuple[Tensor, ...] | None,
+        only_last: bool,
+    ) -> tuple[Tensor, Tensor]:
+        x, layout, D = given.x, given.layout, self.num_directions
         if self._in_segments(x):
-            out, h_n = self._run_segments(x, states, layout, only_last, restarts)
-            return given.out(out, h_n, only_last)
+            return self._run_segments(x, states, layout, only_last, restarts)
         finals = []
         for k, block in enumerate(self.blocks):
             own = slice(k * D, (k + 1) * D)
@@ -327,11 +250,11 @@ class OrthogonalBlocks(RecurrentNetwork):
                 layout = SequenceLayout(-(-layout.length // self.stride), layout.batch)
             x = F.dropout(x, self.dropout, self.training and k < self.depth - 1)
             finals.append(h_n)
-        return given.out(x, torch.cat(finals), only_last)
+        return x, torch.cat(finals)
 
     def _initial_states(self, batch: int, h0: Tensor | None) -> tuple[Tensor, ...]:
         if h0 is not None:
-            return initial_states(SequenceLayout(1, batch), h0, None, self._sizes())
+            return initial_states(SequenceLayout(1, batch), self._sizes(), h0, None)
         return tuple([state for block in self.blocks for state in block.recurrence._initial_states(batch, None)])  # type: ignore[union-attr, operator]
 
     def _sizes(self) -> NetworkSizes:
@@ -365,7 +288,7 @@ class OrthogonalBlocks(RecurrentNetwork):
         steps = self.segment or segment_length(layout.length, self.state_size, 0)
         dropout = self.dropout if self.training else 0.0  # now: the mode may be another one in the backward pass
         again = None if layout.resets is None else torch.stack(own if restarts is None else restarts)
-        layers = [block.built_layer() for block in self.blocks]  # type: ignore[operator]
+        layers = [block.segment_layer() for block in self.blocks]  # type: ignore[operator]
 
         def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> tuple[Tensor, Tensor]:
             finals = []
@@ -387,41 +310,29 @@ class OrthogonalBlocks(RecurrentNetwork):
                 outs[0] = replace_first_rows(outs[0], out)
             else:
                 outs.append(out)
-        return torch.cat(outs), h_n
+        return torch.cat(outs), cast(h_n, self._first.layers()[0].state_dtype())
 
-    def step(
-        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return (output (B, d_model), h (depth, B, S)) of one time step, for streams. Dropout is not applied.
-
-        Of an x without a batch dimension the output, h, reset and restart have none either.
-
-        Args:
-            x: (B, I), tokens (B,), or (I,) unbatched.
-            h: The states that the step before returned. Default: None, the trained ones or zeros.
-            reset: bool (B,), true where a new episode starts with this step. Default: None, nowhere.
-            restart: The states (depth, B, S) from which episodes start. Default: None, the trained ones or zeros.
-
-        Raises:
-            ArgumentError: If the network is bidirectional.
-        """
+    def _check_steps(self) -> None:
+        """Raise unless the network can run step by step."""
         if self.bidirectional or self.stride > 1:
             found = "bidirectional=True" if self.bidirectional else f"stride={self.stride}"
             raise ArgumentError(
                 f"Expected a network that reads forwards and returns an output at each step, but got {found}. Use "
                 f"forward() on whole sequences."
             )
-        sizes = self._sizes()
-        if not check_step(x, sizes, self.bidirectional):
-            return unbatched_step(self.step, x, h, sizes, reset, restart)
-        for name, states in (("h", h), ("restart", restart)):
-            if states is not None:
-                check_tensor(name, states, sizes)
-                check_shape(name, states, (self.depth, x.shape[0], self.state_size))
-        finals = []
-        for k, block in enumerate(self.blocks):
-            own, again = (None if states is None else states[k : k + 1] for states in (h, restart))
-            x, last = block.step(x, own, reset, again)  # type: ignore[operator]
+
+    def _step_states(
+        self, given: SequenceInput, name: str, h: Tensor | None, restart: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        states, restarts = self._starts(given, name, h, restart)
+        used = states is None or (restarts is None and given.layout.resets is not None)
+        own = self._initial_states(given.layout.batch, None) if used else ()
+        return given.begun(states or own, restarts or own)
+
+    def _advance(self, given: SequenceInput, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        x, finals = given.x, []
+        for block, state in zip(self.blocks, states):
+            x, last = block.step(x, state, given)  # type: ignore[operator]
             finals.append(last)
         return x, torch.cat(finals)
 
@@ -469,14 +380,16 @@ class _Block(nn.Module):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
 
-    def built_layer(self) -> Layer | None:
-        """Return the recurrence with its transition as it is now; None where it is O(S), applied by its structure, or where
-        a hook must see each call.
+    def segment_layer(self) -> Layer | None:
+        """Return the recurrence for all segments, with its transition as it is now unless that is O(S), applied by its
+        structure. None where a hook must see each call: the states between segments are then rounded as h_n is.
         """
         recurrence = self.recurrence
+        if is_watched(recurrence, OrthogonalRNN):
+            return None
         (layer,) = recurrence.layers()
         by_structure = layer.transition.num_reflections == 0 or recurrence.form == "operator"
-        return None if by_structure or is_watched(recurrence, OrthogonalRNN) else layer.built()
+        return layer if by_structure else layer.built()
 
     def forward(
         self,
@@ -494,7 +407,7 @@ class _Block(nn.Module):
             h: The initial states (D, B, S), or None.
             only_last: Return the last step only.
             restart: The states (D, B, S) from which sequences restart where the layout says so, or None.
-            layer: What `built_layer` returned; then the recurrence has one direction, and h is given.
+            layer: What `segment_layer` returned. Then the recurrence has one direction, h is given, and h_n is not rounded.
         """
         recurrence = self.recurrence
         one_way = not recurrence.bidirectional
@@ -509,10 +422,11 @@ class _Block(nn.Module):
             reset = layout.resets.view(-1, layout.batch) if sizes is None else PackedSequence(layout.resets, sizes)
         if layer is not None and h is not None:
             again = None if restart is None else restart[0]
-            every, last = layer.run(u, h[0], layout, only_last, Settings(form=recurrence.form), again)
+            every, last = layer.run(u, h[0], layout, only_last, recurrence._settings(), again, carried=True)
             assert last is not None
-            states, h_n = last if every is None else every, last.unsqueeze(0)
+            states, h_n = cast(last, layer.state_dtype()) if every is None else every, last.unsqueeze(0)
         else:
+            h = None if h is None else cast(h, recurrence._sizes().state_dtype)
             states, h_n = recurrence(read, h, "last" if only_last and one_way else "all", reset=reset, restart=restart)
             states = states.data if isinstance(states, PackedSequence) else states
         if only_last:
@@ -529,10 +443,13 @@ class _Block(nn.Module):
         missing = x.new_zeros(count * self.stride - x.shape[0], *x.shape[1:])
         return torch.cat([missing, x]).unflatten(0, (count, self.stride)).transpose(1, 2).flatten(2)
 
-    def step(self, x: Tensor, h: Tensor | None, reset: Tensor | None, restart: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return (output (B, d_model), h (1, B, S)) of one step."""
-        state, h_n = self.recurrence.step(x if self.norm is None else self.norm(x), h, reset, restart)
-        return self._out(x, state), h_n
+    def step(self, x: Tensor, state: Tensor, given: SequenceInput) -> tuple[Tensor, Tensor]:
+        """Return (output (B, d_model), h (1, B, S)) of one step from x (B, ...) and a state (B, S). given: The input."""
+        before_step(self.recurrence)
+        u = x if self.norm is None else self.norm(x)
+        read = SequenceInput(u, given.layout, given.is_batched, given.sizes, None)
+        out, h_n = self.recurrence._advance(read, (state,))
+        return self._out(x, out), h_n
 
     def _out(self, x: Tensor, states: Tensor) -> Tensor:
         if states.is_complex():

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from .._checks import check_shape
 from ..activations import Activation, Name
 from ..errors import ReadOnlyError
-from ..kernels.validation import check_reset, check_restart_is_used
 from ..parametrizations.parametrization import Parametrization
+from .current import before_step
 from .overview import network_html
 from .rnn import OrthogonalRNN
-from .sequence_input import check_cell_input, one_initial_state, step_states
+from .sequence_input import SequenceInput, one_initial_state
 
 
 class OrthogonalRNNCell(nn.Module):
@@ -165,23 +165,15 @@ class OrthogonalRNNCell(nn.Module):
         """
         rnn = self.rnn
         name, h = one_initial_state(hx=hx, h=h)
-        sizes = rnn._sizes()
-        batched = check_cell_input(input, sizes)
-        lead = tuple(input.shape[:1]) if batched else ()
-        if h is not None:
-            check_shape(name, h, (*lead, rnn.hidden_size))
-        if reset is None:
-            check_restart_is_used(restart)
-        else:
-            check_reset(reset, lead, input.device)
-        if restart is not None:
-            check_shape("restart", restart, (*lead, rnn.hidden_size))
-        if not batched:
-            input, h, reset, restart = (None if t is None else t.unsqueeze(0) for t in (input, h, reset, restart))  # type: ignore[assignment]
-        h, restart = (None if t is None else t.unsqueeze(0) for t in (h, restart))
-        states = step_states(input, h, rnn._parameter("h0"), sizes, reset, restart, name)
-        state = rnn._advance(input, states)[0]
-        return state if batched else state.squeeze(0)
+        given = SequenceInput.of_step(input, rnn._sizes(), reset, "input", "OrthogonalRNN")
+        lead = tuple(input.shape[:1]) if given.is_batched else ()
+        for own, state in ((name, h), ("restart", restart)):
+            if state is not None:
+                check_shape(own, state, (*lead, rnn.hidden_size))
+        h, restart = (None if state is None else state.unsqueeze(0) for state in (h, restart))
+        before_step(rnn)
+        state = rnn._advance(given, rnn._step_states(given, name, h, restart))[0]
+        return state if given.is_batched else state.squeeze(0)
 
     def reset_parameters(self) -> None:
         """Draw all parameters again."""

@@ -17,7 +17,7 @@ from ..layout import SequenceLayout
 from .input_dependent import GATES, Gate, InputDependentNetwork, check_strength, unit_vectors
 from .network import Checks, RecurrentNetwork, Shape, listed
 from .sequence_input import NetworkSizes
-from .stack import check_dropout
+from .stack import warn_of_dropout
 
 
 class DeltaRNN(InputDependentNetwork):
@@ -100,11 +100,12 @@ class DeltaRNN(InputDependentNetwork):
             raise ArgumentError(f"Expected heads that divide hidden_size={hidden_size}, but got {heads}.")
         self.key_size = hidden_size // heads if key_size is None else check_integer("key_size", key_size, 1)
         self.updates = check_integer("updates", updates, 1)
-        self.beta: float | str = check_strength("beta", beta)
+        self.beta: float | str = beta
         self.gate = None if gate is None else check_choice("gate", gate, GATES)
-        self.bias, self.batch_first = check_flag("bias", bias), check_flag("batch_first", batch_first)
+        self.bias, self.batch_first = check_flag("bias", bias), batch_first
         self.bidirectional, self.learn_h0 = check_flag("bidirectional", bidirectional), check_flag("learn_h0", learn_h0)
-        self.dropout = check_dropout(dropout, num_layers)
+        self.dropout = dropout
+        warn_of_dropout(self.dropout, num_layers)
         check_factory(device, dtype)
         self.suffixes = [suffix for suffix, _ in self.layer_inputs()]
         self.add_parameters(self._shapes(), device, dtype)

@@ -23,7 +23,9 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @torch.no_grad()
 def fold(network: Network) -> Network:
-    """Return a copy of an OrthogonalRNN, or of a module that holds some (OrthogonalRNNCell), with folded transitions."""
+    """Return a copy of an OrthogonalRNN or GORU, or of a module that holds some (OrthogonalRNNCell), with folded
+    transitions.
+    """
     folded = copy.deepcopy(network)
     for module in folded.modules():
         if any(isinstance(child, Transition) for child in module.children()):
@@ -46,7 +48,10 @@ def _fold_(folded: nn.Module) -> None:
         setattr(folded, name, replacement)
         if gain is not None:
             folded._parameters[f"gain{suffix}"] = None
-    vars(folded).update(gain=1.0, learn_gain=computed, parametrization=plain)
+    options = vars(folded)
+    options["parametrization"] = plain
+    if "gain" in options:
+        options.update(gain=1.0, learn_gain=computed)
 
 
 @torch.no_grad()

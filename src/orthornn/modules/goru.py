@@ -11,28 +11,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_choice, check_factory, check_flag, check_integer
+from .._checks import check_factory, check_flag, check_integer
 from ..activations import Activation, Name
 from ..complex_as_real import complex_state, embed_matrix, embed_state
 from ..errors import ArgumentError
-from ..kernels.functional import Output
 from ..kernels.interception import is_autocast, no_autocast
 from ..kernels.product import product
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
 from ..parametrizations import Givens
 from ..parametrizations.parametrization import Parametrization, check_description
-from .current import before_step
+from .fold import fold
 from .gated import run_steps
 from .layer import BIASED, activation_in, at_least_float32
 from .network import RecurrentNetwork, listed
-from .sequence_input import NetworkSizes, SequenceInput, one_initial_state
+from .sequence_input import NetworkSizes, SequenceInput, Starts
 from .transition import Transition
 
 _SMALL = 0.01
@@ -100,7 +97,7 @@ class GORU(RecurrentNetwork):
         parametrization = Givens(layers=2) if parametrization is None else parametrization
         check_description("parametrization", parametrization, "Givens(layers=2)")
         self.parametrization = parametrization
-        self.batch_first, self.learn_h0 = check_flag("batch_first", batch_first), check_flag("learn_h0", learn_h0)
+        self.batch_first, self.learn_h0 = batch_first, check_flag("learn_h0", learn_h0)
         check_factory(device, dtype)
         dtype = dtype or torch.get_default_dtype()
         self.transition = Transition(self.parametrization, hidden_size, device=device, dtype=dtype)
@@ -147,105 +144,16 @@ class GORU(RecurrentNetwork):
         """Return (name, Transition), as OrthogonalRNN has it."""
         return [("transition", self.transition)]
 
-    @overload
-    def forward(
-        self,
-        input: Tensor,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        output: Literal["all"] = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[PackedSequence, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        *,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    def forward(
-        self,
-        input: Tensor | PackedSequence,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Return the states for every step, and the final state.
-
-        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`; the input is real, or tokens.
-
-        Shape:
-            - hx, h0, restart: (1, B, N), or (1, N) unbatched.
-            - Output: (T, B, N) in the layout of the input, or (B, N) with ``output="last"``; h_n (1, B, N).
-        """
-        check_choice("output", output, ("all", "last"))
-        sizes = self._sizes()
-        given = SequenceInput.of(input, _of_input(sizes), reset)
-        return self._run(given, sizes, *one_initial_state(hx=hx, h0=h0), restart, output == "last")
-
-    def step(
-        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
+    def _forward(
+        self, given: SequenceInput, states: tuple[Tensor, ...], restarts: Starts, only_last: bool
     ) -> tuple[Tensor, Tensor]:
-        """Return (output (B, N), h (1, B, N)) of one time step from x (B, I) or tokens (B,) and h (1, B, N).
-
-        Arguments and errors are those of :meth:`OrthogonalRNN.step`; restart is (1, B, N).
-        """
-        before_step(self)
-        sizes = self._sizes()
-        given = SequenceInput.of_step(x, _of_input(sizes), reset)
-        return self._run(given, sizes, "h", h, restart, True)  # type: ignore[return-value]
-
-    def _run(
-        self,
-        given: SequenceInput,
-        sizes: NetworkSizes,
-        name: str,
-        h: Tensor | None,
-        restart: Tensor | None,
-        only_last: bool,
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Return what `forward` and `step` do. name: What the user calls the initial state h."""
-        layout, weight_ih = given.layout, sizes.weight
-        first = given.initial_states(h, self.h0, sizes, name)
-        again = given.restarts(restart, self.h0, sizes)
+        layout, weight_ih = given.layout, given.sizes.weight
         multiply = product if is_autocast(weight_ih) else torch.matmul
         with no_autocast(weight_ih):
-            states, last = self._states(
-                layout.flatten(given.x), at_least_float32(weight_ih), first[0], again[0], layout, multiply
-            )
+            rows, wide = layout.flatten(given.x), at_least_float32(weight_ih)
+            every, last = self._states(rows, wide, states[0], restarts[0], layout, multiply)
         h_n = self._out(last, weight_ih.dtype)
-        return given.out(h_n if only_last else self._out(states, weight_ih.dtype), torch.stack([h_n]), only_last)
+        return h_n if only_last else self._out(every, weight_ih.dtype), torch.stack([h_n])
 
     def _states(
         self,
@@ -280,9 +188,14 @@ class GORU(RecurrentNetwork):
         states, (last,) = run_steps(layout, projected, (h,), step, (h if again is None else self._in(again, h.dtype),))
         return states, last
 
+    def fold(self) -> GORU:
+        """Return a copy whose transition is a plain matrix W: for inference and export."""
+        return fold(self)
+
     def _sizes(self) -> NetworkSizes:
-        """Return what a state must fit."""
-        return NetworkSizes(self.input_size, self.hidden_size, 1, self.is_complex, self.batch_first, self.weight_ih)
+        """Return what an input, which is real, and a state must fit."""
+        first = (self.input_size, self.hidden_size, 1, self.is_complex, self.batch_first, self.weight_ih)
+        return NetworkSizes(*first, real_input=True)
 
     def _in(self, h: Tensor, dtype: torch.dtype) -> Tensor:
         return cast(embed_state(h) if self.is_complex else h, dtype)
@@ -294,8 +207,3 @@ class GORU(RecurrentNetwork):
         """Return the constructor's arguments that differ from their defaults."""
         options = self.changed_options(GORU, always=("parametrization", "nonlinearity"))
         return f"{self.input_size}, {self.hidden_size}, {listed(options)}"
-
-
-def _of_input(sizes: NetworkSizes) -> NetworkSizes:
-    """Return what an input must fit, which is real, from what a state must."""
-    return NetworkSizes(sizes.input_size, sizes.hidden_size, sizes.num_states, False, sizes.batch_first, sizes.weight)

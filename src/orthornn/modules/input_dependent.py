@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args, overload
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import REAL_DTYPES, check_choice, check_dtype, check_number
+from .._checks import REAL_DTYPES, check_dtype, check_number
 from ..errors import ArgumentTypeError
-from ..kernels.functional import Output
 from ..kernels.interception import is_autocast, no_autocast
 from ..kernels.projection import cast
 from ..kernels.reflections import reference
 from ..kernels.reflections.call import SHORTEST
 from ..layout import SequenceLayout
-from .current import before_step
 from .network import RecurrentNetwork
-from .sequence_input import SequenceInput, check_step, one_initial_state, step_states, unbatched_step
+from .sequence_input import SequenceInput, Starts
 from .stack import Stack
 
 Gate = Literal["scalar", "diagonal"]
@@ -50,100 +47,18 @@ class InputDependentNetwork(RecurrentNetwork):
     dropout: float
     suffixes: list[str]
 
-    @overload
-    def forward(
-        self,
-        input: Tensor,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        output: Literal["all"] = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[PackedSequence, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        *,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    def forward(
-        self,
-        input: Tensor | PackedSequence,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Return the outputs of the last layer for every step, and the final state of every layer and direction.
-
-        The outputs, N per direction, are the states of a ReflectionRNN, and what a DeltaRNN reads from its states.
-
-        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`. ``output="last"`` returns the output of
-        the final states: of the forward direction at each sequence's last step, of the reverse one at t = 0, as torch's
-        h_n.
-
-        Shape:
-            - hx, h0, restart: (L * D, B, N), in a DeltaRNN (L * D, B, H, K, V); without B if unbatched.
-            - Output: (T, B, D * N) in the layout of the input, or (B, D * N) with ``output="last"``; h_n as hx.
-        """
-        check_choice("output", output, ("all", "last"))
-        sizes = self._sizes()
-        given = SequenceInput.of(input, sizes, reset)
-        name, h0 = one_initial_state(hx=hx, h0=h0)
-        h = given.initial_states(h0, self._parameter("h0"), sizes, name)
-        restarts = given.restarts(restart, self._parameter("h0"), sizes)
-        only_last, dropout = output == "last", self.dropout if self.training else 0.0
+    def _forward(
+        self, given: SequenceInput, states: tuple[Tensor, ...], restarts: Starts, only_last: bool
+    ) -> tuple[Tensor, Tensor]:
+        dropout = self.dropout if self.training else 0.0
         stack = Stack(given.x, given.layout, self.num_layers, self.num_directions, dropout, only_last)
         for index, suffix in enumerate(self.suffixes):
             rows, order, ends = stack.enter(index)
-            stack.leave(*self._run(suffix, rows, (h[index], restarts[index]), order, ends))
-        return given.out(stack.x, stack.final_states(), only_last)
+            stack.leave(*self._run(suffix, rows, (states[index], restarts[index]), order, ends))
+        return stack.x, stack.final_states()
 
-    def step(
-        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return (output (B, N), states h) of one time step from x (B, I) or tokens (B,) and h.
-
-        Arguments and errors are those of :meth:`OrthogonalRNN.step`; h and restart are (L, B, N), in a DeltaRNN
-        (L, B, H, K, V).
-        """
-        sizes = self._sizes()
-        if not check_step(x, sizes, self.bidirectional):
-            return unbatched_step(self.step, x, h, sizes, reset, restart)
-        states = step_states(x, h, self._parameter("h0"), sizes, reset, restart)
-        before_step(self)
-        layout, finals = SequenceLayout(1, x.shape[0]), []
-        x = x.unsqueeze(0)
+    def _advance(self, given: SequenceInput, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        x, layout, finals = given.x.unsqueeze(0), SequenceLayout(1, given.layout.batch), []
         for suffix, state in zip(self.suffixes, states):
             every, last = self._run(suffix, x, (state, None), layout, False)
             assert every is not None

@@ -81,6 +81,7 @@ class Layer:
         only_last: bool,
         settings: Settings,
         restart: Tensor | None = None,
+        carried: bool = False,
     ) -> States:
         """Return all states, unless ``only_last``, and the last ones.
 
@@ -91,19 +92,22 @@ class Layer:
             only_last: Leave out the states of all steps.
             settings: How the network runs its layers.
             restart: The state (B, N) from which sequences restart, where the layout has resets.
+            carried: The last states are the h0 of the next segment: they are returned as precise as they are, not rounded
+                to the dtype of the outputs.
         """
-        dtype = self._state_dtype()
+        dtype = self.state_dtype()
         call = self._call(x, h0, layout, _options(self.activation, settings, only_last), dtype, restart)
+        call = _widened(call) if carried else call
         if only_last and self._may_use_response(call, settings):
             last = impulse.last_state(self._stored(settings), call)
             if last is not None:
-                return self._out(States(None, last), dtype)
-        return self._out(self.apply_transition(call, settings), dtype)
+                return self._out(States(None, last), dtype, carried)
+        return self._out(self.apply_transition(call, settings), dtype, carried)
 
     def every_kth(self, x: Tensor, h0: Tensor, k: int, settings: Settings) -> Tensor | None:
         """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I); T is a
         multiple of k. None if the response of the layer to one step overflows."""
-        dtype, layout = self._state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
+        dtype, layout = self.state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
         call = self._call(x, h0, layout, _options(self.activation, settings), dtype, None)
         states = impulse.every_kth(self._stored(settings), self.transition, call, k, self.gain)
         return None if states is None else cast(states, dtype)
@@ -121,7 +125,7 @@ class Layer:
 
         The input is projected outside the kernel, and all states are stored.
         """
-        dtype = self._state_dtype()
+        dtype = self.state_dtype()
         call = self._call(x, h0, layout, _options(self.activation, settings), dtype, restart)
         with no_autocast(x):
             projected = call.x
@@ -152,7 +156,7 @@ class Layer:
             return None
         if settings.form not in ("auto", "rotations") or is_autocast(h0):
             return None
-        call = self._call(x, h0, layout, _options(self.activation, settings), self._state_dtype(), restart)
+        call = self._call(x, h0, layout, _options(self.activation, settings), self.state_dtype(), restart)
         if settings.clip is not None or not self._may_rotate(call):
             return None
         W = self._matrix_to_rotate(call, readout) if settings.form == "auto" else self._matrix()
@@ -165,7 +169,7 @@ class Layer:
 
         clip: The bound on entries of dL/da_t, or None.
         """
-        dtype, weight_ih = self._state_dtype(), self.input_weight(x)
+        dtype, weight_ih = self.state_dtype(), self.input_weight(x)
         bias, parameter = self.bias()
         x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
         with no_autocast(x):
@@ -374,13 +378,14 @@ class Layer:
             return x
         return cast(embed_state(x) if x.is_complex() else x, weight.dtype)
 
-    def _out(self, states: States, dtype: torch.dtype) -> States:
-        """Return states as the user sees them."""
+    def _out(self, states: States, dtype: torch.dtype, carried: bool = False) -> States:
+        """Return states as the user sees them; the last ones unrounded if they are carried to another segment."""
         every, last = states
         every = None if every is None else cast(self.state_out(every), dtype)
-        return States(every, None if last is None else cast(self.state_out(last), dtype))
+        last = None if last is None else self.state_out(last)
+        return States(every, last if last is None or carried else cast(last, dtype))
 
-    def _state_dtype(self) -> torch.dtype:
+    def state_dtype(self) -> torch.dtype:
         """Return the dtype of the states of a sequence: that of the weights, or bfloat16 where autocast requests it.
 
         bfloat16 states are stored as such, and the recurrence runs in float32 with W as it is.
@@ -394,6 +399,13 @@ class Layer:
 def _options(phi: Activation, settings: Settings, only_last: bool = False) -> Options:
     """Return the options of a call, before the form of its transition is chosen."""
     return Options("dense", phi, settings.clip, only_last, settings.backend)
+
+
+def _widened(call: Call) -> Call:
+    """Return the call with its rows, which may be in 16 bits, in the dtype of h0, to which kernels then do not round h_T."""
+    wide = call.h0.dtype
+    x = call.x if is_tokens(call.x) else cast(call.x, wide)
+    return call.changed(x=x, weight_ih=None if call.weight_ih is None else cast(call.weight_ih, wide))
 
 
 class _Clip(torch.autograd.Function):

@@ -23,10 +23,9 @@ from ..kernels.projection import cast, is_tokens, project
 from ..kernels.validation import check_restart_is_used
 from ..layout import SequenceLayout
 from ..parametrizations.matrices import haar
-from .current import before_step
 from .gated import run_steps
 from .network import Checks, RecurrentNetwork, listed
-from .sequence_input import NetworkSizes, SequenceInput, check_batch, initial_states, one_initial_state
+from .sequence_input import NetworkSizes, SequenceInput, check_batch, initial_states
 
 Pair = tuple[Tensor, Tensor]
 
@@ -80,6 +79,7 @@ class PeepholeLSTM(RecurrentNetwork):
         "init": partial(check_choice, allowed=("uniform", "orthogonal")),
     }
     _fixed = RecurrentNetwork._fixed | {"learn_state"}
+    _start_names = ("state", "state")
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class PeepholeLSTM(RecurrentNetwork):
             if getattr(self, name) is not None:
                 nn.init.zeros_(getattr(self, name))
 
-    @overload
+    @overload  # type: ignore[override]
     def forward(
         self,
         input: Tensor,
@@ -195,12 +195,11 @@ class PeepholeLSTM(RecurrentNetwork):
             - hx, state, restart: two tensors (1, B, N), or (1, N) unbatched.
             - Output: (T, B, N) in the layout of the input, or (B, N) with ``output="last"``; h_n and c_n (1, B, N).
         """
-        check_choice("output", output, ("all", "last"))
-        sizes = self._sizes()
-        given = SequenceInput.of(input, sizes, reset)
-        return self._run(given, sizes, *one_initial_state(hx=hx, state=state), restart, output == "last")
+        given: tuple[Any, ...] = (input, hx, output, state, reset, restart)
+        out, final = super().forward(*given)
+        return out, (final[:1], final[1:])
 
-    def step(
+    def step(  # type: ignore[override]
         self, x: Tensor, state: Pair | None = None, reset: Tensor | None = None, restart: Pair | None = None
     ) -> tuple[Tensor, Pair]:
         """Return (output (B, N), (h, c)) of one time step.
@@ -213,28 +212,20 @@ class PeepholeLSTM(RecurrentNetwork):
         Raises:
             As :meth:`OrthogonalRNN.step` does.
         """
-        before_step(self)
-        sizes = self._sizes()
-        given = SequenceInput.of_step(x, sizes, reset)
-        return self._run(given, sizes, "state", state, restart, True)  # type: ignore[return-value]
+        given: tuple[Any, ...] = (x, state, reset, restart)
+        out, final = super().step(*given)
+        return out, (final[:1], final[1:])
 
-    def _run(
-        self,
-        given: SequenceInput,
-        sizes: NetworkSizes,
-        name: str,
-        state: Pair | None,
-        restart: Pair | None,
-        only_last: bool,
-    ) -> tuple[Tensor | PackedSequence, Pair]:
-        """Return what `forward` and `step` do. name: What the user calls the initial state."""
-        resets = given.layout.resets
-        first = self._states(name, state, given.initial_states, sizes)
-        if resets is None:
+    def _starts(self, given: SequenceInput, name: str, start: Pair | None, restart: Pair | None) -> tuple[Pair, Pair]:
+        first = self._states(name, start, given.initial_states)
+        if given.layout.resets is None:
             check_restart_is_used(restart)
-        again = first if resets is None else self._states("restart", restart, given.initial_states, sizes)
+            return first, first
+        return first, self._states("restart", restart, given.initial_states)
+
+    def _forward(self, given: SequenceInput, states: Pair, restarts: Pair, only_last: bool) -> tuple[Tensor, Tensor]:
         # Each is read once: torch's parametrizations compute it anew, and spectral_norm another one, at each access.
-        weight_ih, weight_hh, p = sizes.weight, self.weight_hh, self.peepholes
+        weight_ih, weight_hh, p = given.sizes.weight, self.weight_hh, self.peepholes
 
         def step(x_t: Tensor, h: Tensor, c: Tensor) -> Pair:
             i, f, g, o = (x_t + F.linear(h, weight_hh)).split(self.hidden_size, dim=-1)
@@ -246,12 +237,12 @@ class PeepholeLSTM(RecurrentNetwork):
         rows = given.layout.flatten(given.x)
         rows = rows if is_tokens(rows) else cast(rows, weight_ih.dtype)
         projected = (project(rows, weight_ih, self.bias),)
-        states, (h_n, c_n) = run_steps(given.layout, projected, first, step, again)
-        out, final = given.out(h_n if only_last else states, torch.stack([h_n, c_n]), only_last)
-        return out, (final[:1], final[1:])
+        every, (h_n, c_n) = run_steps(given.layout, projected, states, step, restarts)
+        return h_n if only_last else every, torch.stack([h_n, c_n])
 
     def initial_states(self, batch: int, state: Pair | None = None) -> Pair:  # type: ignore[override]
-        """Return the initial states (h, c), each (1, B, N): what ``hx`` and ``restart`` take.
+        """Return the initial states (h, c), each (1, B, N): what ``hx`` and ``restart`` of ``forward`` take. They are the
+        caller's own.
 
         Args:
             batch: B.
@@ -267,25 +258,25 @@ class PeepholeLSTM(RecurrentNetwork):
             (torch.Size([1, 5, 8]), torch.Size([1, 5, 8]))
         """
         check_batch(batch)
-        h, c = self._states("state", state, partial(initial_states, SequenceLayout(1, batch)), self._sizes())
+        h, c = self._states("state", state, partial(initial_states, SequenceLayout(1, batch), self._sizes()))
         return h.unsqueeze(0).clone(), c.unsqueeze(0).clone()
 
     def _sizes(self) -> NetworkSizes:
         """Return what an input and a state must fit."""
         return NetworkSizes(self.input_size, self.hidden_size, 1, False, self.batch_first, self.weight_ih)
 
-    def _states(self, name: str, pair: Pair | None, begin: Callable[..., Any], sizes: NetworkSizes) -> Pair:
+    def _states(self, name: str, pair: Pair | None, begin: Callable[..., Any]) -> Pair:
         """Return (h, c), each (B, N): those that were given, the trained ones, or zeros.
 
         begin: `initial_states` of the batch, of one tensor.
         """
         if pair is None:
-            (h,), (c,) = (begin(None, own, sizes) for own in (self.h0, self.c0))
+            (h,), (c,) = (begin(None, own) for own in (self.h0, self.c0))
             return h, c
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             kind = type(pair).__name__
             raise ArgumentTypeError(f"Expected {name} to be a pair of tensors (h_0, c_0), but got {kind}.")
-        (h,), (c,) = (begin(own, None, sizes, f"{name}[{k}]") for k, own in enumerate(pair))
+        (h,), (c,) = (begin(own, None, f"{name}[{k}]") for k, own in enumerate(pair))
         return h, c
 
     def extra_repr(self) -> str:

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_shape, check_tensor
 from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from .rnn import OrthogonalRNN
-from .sequence_input import check_input
+from .sequence_input import check_sequence
 
 
 def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -39,7 +39,7 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
         raise DeviceError(f"Expected observed on {x.device}, as x is, but got {observed.device}. Move it with .to().")
     if x.dim() < 2:
         raise ShapeError(f"Expected x of shape (T, B, I) or tokens (T, B), but got {tuple(x.shape)}.")
-    check_input(x, False, rnn._sizes())
+    check_sequence(x, False, rnn._sizes())
     if rnn.bidirectional:
         raise ArgumentError(
             "Expected a network of one direction, since hold_missing() follows time forwards, but got a bidirectional "
@@ -57,7 +57,7 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
 def _held(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return what `hold_missing` does, time first."""
     steps, batch = observed.shape
-    start = torch.stack(rnn.initial_states(batch, h0))
+    start = rnn.initial_states(batch, h0)
     lengths = observed.sum(0)
     order = lengths.argsort(stable=True, descending=True)
     order = order[lengths[order] > 0]

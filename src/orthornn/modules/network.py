@@ -5,18 +5,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_flag, check_number
+from .._checks import check_choice, check_flag, check_number
 from ..activations import ACTIVATIONS
-from ..errors import ReadOnlyError, TransformError
+from ..errors import ArgumentError, ReadOnlyError, TransformError
+from ..kernels.checkpointing import Mode
+from ..kernels.functional import Output
+from ..kernels.validation import OUTPUTS, check_memory
 from ..layout import SequenceLayout
-from .current import current
+from .current import before_step, current
 from .overview import network_html
-from .sequence_input import NetworkSizes, check_batch, initial_states
+from .sequence_input import NetworkSizes, SequenceInput, check_batch, initial_states, one_initial_state
 
 Shape = tuple[int, ...]
 Self = TypeVar("Self", bound="RecurrentNetwork")  # typing has one from Python 3.11 on
@@ -47,6 +51,7 @@ class RecurrentNetwork(nn.Module):
     hidden_size: int
     num_layers: int = 1
     bidirectional: bool = False
+    _start_names: ClassVar[tuple[str, str]] = ("h0", "h")  # of an initial state, in forward (next to hx) and in step
 
     def __setattr__(self, name: str, value: Any) -> None:
         check = self._settable.get(name)
@@ -95,13 +100,16 @@ class RecurrentNetwork(nn.Module):
         own = self._parameter(name)
         return own.float() if own is not None and own.dtype in (torch.bfloat16, torch.float16) else own
 
-    def initial_states(self, batch: int, h0: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Return the initial state (B, N) of every layer, or block, and direction: torch.stack of them is an ``hx``. They
-        are the caller's own.
+    def initial_states(self, batch: int, h0: Tensor | None = None) -> Tensor:
+        """Return the initial states of all layers, or blocks, and directions in one tensor: what ``hx`` and ``restart`` of
+        ``forward`` take, and the h of ``step``. It is the caller's own.
 
         Args:
             batch: B.
-            h0: As hx of ``forward``, which is then only checked and separated. Default: None, the trained state or zeros.
+            h0: As hx of ``forward``, which is then only checked. Default: None, the trained state or zeros.
+
+        Shape:
+            - Output: (L * D, B, N), with other sizes instead of N where a state has them: the shape of hx.
 
         Raises:
             ShapeError, DTypeError, DeviceError: If h0 does not fit.
@@ -109,14 +117,164 @@ class RecurrentNetwork(nn.Module):
         Example::
 
             >>> from orthornn import ReflectionRNN
-            >>> [state.shape for state in ReflectionRNN(3, 8, num_layers=2).initial_states(5)]
-            [torch.Size([5, 8]), torch.Size([5, 8])]
+            >>> ReflectionRNN(3, 8, num_layers=2).initial_states(5).shape
+            torch.Size([2, 5, 8])
         """
         check_batch(batch)
-        return tuple([state.clone() for state in self._initial_states(batch, h0)])
+        return torch.stack(self._initial_states(batch, h0))
 
     def _initial_states(self, batch: int, h0: Tensor | None) -> tuple[Tensor, ...]:
-        return initial_states(SequenceLayout(1, batch), h0, self._parameter("h0"), self._sizes())
+        """Return the initial state (B, N) of every layer, or block, and direction."""
+        return initial_states(SequenceLayout(1, batch), self._sizes(), h0, self._parameter("h0"))
+
+    @overload
+    def forward(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        output: Output = "all",
+        h0: Tensor | None = None,
+        reset: Tensor | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        hx: Tensor | None = None,
+        output: Literal["all"] = "all",
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[PackedSequence, Tensor]: ...
+
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        hx: Tensor | None = None,
+        *,
+        output: Literal["last"],
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(
+        self,
+        input: PackedSequence,
+        hx: Tensor | None,
+        output: Literal["last"],
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | None = None,
+        output: Output = "all",
+        h0: Tensor | None = None,
+        reset: Tensor | PackedSequence | None = None,
+        restart: Tensor | None = None,
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """Return the outputs of the last layer for every step, and the final state of every layer and direction.
+
+        All sequence networks take the same arguments. What is (B, N) here has other sizes where the class says so: the
+        states of a DeltaRNN, the outputs of OrthogonalBlocks.
+
+        Args:
+            input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; or a PackedSequence. Integers without the
+                last dimension are tokens, read as one-hot vectors of size I.
+            hx: The initial state (L * D, B, N), or (L * D, N) unbatched. Default: None, the trained state or zeros.
+            output: ``"all"``; or ``"last"`` to return the last output (B, D * N) instead of all: no gradient of T * B * N
+                numbers is made for that layer. As in torch's h_n, that of the reverse direction is of its state at t = 0,
+                after the whole sequence; ``"all"`` has it in the first step.
+            h0: Another name for hx.
+            reset: bool (T, B), or (B, T) with batch_first; (T,) unbatched: true where a new episode starts before step t,
+                whose state before is then ``restart``; no gradient goes further back. For a PackedSequence: the same,
+                padded to the longest sequence, in the batch's own order; or a PackedSequence of the same lengths. A reset
+                before step t separates t - 1 from t in both directions: the reverse direction restarts before it reads
+                t - 1. Default: None, nowhere.
+            restart: The state from which episodes start, of the shape of hx. Default: None, the trained state or zeros,
+                also if hx is given: hx may be carried over from an earlier piece, which new episodes do not continue.
+
+        Returns:
+            The outputs (T, B, D * N) in the layout of the input, and h_n (L * D, B, N). The backward pass reads the states
+            that were returned: change a copy of them, not themselves (autograd raises otherwise).
+
+        Raises:
+            ShapeError, DTypeError, DeviceError: If an input or a state does not fit. One of more precision than the
+                weights is a DTypeError, unless under autocast.
+            IndexError: If a token is outside [0, I).
+        """
+        check_choice("output", output, OUTPUTS)
+        only_last = output == "last"
+        name, start = one_initial_state(**{"hx": hx, self._start_names[0]: h0})
+        given = SequenceInput.of(input, self._sizes(), reset)
+        states, restarts = self._starts(given, name, start, restart)
+        return given.out(*self._forward(given, states, restarts, only_last), only_last)
+
+    def step(
+        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Run one time step, for streams, and return (output (B, N), h (L, B, N)).
+
+        Without gradient W is cached between steps. Dropout is not applied. Of an x without a batch dimension the output, h,
+        reset and restart have none either: (N,), (L, N), (), (L, N). Other sizes are as in `forward`.
+
+        Args:
+            x: (B, I), tokens (B,), or (I,) unbatched.
+            h: The state (L, B, N) after the step before. Default: None, the trained state or zeros.
+            reset: bool (B,), true where a new episode starts with this step. Default: None, nowhere.
+            restart: The state (L, B, N) from which episodes start, in place of h. Default: None, the trained state or
+                zeros.
+
+        Raises:
+            ArgumentError: If the network is bidirectional, or has a stride.
+            ShapeError, DTypeError, DeviceError: If an input or a state does not fit.
+            IndexError: If a token is outside [0, I).
+        """
+        self._check_steps()
+        before_step(self)
+        given = SequenceInput.of_step(x, self._sizes(), reset)
+        states = self._step_states(given, self._start_names[1], h, restart)
+        return given.out(*self._advance(given, states), True)  # type: ignore[return-value]
+
+    def _check_steps(self) -> None:
+        """Raise unless the network can run step by step."""
+        if self.bidirectional:
+            raise ArgumentError(
+                "Expected a network that follows time forwards in step(), but got bidirectional=True. Call it with whole "
+                "sequences."
+            )
+
+    def _starts(self, given: SequenceInput, name: str, start: Any, restart: Any) -> tuple[Any, Any]:
+        """Return the states (B, N) of each layer and direction, checked, from which `_forward` begins and restarts; these
+        are None where there are no resets.
+
+        Args:
+            given: The input.
+            name: What the user calls the initial state.
+            start, restart: The arguments of the user, or None.
+        """
+        learned = self._parameter("h0")
+        return given.initial_states(start, learned, name), given.restarts(restart, learned)
+
+    def _step_states(self, given: SequenceInput, name: str, h: Any, restart: Any) -> tuple[Tensor, ...]:
+        """Return the state (B, N) of each layer before one step, checked; arguments as of `_starts`."""
+        return given.begun(*self._starts(given, name, h, restart))
+
+    def _forward(self, given: SequenceInput, states: Any, restarts: Any, only_last: bool) -> tuple[Tensor, Tensor]:
+        """Return (outputs, or with ``only_last`` the last ones, and h_n) in the layout of the rows of ``given``."""
+        raise NotImplementedError
+
+    def _advance(self, given: SequenceInput, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """Return (output (B, N), h (L, B, N)) of one step, whose rows are (B, I), from the states of `_step_states`."""
+        return self._forward(given.as_sequence(), states, (None,) * len(states), True)
 
     def _sizes(self) -> NetworkSizes:
         """Return what an input and a state must fit."""
@@ -154,6 +312,32 @@ class RecurrentNetwork(nn.Module):
         )
 
     _repr_html_ = network_html
+
+
+class CheckpointedNetwork(RecurrentNetwork):
+    """A network that need not store all states for its backward pass."""
+
+    memory: Mode
+    segment: int | None
+
+    def set_memory(self, memory: Mode, segment: int | None = None) -> None:
+        """Choose what is saved for the backward pass, as the constructor does.
+
+        Args:
+            memory: ``"store"`` or ``"checkpoint"``.
+            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
+                peak memory.
+
+        Raises:
+            ArgumentError: For another mode, a segment below 1, a segment with ``memory="store"``, or ``"checkpoint"`` with
+                ``form="operator"``.
+        """
+        check_memory(memory, segment)
+        self._use_memory(memory, segment)
+        vars(self).update(memory=memory, segment=segment)
+
+    def _use_memory(self, memory: Mode, segment: int | None) -> None:
+        """Raise if this network cannot run so, and tell its parts."""
 
 
 def listed(options: Mapping[str, object]) -> str:

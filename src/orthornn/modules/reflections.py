@@ -19,19 +19,18 @@ from ..kernels.reflections import reference
 from ..kernels.reflections.call import ReflectionCall
 from ..kernels.reflections.functional import check_tokens, segment_of
 from ..kernels.reflections.kernel import run
-from ..kernels.validation import check_memory
 from ..layout import SequenceLayout
 from .input_dependent import GATES, Gate, InputDependentNetwork, check_strength, unit_vectors
 from .layer import BIASED, activation_in
-from .network import Checks, RecurrentNetwork, Shape, listed
-from .sequence_input import NetworkSizes, check_tensor
-from .stack import check_dropout
+from .network import CheckpointedNetwork, Checks, RecurrentNetwork, Shape, listed
+from .sequence_input import NetworkSizes, check_fits
+from .stack import warn_of_dropout
 
 Kind = Literal["reflections", "rotation"]
 Base = Literal["fixed", "input"]
 
 
-class ReflectionRNN(InputDependentNetwork):
+class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
     r"""A recurrent network whose transition is a product of reflections that the input chooses at each step.
 
     .. math:: h_t = \phi(g_t \circ H_M \cdots H_1 R_t h_{t-1} + V x_t + b), \quad
@@ -89,8 +88,6 @@ class ReflectionRNN(InputDependentNetwork):
     """
 
     h0: nn.Parameter | None
-    memory: Mode
-    segment: int | None
     _settable: ClassVar[Checks] = {
         **RecurrentNetwork._settable,
         "clip_backward": check_positive,
@@ -133,7 +130,7 @@ class ReflectionRNN(InputDependentNetwork):
         self.transition = check_choice("transition", transition, get_args(Kind))
         advice = f"A head of {hidden_size // heads} units has no use for more."
         self.reflections = check_integer("reflections", reflections, 1, hidden_size // heads, advice)
-        self.beta: float | str = check_strength("beta", beta)
+        self.beta: float | str = beta
         self.gate = None if gate is None else check_choice("gate", gate, GATES)
         self.base = None if base is None else check_choice("base", base, get_args(Base))
         if transition == "rotation" and (reflections != 1 or self.beta != 2.0):
@@ -142,10 +139,10 @@ class ReflectionRNN(InputDependentNetwork):
                 f"beta=2, but got reflections={reflections}, beta={beta!r}."
             )
         self.additive, self.bias = check_flag("additive", additive), check_flag("bias", bias)
-        self.batch_first, self.learn_h0 = check_flag("batch_first", batch_first), check_flag("learn_h0", learn_h0)
+        self.batch_first, self.learn_h0 = batch_first, check_flag("learn_h0", learn_h0)
         self.bidirectional = check_flag("bidirectional", bidirectional)
-        self.dropout = check_dropout(dropout, num_layers)
-        self.clip_backward = check_positive("clip_backward", clip_backward)
+        self.dropout, self.clip_backward = dropout, clip_backward
+        warn_of_dropout(self.dropout, num_layers)
         self.set_memory(memory, segment)
         self.activation = activation_in(nonlinearity, False)
         self.nonlinearity = self.activation.name
@@ -187,20 +184,6 @@ class ReflectionRNN(InputDependentNetwork):
     def num_reflections(self) -> int:
         """M; 2 for a rotation."""
         return 2 if self.transition == "rotation" else self.reflections
-
-    def set_memory(self, memory: Mode, segment: int | None = None) -> None:
-        """Choose what is saved for the backward pass, as the constructor does.
-
-        Args:
-            memory: ``"store"`` or ``"checkpoint"``.
-            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
-                peak memory.
-
-        Raises:
-            ArgumentError: For another mode, a segment below 1, or a segment with ``memory="store"``.
-        """
-        check_memory(memory, segment)
-        vars(self).update(memory=memory, segment=segment)
 
     def reset_parameters(self) -> None:
         """Draw all parameters again.
@@ -248,7 +231,7 @@ class ReflectionRNN(InputDependentNetwork):
         weight, n = self._parameter(f"weight_k_{suffix}"), self.hidden_size
         if x is None:
             x = torch.arange(weight.shape[1], device=weight.device)
-        check_tensor("input", x, self._sizes())
+        check_fits("input", x, self._sizes())
         wide, width = not is_tokens(x), weight.shape[1]
         if x.dim() not in (1 + wide, 2 + wide) or (wide and x.shape[-1] != width):
             raise ShapeError(

@@ -15,33 +15,29 @@ from .._checks import check_choice, check_factory, check_flag, check_integer, ch
 from ..activations import Activation, Name
 from ..errors import ArgumentError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
-from ..kernels.functional import Output
 from ..kernels.interception import is_observed
-from ..kernels.validation import check_memory
+from ..kernels.projection import cast
 from ..layout import SequenceLayout
 from ..parametrizations import Householder
 from ..parametrizations.parametrization import Parametrization, check_description
-from .current import before_step
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form, check_rotations
 from .layer import BIASED, Layer, Settings, activation_in
-from .network import Checks, RecurrentNetwork, Shape, listed
+from .network import CheckpointedNetwork, Checks, RecurrentNetwork, Shape, listed
 from .online import OnlineLearner, online
 from .sequence_input import (
     NetworkSizes,
     SequenceInput,
-    check_step,
+    Starts,
     one_initial_state,
-    step_states,
-    unbatched_step,
 )
-from .stack import Stack, check_dropout, through_segments
+from .stack import Stack, through_segments, warn_of_dropout
 from .torch_state_dict import read_torch_state
 from .tracing import LayerTrace, is_watched
 from .transition import Transition
 
 
-class OrthogonalRNN(RecurrentNetwork):
+class OrthogonalRNN(CheckpointedNetwork):
     r"""A recurrent network whose hidden-to-hidden matrix is parametrized, by default orthogonal.
 
     .. math:: h_t = \phi(g W h_{t-1} + V x_t + b)
@@ -99,8 +95,6 @@ class OrthogonalRNN(RecurrentNetwork):
         (torch.Size([20, 5, 8]), torch.Size([2, 5, 8]))
     """
 
-    memory: Mode
-    segment: int | None
     _settable: ClassVar[Checks] = {
         **RecurrentNetwork._settable,
         "clip_backward": check_positive,
@@ -138,16 +132,15 @@ class OrthogonalRNN(RecurrentNetwork):
         self.input_size = check_integer("input_size", input_size, 1)
         self.hidden_size = check_integer("hidden_size", hidden_size, 1)
         self.num_layers = check_integer("num_layers", num_layers, 1)
-        self.dropout = check_dropout(dropout, num_layers)
-        self.gain = check_number("gain", gain)
+        self.dropout, self.gain, self.batch_first = dropout, gain, batch_first
+        warn_of_dropout(self.dropout, num_layers)
         parametrization = Householder() if parametrization is None else parametrization
         check_description("parametrization", parametrization, "Householder(reflections=16)")
-        self.parametrization, self.form = parametrization, check_choice("form", form, FORMS)
-        self.bias, self.batch_first = check_flag("bias", bias), check_flag("batch_first", batch_first)
+        self.parametrization, self.form = parametrization, form
+        self.clip_backward, self.linear_transition = clip_backward, linear_transition
+        self.bias = check_flag("bias", bias)
         self.bidirectional = check_flag("bidirectional", bidirectional)
-        self.clip_backward = check_positive("clip_backward", clip_backward)
         self.learn_h0, self.learn_gain = check_flag("learn_h0", learn_h0), check_flag("learn_gain", learn_gain)
-        self.linear_transition = check_flag("linear_transition", linear_transition)
         self.set_memory(memory, segment)
 
         check_factory(device, dtype)
@@ -177,21 +170,8 @@ class OrthogonalRNN(RecurrentNetwork):
         shapes["h0"] = (len(self.suffixes), n, *pair) if self.learn_h0 else None
         return shapes
 
-    def set_memory(self, memory: Mode, segment: int | None = None) -> None:
-        """Choose what is saved for the backward pass, as the constructor does.
-
-        Args:
-            memory: ``"store"`` or ``"checkpoint"``.
-            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
-                peak memory.
-
-        Raises:
-            ArgumentError: For another mode, a segment below 1, a segment with ``memory="store"``, or ``"checkpoint"`` with
-                ``form="operator"``.
-        """
-        check_memory(memory, segment)
+    def _use_memory(self, memory: Mode, segment: int | None) -> None:
         _check_stored(self.form, memory)
-        vars(self).update(memory=memory, segment=segment)
 
     def reset_parameters(self) -> None:
         """Draw all parameters again.
@@ -243,110 +223,24 @@ class OrthogonalRNN(RecurrentNetwork):
             self.hidden_size * (2 if self.is_complex else 1),
         )
 
-    @overload
-    def forward(
-        self,
-        input: Tensor,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        output: Literal["all"] = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[PackedSequence, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None = None,
-        *,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(
-        self,
-        input: PackedSequence,
-        hx: Tensor | None,
-        output: Literal["last"],
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
-    def forward(
-        self,
-        input: Tensor | PackedSequence,
-        hx: Tensor | None = None,
-        output: Output = "all",
-        h0: Tensor | None = None,
-        reset: Tensor | PackedSequence | None = None,
-        restart: Tensor | None = None,
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Return the states of the last layer for every step, and the final state of every layer and direction.
-
-        The other sequence networks (ReflectionRNN, DeltaRNN, OrthogonalBlocks) take the same arguments.
-
-        Args:
-            input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; or a PackedSequence. Integers without the
-                last dimension are tokens, read as one-hot vectors of size I.
-            hx: The initial state (L * D, B, N), or (L * D, N) unbatched. Default: None, the trained state or zeros.
-            output: ``"all"``; or ``"last"`` to return the final state of the last layer (B, D * N) instead of all
-                states: no gradient of T * B * N numbers is made for that layer. As in torch's h_n, that of the reverse
-                direction is its state at t = 0, after the whole sequence; ``"all"`` has it in the first step.
-            h0: Another name for hx.
-            reset: bool (T, B), or (B, T) with batch_first; (T,) unbatched: true where a new episode starts before step t,
-                whose state before is then ``restart``; no gradient goes further back. For a PackedSequence: the same,
-                padded to the longest sequence, in the batch's own order; or a PackedSequence of the same lengths. A reset
-                before step t separates t - 1 from t in both directions: the reverse direction restarts before it reads
-                t - 1. Default: None, nowhere.
-            restart: The state from which episodes start, of the shape of hx. Default: None, the trained state or zeros,
-                also if hx is given: hx may be carried over from an earlier piece, which new episodes do not continue.
-
-        Returns:
-            The states (T, B, D * N) in the layout of the input, and h_n (L * D, B, N). The backward pass reads the states
-            that were returned: change a copy of them, not themselves (autograd raises otherwise).
-
-        Raises:
-            ShapeError, DTypeError, DeviceError: If an input or a state does not fit. One of more precision than the
-                weights is a DTypeError, unless under autocast.
-            IndexError: If a token is outside [0, I).
-        """
-        check_choice("output", output, ("all", "last"))
-        name, h0 = one_initial_state(hx=hx, h0=h0)
-        only_last, sizes = output == "last", self._sizes()
-        given = SequenceInput.of(input, sizes, reset)
+    def _forward(
+        self, given: SequenceInput, states: tuple[Tensor, ...], restarts: Starts, only_last: bool
+    ) -> tuple[Tensor, Tensor]:
         x, layout = given.x, given.layout
-        h = given.initial_states(h0, self._parameter("h0"), sizes, name)
-        restarts = given.restarts(restart, self._parameter("h0"), sizes)
         if only_last and self._in_lockstep(x):
-            h_n = self._last_states(x, torch.stack(h), layout, restarts)
-            return given.out(h_n[-1].clone(), h_n, True)
+            h_n = self._last_states(x, torch.stack(states), layout, restarts)
+            return h_n[-1].clone(), h_n
         settings, dropout = self._settings(), self.dropout if self.training else 0.0
         stack = Stack(x, layout, self.num_layers, self.num_directions, dropout, only_last)
         for index, suffix in enumerate(self.suffixes):
             (rows, order, ends), layer = stack.enter(index), self._layer(suffix)
             if self._traces is None:
-                every, last = layer.run(rows, h[index], order, ends, settings, restarts[index])
+                every, last = layer.run(rows, states[index], order, ends, settings, restarts[index])
             else:
-                (every, last), trace = layer.trace(rows, h[index], order, ends, settings, restarts[index])
+                (every, last), trace = layer.trace(rows, states[index], order, ends, settings, restarts[index])
                 self._traces.append(trace)
             stack.leave(every, last)
-        return given.out(stack.x, stack.final_states(), only_last)
+        return stack.x, stack.final_states()
 
     def _sizes(self) -> NetworkSizes:
         """Return what an input must fit."""
@@ -365,9 +259,7 @@ class OrthogonalRNN(RecurrentNetwork):
             return False
         return self._traces is None and not is_observed(x) and x.numel() > 0
 
-    def _last_states(
-        self, x: Tensor, h: Tensor, layout: SequenceLayout, restarts: tuple[Tensor, ...] | tuple[None, ...]
-    ) -> Tensor:
+    def _last_states(self, x: Tensor, h: Tensor, layout: SequenceLayout, restarts: Starts) -> Tensor:
         """Return the last states of all layers, (L, B, N), storing only those before every segment.
 
         Transitions are built once, before the first segment, so that every segment's gradient goes to the same W.
@@ -381,22 +273,23 @@ class OrthogonalRNN(RecurrentNetwork):
             finals = []
             for k, (layer, first, restart) in enumerate(zip(layers, h, restarts)):
                 again = None if restart is None else restart[: part.batch]
-                every, last = layer.run(rows, first, part, k == len(layers) - 1, settings, again)
+                every, last = layer.run(rows, first, part, k == len(layers) - 1, settings, again, carried=True)
                 rows = rows if every is None else every
                 finals.append(last)
             return None, torch.stack(finals)  # type: ignore[arg-type]
 
         for _, after in through_segments(through, x, h, layout, segment, (*self.parameters(), *restarts)):
             h = after
-        return h
+        return cast(h, layers[0].state_dtype())
 
     def forward_readout(
         self,
         input: Tensor | PackedSequence,
         readout: nn.Linear,
-        h0: Tensor | None = None,
+        hx: Tensor | None = None,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
+        h0: Tensor | None = None,
     ) -> Tensor:
         """Return readout(states of the last layer) for every step; of a PackedSequence the rows (R, K).
 
@@ -407,9 +300,10 @@ class OrthogonalRNN(RecurrentNetwork):
         Args:
             input: As in `forward`.
             readout: The layer that reads the states, of D * N features, or 2 D * N of a complex network.
-            h0: As in `forward`. Default: None, the trained state or zeros.
+            hx: As in `forward`. Default: None, the trained state or zeros.
             reset: As in `forward`. Default: None, nowhere.
             restart: As in `forward`. Default: None, the trained state or zeros.
+            h0: Another name for hx.
 
         Raises:
             ShapeError: If the readout takes another number of features, or an input or a state does not fit.
@@ -419,10 +313,11 @@ class OrthogonalRNN(RecurrentNetwork):
         width = self.hidden_size * self.num_directions * (2 if self.is_complex else 1)
         if isinstance(readout, nn.Linear) and readout.in_features != width:
             raise ShapeError(f"Expected readout to take {width} features, the states', but got {readout}.")
-        absorbed = self._absorbed_readout(input, readout, h0, reset, restart)
+        start = one_initial_state(hx=hx, h0=h0)
+        absorbed = self._absorbed_readout(input, readout, start, reset, restart)
         if absorbed is not None:
             return absorbed
-        states = self(input, h0=h0, reset=reset, restart=restart)[0]
+        states = self(input, hx, h0=h0, reset=reset, restart=restart)[0]
         states = states.data if isinstance(states, PackedSequence) else states
         if states.is_complex():
             states = torch.view_as_real(states).flatten(-2)
@@ -432,54 +327,27 @@ class OrthogonalRNN(RecurrentNetwork):
         self,
         input: Tensor | PackedSequence,
         readout: nn.Linear,
-        h0: Tensor | None,
+        start: tuple[str, Tensor | None],
         reset: Tensor | PackedSequence | None,
         restart: Tensor | None,
     ) -> Tensor | None:
-        """Return what `forward_readout` does where a linear layer runs as rotations, or None."""
+        """Return what `forward_readout` does where a linear layer runs as rotations, or None. start: What the user calls
+        the initial state, and the state.
+        """
         if (self.nonlinearity != "identity" and not self.linear_transition) or len(self.suffixes) > 1:
             return None
         if type(readout) is not nn.Linear or is_watched(readout, nn.Linear) or is_watched(self, OrthogonalRNN):
             return None
-        sizes = self._sizes()
-        given = SequenceInput.of(input, sizes, reset)
+        given = SequenceInput.of(input, self._sizes(), reset)
         if not given.is_batched:
             return None
-        h = given.initial_states(h0, self._parameter("h0"), sizes)
-        (again,) = given.restarts(restart, self._parameter("h0"), sizes)
+        (h,), (again,) = self._starts(given, *start, restart)
         layer, weights = self._layer(self.suffixes[0]), (readout.weight, readout.bias)
-        found = layer.forward_readout(given.x, h[0], given.layout, weights, self._settings(), again)
+        found = layer.forward_readout(given.x, h, given.layout, weights, self._settings(), again)
         return found if found is None or given.packed is not None or not self.batch_first else found.transpose(0, 1)
 
-    def step(
-        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Run one time step, for streams, and return (output (B, N), h (L, B, N)).
-
-        Without gradient W is cached between steps. Dropout is not applied. Of an x without a batch dimension the output, h,
-        reset and restart have none either: (N,), (L, N), (), (L, N).
-
-        Args:
-            x: (B, I), tokens (B,), or (I,) unbatched.
-            h: The state (L, B, N) after the step before. Default: None, the trained state or zeros.
-            reset: bool (B,), true where a new episode starts with this step. Default: None, nowhere.
-            restart: The state (L, B, N) from which episodes start, in place of h. Default: None, the trained state or
-                zeros.
-
-        Raises:
-            ArgumentError: If the network is bidirectional.
-            ShapeError, DTypeError, DeviceError: If an input or a state does not fit.
-            IndexError: If a token is outside [0, I).
-        """
-        sizes = self._sizes()
-        if not check_step(x, sizes, self.bidirectional):
-            return unbatched_step(self.step, x, h, sizes, reset, restart)
-        return self._advance(x, step_states(x, h, self._parameter("h0"), sizes, reset, restart))
-
-    def _advance(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        """Return (output (B, N), h (L, B, N)) of one step from the state (B, N) of each layer, all of them checked."""
-        before_step(self)
-        finals = []
+    def _advance(self, given: SequenceInput, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        x, finals = given.x, []
         for layer, state in zip(self.layers(), states):
             x = layer.step(x, state, self.clip_backward)
             finals.append(x)

@@ -6,7 +6,6 @@ flat rows, and sequences sorted by length.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -14,24 +13,25 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from .._checks import check_integer, check_shape
-from .._checks import check_tensor as check_dense
+from .._checks import check_integer, check_shape, check_tensor
 from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..kernels.interception import is_autocast
-from ..kernels.projection import is_tokens
+from ..kernels.projection import cast, is_tokens
 from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset, check_restart_is_used
-from ..layout import SequenceLayout
+from ..layout import SequenceLayout, restarted
 from ..parametrizations.matrices import as_complex
 from .torchscript import with_recorded_sizes, with_recorded_steps
 
 State = TypeVar("State")  # a tensor, or a pair of them
+Starts = tuple[Tensor, ...] | tuple[None, ...]
+"""States (B, N) of each layer and direction, or None for each."""
 
 
 @dataclass  # not a NamedTuple, whose properties torch.compile does not follow before torch 2.10; nor frozen
 class NetworkSizes:
     """The sizes that an input and a state must fit. weight: of the first layer, for dtype and device; matrix: the sizes
-    of a state that is not a vector of hidden_size numbers.
+    of a state that is not a vector of hidden_size numbers; real_input: also where the state is complex.
     """
 
     input_size: int
@@ -41,6 +41,7 @@ class NetworkSizes:
     batch_first: bool
     weight: Tensor
     matrix: tuple[int, ...] | None = None
+    real_input: bool = False
 
     @property
     def state_shape(self) -> tuple[int, ...]:
@@ -59,12 +60,12 @@ class NetworkSizes:
 
 
 class SequenceInput(NamedTuple):
-    """An input as the layers take it: x (T, B, ...) or flat rows, with its layout."""
+    """An input as the layers take it: x (T, B, ...) or flat rows, with its layout. sizes: Of the network."""
 
     x: Tensor
     layout: SequenceLayout
     is_batched: bool
-    batch_first: bool
+    sizes: NetworkSizes
     packed: PackedSequence | None
 
     @classmethod
@@ -76,7 +77,7 @@ class SequenceInput(NamedTuple):
         """
         packed = input if isinstance(input, PackedSequence) else None
         x: Tensor = input if packed is None else packed.data  # type: ignore[assignment]
-        is_batched = check_input(x, packed is not None, sizes)
+        is_batched = check_sequence(x, packed is not None, sizes)
         if packed is None:
             x = x.unsqueeze(1) if not is_batched else (x.transpose(0, 1) if sizes.batch_first else x)
             x = with_recorded_steps(x) if torch.jit.is_tracing() else x
@@ -89,57 +90,81 @@ class SequenceInput(NamedTuple):
                 check_batch_sizes(packed.batch_sizes, layout.rows, layout.batch)
         if reset is not None:
             layout.resets = reset_rows(reset, layout, packed, sizes.batch_first, is_batched, x.device)
-        return cls(x, layout, is_batched, sizes.batch_first, packed)
+        return cls(x, layout, is_batched, sizes, packed)
 
     @classmethod
-    def of_step(cls, x: Tensor, sizes: NetworkSizes, reset: Tensor | None) -> SequenceInput:
-        """Return the input (B, I), (I,) or tokens (B,) of one step, checked. reset: (B,) or (), as the user gives it."""
-        is_batched = check_step(x, sizes, False)
+    def of_step(
+        cls,
+        x: Tensor,
+        sizes: NetworkSizes,
+        reset: Tensor | None = None,
+        name: str = "x",
+        for_sequences: str = "forward()",
+    ) -> SequenceInput:
+        """Return the input of one step, checked, as rows (B, I) or (B,).
+
+        Args:
+            x: (B, I), (I,) or tokens (B,).
+            sizes: Of the network.
+            reset: (B,) or (), as the user gives it.
+            name: What the user calls x.
+            for_sequences: What takes whole sequences.
+        """
+        check_fits("input", x, sizes)
+        is_batched = _check_one_step(name, x, sizes, for_sequences)
         rows = x if is_batched else x.unsqueeze(0)
         layout = SequenceLayout(1, rows.shape[0])
         if reset is not None:
             check_reset(reset, tuple(rows.shape[:1]) if is_batched else (), x.device)
             layout.resets = reset.view(-1)
-        return cls(rows.unsqueeze(0), layout, is_batched, False, None)
+        return cls(rows, layout, is_batched, sizes, None)
 
-    def initial_states(
-        self, h0: Tensor | None, learned: Tensor | None, sizes: NetworkSizes, name: str = "h0"
-    ) -> tuple[Tensor, ...]:
+    def as_sequence(self) -> SequenceInput:
+        """Return the input of one step, (B, ...), as a sequence (1, B, ...), without resets: see `begun`."""
+        layout = self.layout if self.layout.resets is None else SequenceLayout(1, self.layout.batch)
+        return SequenceInput(self.x.unsqueeze(0), layout, self.is_batched, self.sizes, None)
+
+    def initial_states(self, h0: Tensor | None, learned: Tensor | None, name: str = "h0") -> tuple[Tensor, ...]:
         """Return h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x; a matrix state has
         other sizes instead of N.
 
         Args:
             h0: The argument of the user, or None.
             learned: The trained state (L * D, N), or (L * D, N, 2) of a complex network, or None.
-            sizes: Of the network.
             name: What the user calls h0.
         """
+        sizes = self.sizes
         if h0 is not None and not self.is_batched:
-            check_tensor(name, h0, sizes)
+            check_fits(name, h0, sizes)
             check_shape(name, h0, (sizes.num_states, *sizes.state_shape))
             h0 = h0.unsqueeze(1)
         if h0 is not None and self.packed is not None:
-            _assert_batch(self.layout, check_dense(name, h0), 1, 2 + len(sizes.state_shape))
-        states = initial_states(self.layout, h0, learned, sizes, name)
+            _assert_batch(self.layout, check_tensor(name, h0), 1, 2 + len(sizes.state_shape))
+        states = initial_states(self.layout, sizes, h0, learned, name)
         if h0 is None or self.packed is None or self.packed.sorted_indices is None:
             return states
         order = self.packed.sorted_indices
         return tuple([state.index_select(0, order) for state in states])
 
-    def restarts(
-        self, restart: Tensor | None, learned: Tensor | None, sizes: NetworkSizes
-    ) -> tuple[Tensor, ...] | tuple[None, ...]:
+    def restarts(self, restart: Tensor | None, learned: Tensor | None) -> Starts:
         """Return the state from which sequences restart, of each layer and direction; None without resets.
 
         Args:
             restart: The argument of the user, or None for the trained state or zeros.
             learned: The trained state, or None.
-            sizes: Of the network.
         """
         if self.layout.resets is None:
             check_restart_is_used(restart)
-            return (None,) * sizes.num_states
-        return self.initial_states(restart, learned, sizes, "restart")
+            return (None,) * self.sizes.num_states
+        return self.initial_states(restart, learned, "restart")
+
+    def begun(self, states: tuple[Tensor, ...], restarts: Starts) -> tuple[Tensor, ...]:
+        """Return the state (B, N) of each layer before one step: of ``restarts`` where an episode starts with it."""
+        resets = self.layout.resets
+        if resets is None:
+            return states
+        mask = resets.view(-1, *(1,) * (states[0].dim() - 1))
+        return tuple([restarted(state, mask, first) for state, first in zip(states, restarts)])
 
     def out(self, x: Tensor, h_n: Tensor, only_last: bool) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return (states, or with ``only_last`` the last ones, and h_n) in the user's layout."""
@@ -153,11 +178,11 @@ class SequenceInput(NamedTuple):
             return PackedSequence(x, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), h_n
         if not self.is_batched:
             return x.squeeze(0 if only_last else 1), h_n.squeeze(1)
-        return (x.transpose(0, 1) if self.batch_first and not only_last else x), h_n
+        return (x.transpose(0, 1) if self.sizes.batch_first and not only_last else x), h_n
 
 
 def initial_states(
-    layout: SequenceLayout, h0: Tensor | None, learned: Tensor | None, sizes: NetworkSizes, name: str = "h0"
+    layout: SequenceLayout, sizes: NetworkSizes, h0: Tensor | None, learned: Tensor | None, name: str = "h0"
 ) -> tuple[Tensor, ...]:
     """Return h_0 (B, N) of each layer and direction, its sequences in the order of h0 (L * D, B, N)."""
     batch, shape, dtype = layout.batch, sizes.state_shape, sizes.state_dtype
@@ -169,10 +194,12 @@ def initial_states(
         return tuple([row.expand(batch, *shape) for row in rows])
     if h0 is None:
         return (torch.zeros(batch, *shape, dtype=dtype, device=sizes.weight.device),) * sizes.num_states
-    check_tensor(name, h0, sizes)
-    check_shape(name, h0, (sizes.num_states, batch, *shape))
+    check_fits(name, h0, sizes)
+    wanted = (sizes.num_states, batch, *shape)
+    if h0.shape != wanted:  # asked first, in a tenth of the time
+        check_shape(name, h0, wanted)
     # An expanded h0 becomes a tensor with a row, and a gradient, for each sequence.
-    return h0.to(dtype).contiguous().unbind(0)
+    return cast(h0, dtype).contiguous().unbind(0)
 
 
 def check_batch(batch: int) -> None:
@@ -185,31 +212,10 @@ def one_initial_state(**given: State | None) -> tuple[str, State | None]:
     """Return the name under which the user gave an initial state, and the state; None under the first name if none was
     given. ArgumentError for several.
     """
-    states = {name: state for name, state in given.items() if state is not None}
-    if len(states) > 1:
-        raise ArgumentError(f"Expected one initial state, but got both {' and '.join(states)}. Pass one of them.")
-    return next(iter(states.items()), (next(iter(given)), None))
-
-
-def check_step(x: Tensor, sizes: NetworkSizes, bidirectional: bool) -> bool:
-    """Raise unless x is the input (B, I), (I,) or tokens (B,), of one step of a network that `step` can run.
-
-    Returns:
-        Whether it has a batch dimension.
-    """
-    if bidirectional:
-        raise ArgumentError(
-            "Expected a network that follows time forwards in step(), but got bidirectional=True. Call it with whole "
-            "sequences."
-        )
-    check_tensor("input", x, sizes)
-    return _check_one_step("x", x, sizes, "forward()")
-
-
-def check_cell_input(input: Tensor, sizes: NetworkSizes) -> bool:
-    """Raise unless an input is that of a cell: (B, I), (I,) or tokens (B,). Return whether it has a batch dimension."""
-    check_tensor("input", input, sizes)
-    return _check_one_step("input", input, sizes, "OrthogonalRNN")
+    names = [name for name, state in given.items() if state is not None] or list(given)[:1]
+    if len(names) > 1:
+        raise ArgumentError(f"Expected one initial state, but got both {' and '.join(names)}. Pass one of them.")
+    return names[0], given[names[0]]
 
 
 def _check_one_step(name: str, x: Tensor, sizes: NetworkSizes, for_sequences: str) -> bool:
@@ -225,68 +231,6 @@ def _check_one_step(name: str, x: Tensor, sizes: NetworkSizes, for_sequences: st
             f"{advice}"
         )
     return tokens or dim == 2
-
-
-def unbatched_step(
-    step: Callable[..., tuple[Tensor, Tensor]],
-    x: Tensor,
-    h: Tensor | None,
-    sizes: NetworkSizes,
-    reset: Tensor | None,
-    restart: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Run one step of a single sequence, without a batch dimension, and return (output, states (L, N)).
-
-    Args:
-        step: That of the network.
-        x: The input (I,), which has been checked.
-        h: The states (L, N) after the step before, or None.
-        sizes: Of the network.
-        reset: (), true if an episode starts with this step, or None.
-        restart: The states (L, N) from which episodes start, or None.
-    """
-    for name, states in (("h", h), ("restart", restart)):
-        if states is not None:
-            check_tensor(name, states, sizes)
-            check_shape(name, states, (sizes.num_states, *sizes.state_shape))
-    if reset is None:
-        check_restart_is_used(restart)
-    else:
-        check_reset(reset, (), x.device)
-    h, restart = (None if states is None else states.unsqueeze(1) for states in (h, restart))
-    output, h_n = step(x.unsqueeze(0), h, None if reset is None else reset.unsqueeze(0), restart)
-    return output.squeeze(0), h_n.squeeze(1)
-
-
-def step_states(
-    x: Tensor,
-    h: Tensor | None,
-    learned: Tensor | None,
-    sizes: NetworkSizes,
-    reset: Tensor | None,
-    restart: Tensor | None,
-    name: str = "h",
-) -> tuple[Tensor, ...]:
-    """Return the state (B, N) of each layer before a step whose input has been checked.
-
-    Args:
-        x: The input.
-        h: The states (L, B, N) after the step before, or None for the trained state or zeros.
-        learned: The trained state, or None.
-        sizes: Of the network.
-        reset: (B,), true where an episode starts with this step, or None.
-        restart: The states (L, B, N) from which episodes start, or None for the trained state or zeros.
-        name: What the user calls h.
-    """
-    layout = SequenceLayout(1, x.shape[0])
-    states = initial_states(layout, h, learned, sizes, name)
-    if reset is None:
-        check_restart_is_used(restart)
-        return states
-    check_reset(reset, (x.shape[0],), x.device)
-    again = initial_states(layout, restart, learned, sizes, "restart")
-    mask = reset.view(-1, *(1,) * len(sizes.state_shape))
-    return tuple([torch.where(mask, first, state) for first, state in zip(again, states)])
 
 
 def reset_rows(
@@ -311,7 +255,7 @@ def reset_rows(
     if isinstance(reset, PackedSequence):
         return _packed_reset(reset, layout, packed, device)
     if packed is not None:
-        _assert_batch(layout, check_dense("reset", reset), 0 if batch_first else 1, 2)
+        _assert_batch(layout, check_tensor("reset", reset), 0 if batch_first else 1, 2)
     steps, batch = layout.length, layout.batch
     check_reset(reset, (steps,) if not is_batched else (batch, steps) if batch_first else (steps, batch), device)
     if not is_batched:
@@ -356,9 +300,9 @@ def _assert_batch(layout: SequenceLayout, given: Tensor, axis: int, dims: int) -
         layout.batch = given.shape[axis]
 
 
-def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
+def check_fits(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
     """Raise unless an input or a state is a tensor on the network's device that its dtype can hold."""
-    check_dense(name, tensor)
+    check_tensor(name, tensor)
     weight = sizes.weight
     if tensor.dtype == weight.dtype and tensor.device == weight.device:
         return
@@ -367,7 +311,8 @@ def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
             f"Expected {name} on {weight.device}, the device of the module, but got {tensor.device}. Move it with "
             f"{name}.to({str(weight.device)!r})."
         )
-    if tensor.is_complex() and not sizes.is_complex:
+    may_be_complex = sizes.is_complex and not (sizes.real_input and name == "input")
+    if tensor.is_complex() and not may_be_complex:
         raise DTypeError(
             f"Expected {name} to be real, like this network, but got {tensor.dtype}. Pass a parametrization with "
             f"field='complex', or the real and imaginary parts as features."
@@ -391,9 +336,9 @@ def check_tensor(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
         )
 
 
-def check_input(x: Tensor, is_packed: bool, sizes: NetworkSizes) -> bool:
+def check_sequence(x: Tensor, is_packed: bool, sizes: NetworkSizes) -> bool:
     """Raise what torch.nn.RNN raises for an input that does not fit; return whether it is batched."""
-    check_tensor("input", x, sizes)
+    check_fits("input", x, sizes)
     tokens = is_tokens(x)
     allowed = (1,) if is_packed and tokens else (2,) if is_packed else (1, 2) if tokens else (2, 3)
     if x.dim() not in allowed:

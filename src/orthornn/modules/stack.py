@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from .._checks import check_number
 from ..errors import OrthornnWarning
 from ..layout import SequenceLayout
 
@@ -112,9 +111,8 @@ def _drop(x: Tensor, dropout: float) -> Tensor:
     return x * F.dropout(torch.ones_like(x.real), dropout) if x.is_complex() else F.dropout(x, dropout)
 
 
-def check_dropout(dropout: float, num_layers: int) -> float:
-    """Return a probability; raise for what is none, and warn where it has no effect. Called by a constructor."""
-    dropout = check_number("dropout", dropout, 0.0, 1.0)
+def warn_of_dropout(dropout: float, num_layers: int) -> None:
+    """Warn of a dropout without effect. Called by a constructor."""
     if dropout and num_layers == 1:
         warnings.warn(
             f"dropout={dropout} has no effect with one layer: it acts on the outputs of every layer but the last. Pass "
@@ -122,4 +120,3 @@ def check_dropout(dropout: float, num_layers: int) -> float:
             OrthornnWarning,
             stacklevel=3,
         )
-    return dropout

@@ -115,8 +115,8 @@ class Transition(nn.Module):
         check_assignable(self, *self.method.names)  # before right_inverse, which sets buffers
         self.assign_(self.method.right_inverse(W.detach()))
 
-    def free(self) -> tuple[nn.Parameter, ...]:
-        """Return the free tensors, in the parametrization's order."""
+    def free(self) -> tuple[Tensor, ...]:
+        """Return the free tensors, in the parametrization's order: parameters, or what a tool of torch computes of some."""
         own, names = self._parameters, self._method.names
         return tuple([own[name] if name in own else current(self, name) for name in names])  # type: ignore[misc]
 
