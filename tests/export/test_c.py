@@ -368,6 +368,19 @@ def test_a_run_by_the_command(tmp_path, capsys):
     assert "Expected --c with --arduino" in capsys.readouterr().err
 
 
+def test_no_file_is_written_through_a_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "zephyr").symlink_to(tmp_path / "elsewhere")
+    model = SequenceModel(OrthogonalRNN(2, 3), nn.Linear(3, 2), output="last")
+    run = type("Run", (), {"model": model, "description": {"input": "real", "output": "last"}})()
+    for force in (False, True):
+        with pytest.raises(ArgumentError, match="zephyr to be a folder, but got a symbolic link"):
+            to_c(run, tmp_path / "out", zephyr=True, force=force)
+    assert not any((tmp_path / "elsewhere").iterdir())
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["zephyr"]
+
+
 HOSTILE = [
     *(
         '"); system("true"); //',

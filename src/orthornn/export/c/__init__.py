@@ -251,6 +251,11 @@ def _float_vectors(network: FoldedNetwork) -> Vectors:
 def write_files(folder: Path, files: dict[str, str], force: bool) -> tuple[Path, ...]:
     """Write all files, or none if one of somebody else's is in the way."""
     paths = {folder / name: content for name, content in files.items()}
+    for inner in {folder / part for name in files for part in Path(name).parents}:
+        if inner != folder and inner.is_symlink():
+            raise ArgumentError(
+                f"Expected {inner} to be a folder, but got a symbolic link. Replace it by the folder that it points to."
+            )
     if not force:
         check_replaceable(paths)
     for path, content in paths.items():

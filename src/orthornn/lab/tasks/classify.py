@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from ..._checks import check_number
+from ..._checks import check_float32
 from ...errors import ArgumentError, DataError
 from .cells import listed, shown
 from .columns import Columns
@@ -241,7 +241,7 @@ class Classify(TableTask):
                     f"{', '.join(absent)}. Choose another split_seed, or name weights."
                 )
             return (self._counts.sum() / (len(self.classes) * self._counts)).float()
-        weights = dict.fromkeys(self.classes, 1.0)
+        weights, given = dict.fromkeys(self.classes, 1.0), set()
         for entry in entries_in(self.class_weights):
             label, _, weight = entry.rpartition("=")
             label = label.strip()
@@ -254,9 +254,9 @@ class Classify(TableTask):
                     f"Expected class_weights to be 'balanced' or label=weight, separated by commas, with the labels "
                     f"{', '.join(self.classes[:20])}, but got {self.class_weights!r}."
                 )
-            if check_number("class_weights", value, 0) == 0:
-                raise ArgumentError(
-                    f"Expected the class weight of {label!r} to be positive, but got 0. Leave it out with ignore."
-                )
-            weights[label] = value
+            if label in given:
+                raise ArgumentError(f"Expected one class weight for {label!r}, but got several. Give one.")
+            given.add(label)
+            advice = "To leave a class out, use ignore."
+            weights[label] = check_float32(f"the class weight of {label!r}", value, advice, zero=False)
         return torch.tensor(list(weights.values()))
