@@ -431,8 +431,8 @@ def test_spaces_around_text_have_no_meaning_in_any_format(tmp_path):
     rows.loc[rows.id % 3 == 0, "y"] += " "
     rows["y"] = rows.y.astype("category")
     rows.to_csv(tmp_path / "rows.csv", index=False)
-    for data in (rows, tmp_path / "rows.csv"):
-        network = orthornn.train(data, "y", sequence="id", steps=2, hidden_size=4)
+    for number, data in enumerate((rows, tmp_path / "rows.csv")):
+        network = orthornn.train(data, "y", sequence="id", steps=2, hidden_size=4, out=tmp_path / f"run{number}")
         assert network.labels == ["down", "up"]
         assert set(network.predict_frame(rows).label) <= {"down", "up"}
 
@@ -457,7 +457,9 @@ def test_a_missing_value_holds_the_state_of_a_stream(tmp_path):
     assert np.isnan(found[0]).all()
     whole = network.predict(np.array([[[0.5], [-1.0]]])).scores[0]
     np.testing.assert_allclose(np.stack(found[1:]), whole[[0, 0, 0, 1]], rtol=1e-5)
-    strict = orthornn.train(rows.dropna(), "y", sequence="id", inputs="x", steps=2, hidden_size=4)
+    strict = orthornn.train(
+        rows.dropna(), "y", sequence="id", inputs="x", steps=2, hidden_size=4, out=tmp_path / "strict"
+    )
     with pytest.raises(DataError, match="1 values that are not finite"):
         next(strict.stream([[np.nan]]))
 

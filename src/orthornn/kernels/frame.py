@@ -70,9 +70,11 @@ class Kernel(ABC, Generic[C]):
     def plain(self, call: C) -> States:
         """Return the states by plain torch operations, each of them differentiable."""
 
-    @abstractmethod
     def traced(self, call: C) -> States:
-        """Return the states where a graph, a dispatch mode or a tensor subclass follows what is called."""
+        """Return the states where a graph, a dispatch mode or a tensor subclass follows what is called: here for kernels
+        that are made of torch operations, which it sees.
+        """
+        return self.plain(call) if torch.compiler.is_compiling() else States(*_Node.apply(self, call, *call.tensors()))
 
     def is_plain(self, call: C) -> bool:
         """Return whether the call's backend is made of plain torch operations, which need no frame."""
@@ -93,12 +95,8 @@ class Kernel(ABC, Generic[C]):
         if compiling or is_intercepted(*tensors, *call.sides()):
             return self.traced(call)
         if torch.is_grad_enabled() and any([t is not None and t.requires_grad for t in tensors]):
-            return self.node(call, tensors)
+            return States(*_Node.apply(self, call, *tensors))
         return self.forward(call, False)[0]
-
-    def node(self, call: C, tensors: Tensors) -> States:
-        """Return the states as those of one node of autograd's graph. tensors: Those of the call."""
-        return States(*_Node.apply(self, call, *tensors))
 
     def gradients(self, call: C, grad: States, saved: Tensors, needs: Sequence[bool]) -> Tensors:
         """Return what `backward` does, whatever autocast it is called in."""

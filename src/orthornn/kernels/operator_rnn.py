@@ -205,10 +205,6 @@ class _Operator(Kernel[OperatorCall]):
         refuse_clip(call.clip)
         return _result(call, _states(call)[0])
 
-    def traced(self, call: OperatorCall) -> States:
-        """Return the states by torch operations, which whatever follows them sees."""
-        return self.plain(call) if torch.compiler.is_compiling() else self.node(call, call.tensors())
-
 
 _KERNEL = _Operator()
 

@@ -1,4 +1,4 @@
-"""The recurrence of one transition for all steps, by its backends, as a kernel of the frames; `run` is its entry."""
+"""The recurrence with one transition for all steps, as a kernel of the frames; `run` is the entry of a checked call."""
 
 from __future__ import annotations
 
@@ -7,33 +7,52 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ..layout import SequenceLayout
-from . import execute
-from .backends import REFERENCE
+from . import checkpointing
+from .backends import REFERENCE, Backend
 from .call import Call, Needs, Options, Residuals, States
-from .checkpointing import stored_states
+from .dispatch import find
 from .frame import Tensors
 from .interception import refuse_clip
 from .operators import Like, OperatorKernel, Shapes
-from .projection import is_tokens, stored_dtype
+from .projection import cast, is_tokens, stored_dtype
 
 
 class _Recurrence(OperatorKernel[Call]):
+    """h_t = phi(W h_{t-1} + V x_t + b), on the backend that `dispatch.find` chooses."""
+
     name = "recurrence"
     state = Needs._fields.index("h0")
     differentiable = len(Needs._fields)
 
     def forward(self, call: Call, save: bool) -> tuple[States, Residuals]:
-        return execute.forward(call, save)
+        backend = find(call)
+        if call.options.segment_length is None:
+            return backend.forward(call, save)
+        states, starts = checkpointing.forward(backend.forward, backend.prepare(_widened(call)), save)
+        return _rounded(states, call), Residuals(starts=starts)
 
     def backward(self, call: Call, grad: States, saved: Tensors, needs: Sequence[bool]) -> Tensors:
-        return execute.backward(call, grad, Residuals(*saved), Needs(*needs))
+        backend, wanted, residuals = find(call), Needs(*needs), Residuals(*saved)
+        if call.options.segment_length is not None:
+            assert residuals.starts is not None
+            found = [*_backward_in_segments(backend, call, grad, residuals.starts, wanted)]
+        else:
+            if grad.all is not None:
+                grad = States(grad.all.reshape(call.layout.rows, call.h0.shape[1]), grad.last)
+            # A backend may return more than was asked for.
+            found = [g if need else None for g, need in zip(backend.backward(call, grad, residuals, wanted), needs)]
+        if found[0] is not None:
+            found[0] = found[0].view(call.x.shape)
+        return found
 
     def plain(self, call: Call) -> States:
         refuse_clip(call.options.clip)
-        options = call.options.changed(segment_length=None)
+        given, options = call, call.options.changed(segment_length=None)
+        if call.options.segment_length is not None:
+            call = _widened(call)
         if options.kind == "rotations":  # (c, s) are constants; the gradient is that of the matrix
             call, options = call.changed(c=None, s=None), options.changed(kind="dense")
-        return REFERENCE.forward(call.changed(options=options), False)[0]
+        return _rounded(REFERENCE.forward(call.changed(options=options), False)[0], given)
 
     def read(self, tensors: list[Tensor | None], sides: list[Tensor | None], spec: str) -> Call:
         x, h0, (batch_sizes, resets) = tensors[0], tensors[self.state], sides
@@ -48,7 +67,7 @@ class _Recurrence(OperatorKernel[Call]):
         states, last = Like(layout.shape(n), stored), Like(tuple(h0.shape), stored)
         every = None if options.only_last else states
         if options.segment_length is not None:
-            starts = Like((stored_states(call), *h0.shape), wide)
+            starts = Like((checkpointing.stored_states(call), *h0.shape), wide)
             return Shapes(every, last, (*(None,) * 5, starts), False)
         reads_states = options.activation.reads == "state"
         saved = (
@@ -63,15 +82,33 @@ class _Recurrence(OperatorKernel[Call]):
 
 
 _RECURRENCE = _Recurrence()
-plain = _RECURRENCE.plain
+run, plain = _RECURRENCE.run, _RECURRENCE.plain
 
 
-def run(call: Call) -> States:
-    """Return the states of a call that has been checked: all of them, unless ``only_last``, and the last ones."""
-    if call.options.segment_length is not None and (stored := stored_dtype(call.x, call.weight_ih)) != call.h0.dtype:
-        # What is recomputed is not stored: only the output is rounded.
-        return States(*(None if t is None else t.to(stored) for t in _RECURRENCE.run(widened(call))))
-    return _RECURRENCE.run(call)
+def _backward_in_segments(backend: Backend, call: Call, grad: States, starts: Tensor, needs: Needs) -> Tensors:
+    def forward(part: Call, save: bool) -> tuple[States, Residuals]:
+        states, saved = backend.forward(part, save)
+        return states, saved._replace(states=states.all)
+
+    def backward(part: Call, grad: States, saved: Tensors, needs: Sequence[bool]) -> Tensors:
+        return backend.backward(part, grad, Residuals(*saved), Needs(*needs))
+
+    wide = call.h0.dtype
+    given, call = call.tensors(), _widened(call.changed(options=call.options.changed(only_last=False)))
+    grad = States(*(None if g is None else g.to(wide) for g in grad))
+    found = checkpointing.backward(forward, backward, backend.prepare(call), grad, starts, needs, _RECURRENCE.state)
+    return [None if g is None or t is None else g.to(t.dtype) for g, t in zip(found, given)]
+
+
+def _widened(call: Call) -> Call:
+    """Return the call with x and V in the dtype of h0. What is recomputed is not stored: only the output is rounded."""
+    return call if stored_dtype(call.x, call.weight_ih) == call.h0.dtype else widened(call)
+
+
+def _rounded(states: States, call: Call) -> States:
+    """Return states in the dtype in which those of a call are stored."""
+    stored = stored_dtype(call.x, call.weight_ih)
+    return States(*(None if t is None else cast(t, stored) for t in states))
 
 
 def widened(call: Call) -> Call:

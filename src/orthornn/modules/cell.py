@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from .._checks import check_shape
 from ..activations import Activation, Name
 from ..errors import ReadOnlyError
+from ..kernels.validation import check_restart_is_used
 from ..parametrizations.parametrization import Parametrization
 from .current import before_step
 from .overview import network_html
@@ -165,6 +166,8 @@ class OrthogonalRNNCell(nn.Module):
         """
         rnn = self.rnn
         name, h = one_initial_state(hx=hx, h=h)
+        if reset is None:
+            check_restart_is_used(restart)
         given = SequenceInput.of_step(input, rnn._sizes(), reset, "input", "OrthogonalRNN")
         lead = tuple(input.shape[:1]) if given.is_batched else ()
         for own, state in ((name, h), ("restart", restart)):

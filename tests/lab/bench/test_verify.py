@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from orthornn.errors import VerificationError
-from orthornn.kernels import execute
 from orthornn.kernels.call import Gradients, States
+from orthornn.kernels.recurrence import _Recurrence as Recurrence
 from orthornn.lab import bench, cli
 from orthornn.lab.bench import benchmark
 from orthornn.lab.bench.cases import Case, Work
@@ -33,15 +33,15 @@ def test_the_kernels_pass(case, output, nonlinearity):
 
 def break_backward(monkeypatch, index, change):
     """Let float32 kernels change the gradient at this place of Needs; the float64 reference stays right."""
-    right = execute.backward
+    right = Recurrence.backward
 
-    def wrong(call, *rest):
-        grads = list(right(call, *rest))
+    def wrong(kernel, call, *rest):
+        grads = list(right(kernel, call, *rest))
         if call.h0.dtype == torch.float32 and grads[index] is not None:
             grads[index] = change(grads[index])
-        return Gradients(*grads)
+        return grads
 
-    monkeypatch.setattr(execute, "backward", wrong)
+    monkeypatch.setattr(Recurrence, "backward", wrong)
 
 
 def shift(tensor):
@@ -73,28 +73,28 @@ def test_a_wrong_gradient_is_found_and_named(monkeypatch, case, place, change):
 
 
 def test_a_wrong_state_is_found(monkeypatch):
-    right = execute.forward
+    right = Recurrence.forward
 
-    def wrong(call, save):
-        states, residuals = right(call, save)
+    def wrong(kernel, call, save):
+        states, residuals = right(kernel, call, save)
         if call.h0.dtype == torch.float32:
             states = States(*(None if t is None else t * (1 + 1e-2) for t in states))
         return states, residuals
 
-    monkeypatch.setattr(execute, "forward", wrong)
+    monkeypatch.setattr(Recurrence, "forward", wrong)
     found = verify(Case("wy", 6, 2, 2), Work())
     assert not found.passed
     assert found.errors["states"] == pytest.approx(0.01, rel=0.01)
 
 
 def test_a_missing_gradient_is_found(monkeypatch):
-    right = execute.backward
+    right = Recurrence.backward
 
-    def wrong(call, *rest):
-        grads = right(call, *rest)
+    def wrong(kernel, call, *rest):
+        grads = Gradients(*right(kernel, call, *rest))
         return grads._replace(weight_ih=None) if call.h0.dtype == torch.float32 else grads
 
-    monkeypatch.setattr(execute, "backward", wrong)
+    monkeypatch.setattr(Recurrence, "backward", wrong)
     found = verify(Case("cayley", 6, 0, 2), Work())
     assert not found.passed
     assert found.worst == "weight_ih_l0"

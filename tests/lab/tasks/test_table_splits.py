@@ -206,11 +206,11 @@ def test_categories_travel_with_the_run(tmp_path, columns):
     config = RunConfig(task=task, model=model_named("lstm", hidden_size=3), steps=2, batch_size=4)
     result = train(config, tmp_path / "run")
     loaded = orthornn.load(tmp_path / "run")
-    test = [at // STEPS for at, _ in task._pieces["test"]]
-    found = loaded.predict_table(path)
+    test = [task._arranged_rows[1][at // STEPS] for at, _ in task._pieces["test"]]
+    found = {one.name: said for one, said in loaded.predict_table(path)}
     with torch.no_grad():
         wanted = result.model.eval()(next(task.test(100)).inputs).softmax(-1).numpy()
-    np.testing.assert_allclose(np.concatenate([found[i][1].scores for i in test]), wanted, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate([found[name].scores for name in test]), wanted, atol=1e-5)
     new = write(tmp_path / "new.csv", **{**columns, "color": np.where(colors == "red", "green", colors)})
     with pytest.warns(OrthornnWarning, match="'color': green was not in the training data"):
         loaded.predict_table(new)
