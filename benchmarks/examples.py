@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from orthornn import OrthogonalRNN
+from orthornn import Householder, OrthogonalRNN
 from orthornn.environment import environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,7 +61,7 @@ def online(observations: int, report: int) -> dict[str, float]:
 def learner(steps: int, every: int, size: int = 64) -> float:
     """Return the microseconds of a step of the online learner with an update by Adam every so many steps."""
     torch.manual_seed(0)
-    rnn = OrthogonalRNN(1, size, nonlinearity="identity", gain=0.95)
+    rnn = OrthogonalRNN(1, size, parametrization=Householder(), nonlinearity="identity", gain=0.95)
     found = rnn.online(torch.nn.Linear(size, 1), lr=1e-3, recurrent_lr=1e-4, every=every)
     x, target = torch.randn(steps, 1), torch.randn(steps, 1)
     least = float("inf")

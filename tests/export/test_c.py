@@ -577,7 +577,7 @@ int main(void)
 @pytest.mark.parametrize("code", [FLOAT_C, INTEGER_C], ids=["float32", "int8"])
 def test_the_page_s_code_compiles_and_reports_what_the_network_says(code, compiler, tmp_path):
     torch.manual_seed(0)
-    model = network(OrthogonalRNN(3, 16, nonlinearity="tanh", learn_h0=True))
+    model = network(OrthogonalRNN(3, 16, parametrization=Householder(), nonlinearity="tanh", learn_h0=True))
     with torch.no_grad():
         model.head.weight.mul_(10)
     description = {"input": "real", "output": "all", "says": "classes", "scale": 0.5, "labels": ["up", "down", "left"]}

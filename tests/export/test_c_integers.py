@@ -181,9 +181,8 @@ def test_a_bound_that_leaves_states_too_few_bits_is_reported(numbers, tmp_path):
 @pytest.mark.parametrize("nonlinearity", ["relu", "identity", "tanh"])
 def test_the_bound_of_an_orthogonal_network_leaves_states_enough_bits(nonlinearity, steps, tmp_path):
     core = OrthogonalRNN(3, 16, nonlinearity=nonlinearity, parametrization=Householder(reflections=2))
-    tokens = SequenceModel(
-        OrthogonalRNN(7, 16, nonlinearity=nonlinearity), nn.Linear(16, 2), output="all", token_classes=7
-    )
+    of_tokens = OrthogonalRNN(7, 16, nonlinearity=nonlinearity, parametrization=Householder())
+    tokens = SequenceModel(of_tokens, nn.Linear(16, 2), output="all", token_classes=7)
     with warnings.catch_warnings():
         warnings.simplefilter("error", OrthornnWarning)
         to_c(core, tmp_path / "real", numbers="int8", input_range=(-1, 1), steps=steps)

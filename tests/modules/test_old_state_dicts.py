@@ -94,6 +94,8 @@ SEPARATOR = " | "
 
 def network(name: str) -> torch.nn.Module:
     kind, options = NETWORKS[name]
+    if kind in (OrthogonalRNN, OrthogonalRNNCell):  # the default of that version
+        options = {"parametrization": Householder(), **options}
     return kind(I, N, dtype=torch.float64, **options)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize, prune
 
-from orthornn import Householder, OrthogonalRNN, SpectralMargin, Stiefel, Unconstrained
+from orthornn import Givens, Householder, OrthogonalRNN, Rotations, SpectralMargin, Stiefel, Unconstrained
 from orthornn.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -334,6 +334,26 @@ def test_networks_in_single_precision(method):
     learner._online.rates = None
     expected = readout(rnn(x.float().unsqueeze(1))[0].squeeze(1)).detach()
     torch.testing.assert_close(learner(x).float(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", [Householder(reflections=9), Rotations(), Givens(layers=2)])
+def test_what_could_not_be_written_back_is_refused_before_anything_is_learned(method):
+    rnn = OrthogonalRNN(1, 11, nonlinearity="identity", parametrization=method, gain=0.9)
+    readout, W = nn.Linear(11, 1), rnn.weight_hh_l0.detach()
+    x, target = stream(50, 1, 1)
+    if isinstance(method, Rotations):  # its planes are those that turn
+        learner = rnn.online(readout, 1e-2)
+        assert torch.allclose(learner.transition.float(), W, atol=1e-6)
+    else:
+        with pytest.raises(
+            ArgumentError, match=r"Use Householder\(\), Stiefel\(\) or Rotations\(\), or pass learn_ang"
+        ):
+            rnn.online(readout, 1e-2)
+        learner = rnn.online(readout, 1e-2, learn_angles=False)
+    learner(x, target)
+    learner.write_back()
+    torch.testing.assert_close(rnn.weight_hh_l0.double(), learner.transition, rtol=0, atol=1e-5)
+    assert torch.equal(rnn.weight_hh_l0, W) == (not isinstance(method, Rotations))
 
 
 def test_wrong_calls():

@@ -30,7 +30,7 @@ class OrthogonalRNNCell(nn.Module):
     Args:
         input_size: I.
         hidden_size: N.
-        parametrization: How W is made. Default: None, ``Householder()``, which reaches every orthogonal matrix.
+        parametrization: How W is made. Default: None, that of :class:`OrthogonalRNN`.
         nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"modrelu"``.
         bias: Whether there is a bias vector: the b of modrelu and complex_modrelu, added to the pre-activation with the
             other activations. Default: True.

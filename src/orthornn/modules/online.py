@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any, Literal
@@ -95,7 +96,28 @@ class OnlineLearner:
             self._online.rates = torch.zeros_like(parameters)
             for name, rate in self._online.named(self._online.rates).items():
                 rate.fill_(rates[name])
+            if rates["angles"]:
+                self._check_can_be_written()
         self._online.restart()
+
+    @torch.no_grad()
+    def _check_can_be_written(self) -> None:
+        """Raise unless the parametrization reaches W with its rotations turned: before anything is learned, not after."""
+        ((_, transition),) = self.network.transitions()
+        if transition.method.group != "subset":  # it reaches them all
+            return
+        angles = self._online.named(self._online.parameters)["angles"]
+        angles.copy_(torch.linspace(0.1, 0.2, len(angles), dtype=torch.float64, device="cpu"))
+        W = self.transition.to(transition.free()[0])
+        angles.zero_()
+        try:
+            copy.deepcopy(transition).set_weight_(W)
+        except NotOnGroupError as error:
+            raise ArgumentError(
+                f"Expected a parametrization that reaches W after its rotations have turned, but got "
+                f"{self.network.parametrization}. Use Householder(), Stiefel() or Rotations(), or pass "
+                f"learn_angles=False."
+            ) from error
 
     @torch.no_grad()
     def _read(self, h0: Tensor | None) -> None:

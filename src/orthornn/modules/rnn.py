@@ -36,6 +36,8 @@ from .torch_state_dict import read_torch_state
 from .tracing import LayerTrace, is_watched
 from .transition import Transition
 
+DEFAULT_REFLECTIONS = 16
+
 
 class OrthogonalRNN(CheckpointedNetwork):
     r"""A recurrent network whose hidden-to-hidden matrix is parametrized, by default orthogonal.
@@ -55,8 +57,9 @@ class OrthogonalRNN(CheckpointedNetwork):
         input_size: I.
         hidden_size: N.
         num_layers: L. Layers above the first read the states of the one below. Default: 1.
-        parametrization: How W is made; each layer and direction has its own. Default: None, ``Householder()``, which reaches
-            every orthogonal matrix.
+        parametrization: How W is made; each layer and direction has its own. Default: None,
+            ``Householder(reflections=min(16, N), base="rotations")``, whose initial eigenvalues are spread over the circle
+            and which costs O(N) per step; ``Householder()`` reaches every orthogonal matrix.
         nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"modrelu"``.
         bias: Whether each layer has a bias vector: the b of modrelu and complex_modrelu, added to the pre-activation with
             the other activations. Default: True.
@@ -134,7 +137,8 @@ class OrthogonalRNN(CheckpointedNetwork):
         self.num_layers = check_integer("num_layers", num_layers, 1)
         self.dropout, self.gain, self.batch_first = dropout, gain, batch_first
         warn_of_dropout(self.dropout, num_layers)
-        parametrization = Householder() if parametrization is None else parametrization
+        if parametrization is None:
+            parametrization = Householder(min(DEFAULT_REFLECTIONS, hidden_size), base="rotations")
         check_description("parametrization", parametrization, "Householder(reflections=16)")
         self.parametrization, self.form = parametrization, form
         self.clip_backward, self.linear_transition = clip_backward, linear_transition
@@ -378,11 +382,13 @@ class OrthogonalRNN(CheckpointedNetwork):
             h0: The initial state (N,). Default: None, the trained one or zeros.
 
         Raises:
-            ArgumentError: For another kind of network. NotOnGroupError: For a W that is not orthogonal.
+            ArgumentError: For another kind of network, and for a parametrization that does not reach the W's that turn
+                W's rotations, such as a few reflections. NotOnGroupError: For a W that is not orthogonal.
 
         Example::
 
-            >>> rnn, readout = OrthogonalRNN(1, 8, nonlinearity="identity", gain=0.9), torch.nn.Linear(8, 1)
+            >>> rnn = OrthogonalRNN(1, 32, parametrization=Householder(), nonlinearity="identity", gain=0.9)
+            >>> readout = torch.nn.Linear(32, 1)
             >>> learner = rnn.online(readout, lr=1e-3)
             >>> learner(torch.ones(5, 1), torch.zeros(5, 1)).shape
             torch.Size([5, 1])

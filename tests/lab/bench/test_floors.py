@@ -77,13 +77,15 @@ def test_what_is_no_basis(work, rounds, chosen, word):
     assert (reason is None) if word is None else (word in reason)
 
 
-@pytest.mark.parametrize("name", ["wy-256-32-b1", "cayley-170-b50", "wy-1-1-b1", "linear-512-b8"])
+@pytest.mark.parametrize(
+    "name", ["wy-256-32-b1", "rotations-256-16-b1", "cayley-170-b50", "wy-1-1-b1", "linear-512-b8"]
+)
 def test_cases_are_read_back(name):
     assert Case.parse(name).name == name
 
 
 @pytest.mark.parametrize(
-    "name", ["", "wy", "wy-4-2", "wy-4-2-b", "cayley-4-2-b1", "wy-4-2-b1 ", "wy-0-1-b1", "dense-3-b1"]
+    "name", ["", "wy", "wy-4-2", "wy-4-2-b", "cayley-4-2-b1", "wy-4-2-b1 ", "wy-0-1-b1", "rotations-4-b1", "dense-3-b1"]
 )
 def test_other_names_are_errors(name):
     with pytest.raises(ArgumentError):
@@ -94,6 +96,7 @@ def test_multiply_adds_are_those_of_the_two_forms():
     assert Case.parse("cayley-10-b7").multiply_adds() == 3 * 100
     assert Case.parse("linear-10-b7").multiply_adds() == 100 + 4 * 10
     assert Case.parse("wy-10-4-b7").multiply_adds() == 2 * (2 * 40 + 8) + (2 * 40 + 16)
+    assert Case.parse("rotations-10-4-b7").multiply_adds() == 2 * (2 * 40 + 8 + 2 * 10) + (2 * 40 + 16)
 
 
 @pytest.mark.parametrize(

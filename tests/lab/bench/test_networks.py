@@ -71,7 +71,7 @@ def test_rnn_peers_follow_their_formula(name):
                 p.sub_(0.1 * p.grad)
 
 
-@pytest.mark.parametrize("name", ["wy-256-32-b1", "wy-8-3-b2", "cayley-40-b1"])
+@pytest.mark.parametrize("name", ["wy-256-32-b1", "rotations-256-16-b1", "wy-8-3-b2", "cayley-40-b1"])
 def test_the_lstm_of_equal_parameters_is_the_largest_that_does_not_exceed_ours(name):
     case = Case.parse(name)
     ours, lstm = (Runnable.make(which, case, Work(T=2)) for which in ("ours", "lstm-parameters"))

@@ -202,7 +202,8 @@ def test_typed_numbers_are_found(text, found):
 
 def test_the_speed_table_has_two_digits_and_no_exponent(tmp_path):
     seconds = {"ours": 0.3127, "rnn": 1.5822, "lstm": 34.56, "lstm-parameters": 0.1462}
-    case = {"n": 512, "m": 0, "batch": 50, "networks": {name: {"seconds": value} for name, value in seconds.items()}}
+    networks = {name: {"seconds": value} for name, value in seconds.items()}
+    case = {"network": "scaled Cayley, n = 512", "batch": 50, "networks": networks}
     content = {
         "cases": {"cayley-512-b50": case},
         "machine": {"processor": "a CPU", "torch": "2.13.0"},

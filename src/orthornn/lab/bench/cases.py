@@ -14,7 +14,7 @@ from ..._checks import check_choice, check_integer
 from ...activations import ACTIVATIONS, Name
 from ...errors import ArgumentError, DeviceError
 
-Form = Literal["wy", "cayley", "linear"]
+Form = Literal["wy", "rotations", "cayley", "linear"]
 Output = Literal["all", "last"]
 Passes = Literal["both", "forward"]
 
@@ -25,9 +25,10 @@ DEVICES = ("cpu", "cuda")
 class Case:
     """A network of ours and a batch size.
 
-    form: "wy", Householder reflections in compact form; "cayley", the scaled Cayley transform, a dense W; "linear", no
-        nonlinearity and W as rotations, found again for every run as after an update.
-    n: hidden size N. m: reflections M of "wy", 0 for the others. batch: B.
+    form: "wy", Householder reflections in compact form; "rotations", the same on a base of rotations; "cayley", the
+        scaled Cayley transform, a dense W; "linear", no nonlinearity and W as rotations, found again for every run as
+        after an update.
+    n: hidden size N. m: reflections M of "wy" and "rotations", 0 for the others. batch: B.
     """
 
     form: Form
@@ -38,51 +39,65 @@ class Case:
     def __post_init__(self) -> None:
         check_integer("n", self.n, 1)
         check_integer("B", self.batch, 1)
-        if self.form == "wy":
+        if self.has_reflections:
             check_integer("m", self.m, 1, self.n, "There are at most n reflections.")
 
     @classmethod
     def parse(cls, name: str) -> Case:
-        """Return the case of a name such as wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B).
+        """Return the case of a name such as wy-256-32-b1 (n, m, B; also rotations-), cayley-170-b50 or linear-512-b8 (n, B).
 
         ArgumentError for others.
         """
-        match = re.fullmatch(r"wy-(\d+)-(\d+)-b(\d+)", name)
+        match = re.fullmatch(r"(wy|rotations)-(\d+)-(\d+)-b(\d+)", name)
         if match:
-            return cls("wy", int(match[1]), int(match[2]), int(match[3]))
+            return cls(match[1], int(match[2]), int(match[3]), int(match[4]))  # type: ignore[arg-type]
         match = re.fullmatch(r"(cayley|linear)-(\d+)-b(\d+)", name)
         if match:
             return cls(match[1], int(match[2]), 0, int(match[3]))  # type: ignore[arg-type]
         raise ArgumentError(
-            f"Expected a case such as wy-256-32-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B), but got {name!r}."
+            f"Expected a case such as wy-256-32-b1 or rotations-256-16-b1 (n, m, B), cayley-170-b50 or linear-512-b8 (n, B), "
+            f"but got {name!r}."
         )
+
+    @property
+    def has_reflections(self) -> bool:
+        """Whether W is a product of m reflections."""
+        return self.form in ("wy", "rotations")
 
     @property
     def name(self) -> str:
         """The name that `parse` reads."""
-        sizes = f"{self.n}-{self.m}" if self.form == "wy" else f"{self.n}"
+        sizes = f"{self.n}-{self.m}" if self.has_reflections else f"{self.n}"
         return f"{self.form}-{sizes}-b{self.batch}"
+
+    @property
+    def network(self) -> str:
+        """Its network in words: the transition and its size."""
+        words = {
+            "wy": f"n = {self.n}, {self.m} reflections",
+            "rotations": f"n = {self.n}, {self.m} reflections on a base of rotations",
+            "cayley": f"scaled Cayley, n = {self.n}",
+            "linear": f"linear, as rotations, n = {self.n}",
+        }
+        return words[self.form]
 
     @property
     def title(self) -> str:
         """The case in words."""
-        what = {
-            "wy": f"n = {self.n}, {self.m} reflections",
-            "cayley": f"scaled Cayley, n = {self.n}",
-            "linear": f"linear, as rotations, n = {self.n}",
-        }
-        return f"{what[self.form]}, B = {self.batch}"
+        return f"{self.network}, B = {self.batch}"
 
     def multiply_adds(self) -> float:
         """Return the multiply-adds per sequence and step: forward, backward chain and the gradient of W together.
 
-        dense: n^2 each. WY: 2nm + m^2/2, the same again, and 2nm + m^2. linear: 2n, 2n and n^2.
+        dense: n^2 each. WY: 2nm + m^2/2, the same again, and 2nm + m^2. A base of rotations, which are fixed: 2n in each of
+        the first two. linear: 2n, 2n and n^2.
         """
         if self.form == "linear":
             return self.n**2 + 4.0 * self.n
         if self.form == "cayley":
             return 3.0 * self.n**2
-        return 6.0 * self.n * self.m + 2.0 * self.m**2
+        base = 4.0 * self.n if self.form == "rotations" else 0.0
+        return 6.0 * self.n * self.m + 2.0 * self.m**2 + base
 
 
 @dataclass(frozen=True)

@@ -94,11 +94,11 @@ def _linear(case: Case, form: Literal["dense", "rotations"]) -> nn.Module:
 def _ours(case: Case, work: Work) -> nn.Module:
     if case.form == "linear":
         return _linear(case, "rotations")
-    if case.form == "wy":
+    if case.has_reflections:
         return OrthogonalRNN(
             1,
             case.n,
-            parametrization=Householder(reflections=case.m),
+            parametrization=Householder(reflections=case.m, base="identity" if case.form == "wy" else "rotations"),
             nonlinearity=work.nonlinearity,
             form="compact_wy",
         )

@@ -24,7 +24,7 @@ from ..training import OptimizerConfig, RunConfig, Trainer
 from .cases import Case
 from .timing import Timing
 
-STEP_MODELS: Final = {"wy": "ornn", "cayley": "scornn"}
+STEP_MODELS: Final = {"wy": "ornn", "rotations": "ornn-rotations", "cayley": "scornn"}
 _CLASSES = 10
 _ROUNDS_OF = 20  # updates
 
@@ -117,10 +117,12 @@ class StepCost:
 
 
 def step_model(case: Case) -> Model:
-    """Return the model of a case: ornn with its reflections, or scornn."""
+    """Return the model of a case: ornn or ornn-rotations with its reflections, or scornn."""
     if case.form == "linear":
-        raise ArgumentError(f"Expected a case wy-N-M-bB or cayley-N-bB for a training step, but got {case.name}.")
-    reflections = {"reflections": case.m} if case.form == "wy" else {}
+        raise ArgumentError(
+            f"Expected a case wy-N-M-bB, rotations-N-M-bB or cayley-N-bB for a training step, but got {case.name}."
+        )
+    reflections = {"reflections": case.m} if case.has_reflections else {}
     return model_named(STEP_MODELS[case.form], hidden_size=case.n, **reflections)
 
 

@@ -50,8 +50,9 @@ class BenchArguments:
     """The options of orthornn bench."""
 
     cases: str | None = None
-    """Cases to time, separated by commas: wy-N-M-bB (M reflections), cayley-N-bB (a dense matrix) and linear-N-bB (no
-    nonlinearity, W as rotations), such as wy-256-32-b1. Default: those with a required speed."""
+    """Cases to time, separated by commas: wy-N-M-bB (M reflections), rotations-N-M-bB (the same on a base of rotations),
+    cayley-N-bB (a dense matrix) and linear-N-bB (no nonlinearity, W as rotations), such as wy-256-32-b1. Default: those
+    with a required speed."""
     peers: str | None = None
     """Networks to compare with, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop;
     for linear cases also matrix (W as a matrix) and known (with rotations that need not be computed). Default: all."""

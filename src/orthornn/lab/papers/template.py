@@ -303,9 +303,8 @@ def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str
     for case in content["cases"].values():
         networks = case["networks"]
         ours = networks["ours"]["seconds"]
-        title = f"n = {case['n']}, {case['m']} reflections" if case["m"] else f"scaled Cayley, n = {case['n']}"
         ratios = [f"{_two_digits(networks[peer]['seconds'] / ours)} x" for peer in ("rnn", "lstm", "lstm-parameters")]
-        rows.append([title, case["batch"], _two_digits(1e3 * ours), *ratios])
+        rows.append([case["network"], case["batch"], _two_digits(1e3 * ours), *ratios])
     titles = ["`nn.RNN`, same width", "`nn.LSTM`, same width", "`nn.LSTM`, as many parameters"]
     lines = markdown_table(["transition", "batch", "ms", *titles], rows)
     machine = content["machine"]
