@@ -30,10 +30,11 @@ from .._checks import (
 )
 from ..activations import Activation, Name
 from ..errors import ArgumentTypeError
-from ..layout import SequenceLayout, cut, restarted
+from ..layout import SequenceLayout
 from .call import States
 from .frame import Kernel, Tensors
 from .interception import no_autocast, refuse_clip
+from .loop import Loop
 from .projection import is_tokens, project
 from .validation import OUTPUTS, Resets, check_activation, check_gain, check_input, check_resets
 
@@ -69,6 +70,10 @@ class OperatorCall(NamedTuple):
     def tensors(self) -> tuple[Tensor | None, ...]:
         """Return what can be differentiated: rows (R, N), h0, gain, parameter, restart, then the operands."""
         return (self.x, self.h0, self.gain, self.parameter, self.restart, *self.operands)
+
+    def loop(self) -> Loop:
+        """Return the loop over its steps."""
+        return Loop(self.layout, self.h0, self.restart, self.activation, self.parameter, self.clip)
 
     def sides(self) -> tuple[Tensor | None, ...]:
         """Return the tensors of the layout."""
@@ -186,14 +191,16 @@ class _Operator(Kernel[OperatorCall]):
 
     def forward(self, call: OperatorCall, save: bool) -> tuple[States, Tensors]:
         states, preactivations = _states(call)
-        read = None if call.activation.reads == "state" else preactivations
-        return _result(call, states), (states, read)
+        return _result(call, states), (states, preactivations)
 
     def backward(self, call: OperatorCall, grad: States, saved: Tensors, needs: Sequence[bool]) -> Tensors:
         layout, (states, preactivations), (_, _, needs_gain, _, _, *operand_needs) = call.layout, saved, needs
         assert states is not None
-        read = layout.flatten(states if preactivations is None else preactivations)
-        delta, grad_h0, grad_parameter, grad_restart = _chain(call, grad, read)
+        rows = None if grad.all is None else layout.flatten(grad.all)
+        read = layout.flatten(states) if preactivations is None else preactivations
+        delta, grad_h0, grad_parameter, grad_restart = call.loop().backward(
+            States(rows, grad.last), read, lambda delta: call.gain * call.apply_adjoint(delta, *call.operands)
+        )
         grad_gain = None
         grad_operands: tuple[Tensor | None, ...] = (None,) * len(operand_needs)
         if any(operand_needs) or needs_gain:
@@ -209,47 +216,14 @@ class _Operator(Kernel[OperatorCall]):
 _KERNEL = _Operator()
 
 
-def _states(call: OperatorCall) -> tuple[Tensor, Tensor]:
-    """Return states and pre-activations, (T, B, N) or (R, N)."""
-    h, states, preactivations = call.h0, [], []
-    for x_t, reset in zip(call.layout.split(call.x), call.layout.split_resets()):
-        a = call.gain * call.apply(restarted(h[: x_t.shape[0]], reset, call.restart), *call.operands) + x_t
-        h = call.activation(a, call.parameter)
-        states.append(h)
-        preactivations.append(a)
-    if not states:
-        none = call.x.new_zeros(call.layout.shape(call.x.shape[1]))
-        return none, torch.zeros_like(none)
-    return call.layout.join(states), call.layout.join(preactivations)
+def _states(call: OperatorCall) -> tuple[Tensor, Tensor | None]:
+    """Return states, (T, B, N) or (R, N), and pre-activations (R, N) if phi' reads them."""
+    return call.loop().forward(call.x, lambda h: call.gain * call.apply(h, *call.operands))
 
 
 def _result(call: OperatorCall, states: Tensor) -> States:
     last = call.layout.last(call.layout.flatten(states), call.h0)
     return States(None if call.only_last else states, last)
-
-
-def _chain(call: OperatorCall, grad: States, saved: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and dL/drestart (B, N)."""
-    layout, parameter = call.layout, call.parameter
-    carry = saved.new_zeros(layout.batch, saved.shape[1]) if grad.last is None else grad.last.clone()
-    rows = None if grad.all is None else grad.all.reshape(saved.shape)
-    grads = [None] * layout.length if rows is None else layout.split(rows)
-    deltas: list[Tensor] = []
-    grad_parameter = None if parameter is None else torch.zeros_like(parameter)
-    grad_restart = None if call.restart is None else torch.zeros_like(carry)
-    steps = zip(layout.split(saved), grads, layout.split_resets())
-    for saved_t, grad_t, reset in reversed(list(steps)):
-        active = carry[: saved_t.shape[0]]
-        delta, parts = call.activation.backward(active if grad_t is None else active + grad_t, saved_t, parameter)
-        if grad_parameter is not None and parts is not None:
-            grad_parameter += parts.sum(dim=0)
-        if call.clip is not None:
-            delta = delta.clamp(-call.clip, call.clip)
-        deltas.append(delta)
-        before = cut(call.gain * call.apply_adjoint(delta, *call.operands), reset, grad_restart)
-        carry = torch.cat([before, carry[saved_t.shape[0] :]])
-    delta_rows = torch.cat(deltas[::-1]) if deltas else torch.zeros_like(saved)
-    return delta_rows, carry, grad_parameter, grad_restart
 
 
 def _operand_gradients(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...call import Call, Size
+from ...call import Call, Size, States
 from ..scan import Scan, ScanBackend, ScanGradients
 from . import compact_wy, dense, rotations
 
@@ -31,10 +31,12 @@ class ReferenceBackend(ScanBackend):
 
     def scan_backward(self, call: Call, grad: Tensor, last: bool, saved: Tensor) -> ScanGradients:
         """Run the loop of the call's kind backwards."""
+        grad, saved = grad.to(call.h0.dtype), saved.to(call.h0.dtype)
+        states = States(None, grad) if last else States(grad, None)
         if call.options.kind == "compact_wy":
-            return ScanGradients(*compact_wy.backward(call, grad, last, saved))
+            return ScanGradients(*compact_wy.backward(call, states, saved))
         loop = rotations if call.options.kind == "rotations" else dense
-        delta, h0, parameter, restart = loop.backward(call, grad, last, saved)
+        delta, h0, parameter, restart = loop.backward(call, states, saved)
         return ScanGradients(delta, h0, parameter, restart=restart)
 
 

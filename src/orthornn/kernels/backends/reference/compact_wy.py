@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ....compact_wy import Base, apply_base, apply_base_transpose, reflect, reflect_transpose, reflector_gradient, swap
-from ...call import Call
-from . import loop
+from ...call import Call, States
+from ...loop import Loop
 
 
 def forward(call: Call, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -33,13 +33,11 @@ def forward(call: Call, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
         h_tildes.append(h_tilde)
         return C
 
-    states, preactivations = loop.forward(call, x, product)
+    states, preactivations = Loop.of(call).forward(x, product)
     return states, preactivations, torch.cat(h_tildes).to(x.dtype) if h_tildes else x.new_zeros(0, U.shape[1])
 
 
-def backward(
-    call: Call, grad: Tensor, last: bool, saved: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
+def backward(call: Call, grad: States, saved: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
     """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter, C~ (R, M) and dL/drestart (B, N).
 
     The arguments are those of the loop.
@@ -53,7 +51,7 @@ def backward(
         C_tildes.append(C_tilde)
         return apply_base_transpose(e, base)
 
-    found = loop.backward(call, grad.to(U.dtype), last, saved.to(U.dtype), adjoint)
+    found = Loop.of(call).backward(grad, saved, adjoint)
     delta, grad_h0, grad_parameter, grad_restart = found
     C_tilde = torch.cat(C_tildes[::-1]) if C_tildes else delta.new_zeros(0, U.shape[1])
     return delta, grad_h0, grad_parameter, C_tilde, grad_restart

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...call import Call
-from . import loop
+from ...call import Call, States
+from ...loop import Loop
 
 
 def forward(call: Call, x: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return states and, if phi' reads them, the pre-activations (R, N), from projected rows x (R, N)."""
     W = call.weight
-    return loop.forward(call, x, lambda h: h @ W.t())
+    return Loop.of(call).forward(x, lambda h: h @ W.t())
 
 
-def backward(
-    call: Call, grad: Tensor, last: bool, saved: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+def backward(call: Call, grad: States, saved: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and dL/drestart (B, N); the arguments are those of the loop."""
     W = call.weight
-    return loop.backward(call, grad.to(W.dtype), last, saved.to(W.dtype), lambda delta: delta @ W)
+    return Loop.of(call).backward(grad, saved, lambda delta: delta @ W)

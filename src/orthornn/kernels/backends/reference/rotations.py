@@ -11,22 +11,20 @@ from __future__ import annotations
 from torch import Tensor
 
 from ....compact_wy import apply_base, apply_base_transpose
-from ...call import Call
-from . import loop
+from ...call import Call, States
+from ...loop import Loop
 
 
 def forward(call: Call, x: Tensor) -> tuple[Tensor, None]:
     """Return states from projected rows x (R, N), and no pre-activations: phi is the identity."""
-    states, _ = loop.forward(call, x, lambda z: apply_base(z.double(), call.base).to(x.dtype))
+    states, _ = Loop.of(call).forward(x, lambda z: apply_base(z.double(), call.base).to(call.h0.dtype))
     return states, None
 
 
-def backward(
-    call: Call, grad: Tensor, last: bool, saved: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+def backward(call: Call, grad: States, saved: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Return delta (R, N), dL/dh_0 (B, N), None and dL/drestart (B, N); the arguments are those of the loop."""
 
     def adjoint(delta: Tensor) -> Tensor:
-        return apply_base_transpose(delta.double(), call.base).to(grad.dtype)
+        return apply_base_transpose(delta.double(), call.base).to(call.h0.dtype)
 
-    return loop.backward(call, grad, last, saved, adjoint)
+    return Loop.of(call).backward(grad, saved, adjoint)
