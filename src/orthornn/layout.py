@@ -171,6 +171,13 @@ class SequenceLayout:
         step = torch.repeat_interleave(steps, self.batch_sizes, output_size=self.rows)
         return step, torch.arange(self.rows, device=starts.device) - starts[step]
 
+    def padded(self, x: Tensor, fill: float = 0) -> Tensor:
+        """Return x, (T, B, ...) or flat rows of a ragged batch, as (T, B, ...), with `fill` for steps that are not there."""
+        if self.batch_sizes is None:
+            return x
+        places = tuple([place.to(x.device) for place in self.places()])
+        return x.new_full((self.length, self.batch, *x.shape[1:]), fill).index_put(places, x)
+
     def reverse(self, x: Tensor) -> Tensor:
         """Return each sequence backwards, from its own last step: x is (T, B, ...), or flat rows of a ragged batch."""
         if self.batch_sizes is None:

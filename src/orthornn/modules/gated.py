@@ -64,24 +64,20 @@ def _run_padded(
 
     A sequence that has ended keeps its state.
     """
-    places, device = layout.places(), state[0].device
+    device = state[0].device
     assert layout.batch_sizes is not None
-    index = tuple([place.to(device) for place in places])
     falls = (layout.batch_sizes[1:] <= layout.batch_sizes[:-1]).all()
     torch._assert_async(
         falls, "Expected batch_sizes that never grow. Pack with torch.nn.utils.rnn.pack_padded_sequence."
     )
 
-    def pad(rows: Tensor) -> Tensor:
-        return rows.new_zeros(layout.length, layout.batch, *rows.shape[1:]).index_put(index, rows)
-
     running = torch.arange(layout.batch, device=device) < layout.batch_sizes.to(device).unsqueeze(1)
-    resets = [None] * layout.length if layout.resets is None else pad(layout.resets).unsqueeze(-1).unbind(0)
+    resets = [None] * layout.length if layout.resets is None else layout.padded(layout.resets).unsqueeze(-1).unbind(0)
     states = []
     for runs, reset, *part in zip(
-        running.unsqueeze(-1).unbind(0), resets, *(pad(rows).unbind(0) for rows in projected)
+        running.unsqueeze(-1).unbind(0), resets, *(layout.padded(rows).unbind(0) for rows in projected)
     ):
         before = tuple([restarted(value, reset, first) for value, first in zip(state, restart)])
         state = tuple([torch.where(runs, new, old) for new, old in zip(step(*part, *before), before)])
         states.append(state[0])
-    return torch.stack(states)[index], state
+    return torch.stack(states)[tuple([place.to(device) for place in layout.places()])], state

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...layout import SequenceLayout
 from ..call import States
 from .call import DeltaCall
 from .reference import normalized
@@ -30,7 +31,7 @@ def forward(call: DeltaCall, updates: int | None = None) -> States:
         return States(call.state.new_zeros(*layout.shape(H), V), call.state.clone())
     by_key = call.gate is not None and call.gate.shape[-1] > 1
     steps = max(1, (updates or (UPDATES_BY_KEY if by_key else UPDATES)) // M)
-    q, k, v, beta = (_chunks(call, t, steps) for t in (call.q, normalized(call.k), call.v, call.beta))
+    q, k, v, beta = (_chunks(layout, t, steps) for t in (call.q, normalized(call.k), call.v, call.beta))
     # (chunks, B, H, n, ...) with n = C M updates, or C steps.
     q = q.permute(0, 2, 3, 1, 4)
     k, v = (t.permute(0, 2, 4, 1, 3, 5).flatten(3, 4) for t in (k, v))
@@ -95,20 +96,13 @@ def _flat3(*tensors: Tensor) -> list[Tensor]:
     return [t.flatten(0, 1) for t in tensors]
 
 
-def _chunks(call: DeltaCall, tensor: Tensor, steps: int) -> Tensor:
-    """Return (chunks, C, B, ...) of rows, with zeros for steps that are not there."""
-    layout = call.layout
-    if layout.batch_sizes is not None:
-        padded = tensor.new_zeros(layout.length, layout.batch, *tensor.shape[1:])
-        tensor = padded.index_put(layout.places(), tensor)
-    return _whole(tensor, steps)
-
-
-def _whole(tensor: Tensor, steps: int, fill: float = 0) -> Tensor:
-    missing = -tensor.shape[0] % steps
+def _chunks(layout: SequenceLayout, tensor: Tensor, steps: int, fill: float = 0) -> Tensor:
+    """Return (chunks, C, B, ...) of (T, B, ...) or of flat rows, with `fill` for steps that are not there."""
+    padded = layout.padded(tensor, fill)
+    missing = -layout.length % steps
     if missing:
-        tensor = torch.cat([tensor, tensor.new_full((missing, *tensor.shape[1:]), fill)])
-    return tensor.unflatten(0, (-1, steps))
+        padded = torch.cat([padded, padded.new_full((missing, *padded.shape[1:]), fill)])
+    return padded.unflatten(0, (-1, steps))
 
 
 def _decay(call: DeltaCall, steps: int) -> tuple[Tensor, Tensor, Tensor | None] | None:
@@ -122,20 +116,11 @@ def _decay(call: DeltaCall, steps: int) -> tuple[Tensor, Tensor, Tensor | None] 
     layout, (M, H, _, _) = call.layout, call.shape
     if call.gate is None and layout.resets is None:
         return None
-    if call.gate is None:
-        gate = call.k.new_ones(layout.length, layout.batch, H, 1)
-    else:
-        gate = call.gate
-        if layout.batch_sizes is not None:
-            gate = gate.new_ones(layout.length, layout.batch, *gate.shape[1:]).index_put(layout.places(), gate)
-    gate = _whole(gate, steps, 1).permute(0, 2, 3, 1, 4)  # (chunks, B, H, C, w)
+    gate = call.k.new_ones(layout.shape(H)).unsqueeze(-1) if call.gate is None else call.gate
+    gate = _chunks(layout, gate, steps, 1).permute(0, 2, 3, 1, 4)  # (chunks, B, H, C, w)
     fresh = None
     if layout.resets is not None:
-        fresh = layout.resets
-        if layout.batch_sizes is not None:
-            fresh = fresh.new_zeros(layout.length, layout.batch).index_put(layout.places(), fresh)
-        fresh = _whole(fresh.unflatten(0, (layout.length, -1)) if fresh.dim() == 1 else fresh, steps)
-        fresh = fresh.permute(0, 2, 1)[:, :, None, :, None]
+        fresh = _chunks(layout, layout.unflatten(layout.resets), steps).permute(0, 2, 1)[:, :, None, :, None]
     zero = torch.zeros_like(gate[:, :, :, 0])
     keeps = gate if fresh is None else torch.where(fresh, 0, gate)
     eye = torch.eye(steps, dtype=gate.dtype, device=gate.device)
