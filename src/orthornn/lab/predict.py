@@ -36,6 +36,7 @@ from .tasks.optional_packages import import_optional
 from .tasks.table_options import modes_of
 from .tasks.table_series import Series
 from .tasks.table_task import TableTask
+from .tasks.target_transform import check_domain, in_units, transformed
 from .tasks.time_grid import told_grid
 from .training import RunConfig, RunResult, load_model, read_description
 from .training.directory import run_in
@@ -145,9 +146,10 @@ class Loaded:
                 nats = F.binary_cross_entropy_with_logits(outputs.double(), wanted, reduction="sum")
                 return {"loss": float(nats) / wanted[..., 0].numel()}
             scale, offset = (self._target(name, value) for name, value in _UNSCALED)
+            check_domain(values.ravel(), self._transform, lambda place: f"as target {place}")
             return {
-                "loss": float(F.mse_loss(outputs.double(), (wanted - offset) / scale)),
-                "mse": float(F.mse_loss(outputs.double() * scale + offset, wanted)),
+                "loss": float(F.mse_loss(outputs.double(), (transformed(wanted, self._transform) - offset) / scale)),
+                "mse": float(F.mse_loss(self._scores(outputs), wanted)),
             }
         classes = self._classes(targets)
         _check_targets(classes.shape, tuple(outputs.shape[:-1]))
@@ -167,7 +169,12 @@ class Loaded:
         if self.description["says"] == "probabilities":
             return outputs.sigmoid()
         scale, offset = (self._target(name, value) for name, value in _UNSCALED)
-        return outputs.double() * scale + offset
+        return in_units(outputs.double() * scale + offset, self._transform)
+
+    @property
+    def _transform(self) -> str | None:
+        """The transform of the targets."""
+        return self.description.get("target_transform")
 
     def _classes(self, targets: Any) -> np.ndarray:
         """Return the class numbers, int64, of labels. Numbers are class numbers, unless a label is itself a number."""
@@ -289,7 +296,10 @@ class Loaded:
             return task.table_metrics(found, targets, self.description)
         if self.description["says"] == "values":
             squares, scale = np.square(found - targets), np.asarray(self.description["target_scale"])
-            return {"loss": float((squares / scale**2).mean()), "mse": float(squares.mean())}
+            learned = squares
+            if self._transform is not None:
+                learned = np.square(transformed(found, self._transform) - transformed(targets, self._transform))
+            return {"loss": float((learned / scale**2).mean()), "mse": float(squares.mean())}
         names = np.array([str(target) for target in targets.tolist()], object)
         classes = self._classes(self._numbered(names) if _is_array(path) else names)
         winners = decided_of(found, self.threshold)
@@ -303,7 +313,8 @@ class Loaded:
 
         The score of a step is the largest error of its targets in the forecast made `ahead` steps before (one step, for a
         forecast of several), in standard deviations of the training targets; with quantiles, the error of the one nearest to
-        the median. It is NaN where there was no forecast yet: at the first steps, and where a value is missing.
+        the median. Where training had a transform of the targets, all are transformed. The score is NaN where there was no
+        forecast yet: at the first steps, and where a value is missing.
 
         Returns:
             One pair for each sequence: (its name and steps, scores (S,) for all of its S steps).
@@ -327,7 +338,10 @@ class Loaded:
             scores = np.full(len(one.targets), np.nan)
             known = (one.steps >= task.skipped) & (one.steps + lead < len(scores))
             at = one.steps[known] + lead
-            errors = np.abs(one.targets[at] - said.scores[known][:, chosen]) / deviation
+            wanted, forecasts = (
+                transformed(values, self._transform) for values in (one.targets[at], said.scores[known][:, chosen])
+            )
+            errors = np.abs(wanted - forecasts) / deviation
             there = ~np.isnan(errors).all(1)
             scores[at[there]] = np.nanmax(errors[there], 1)
             found.append((one, scores))

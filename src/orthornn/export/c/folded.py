@@ -311,7 +311,16 @@ def _fold(model: Any, form: CForm) -> FoldedNetwork:
 
 
 def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
-    """Return the network with the scaling, the labels and the names of a run's description.json."""
+    """Return the network with the scaling, the labels and the names of a run's description.json.
+
+    Raises:
+        ArgumentError: If its targets have a transform.
+    """
+    if d.get("target_transform"):
+        raise ArgumentError(
+            f"Expected a network of targets as they are, but got target_transform={d['target_transform']!r}, which has no C "
+            f"form. Train it without --target-transform, or export it with --onnx."
+        )
     says, Y, offset = d.get("says", "values"), network.Y, network.d
     if says == "values" and network.has_head:
         assert Y is not None

@@ -36,6 +36,7 @@ TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
 _TABLE_STEPS = 600
 _OF_FORECASTS = ("ahead", "horizons", "quantiles", "known", "embedding")  # options with which the task is one
+_OF_AMOUNTS = ("target-transform",)  # options of targets that are numbers
 _TRAINING = 0.7  # share of a series, about
 _WARMUP_PARTS = 5
 _MOST_THREADS = 64
@@ -325,7 +326,8 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
             f"{listed(columns)}."
         )
     ahead = [name for name in _OF_FORECASTS if name in given]
-    kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given))
+    amounts = [name for name in _OF_AMOUNTS if name in {option.replace("_", "-") for option in given}]
+    kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given), amounts)
     say(f"{shown_name(path)}: {reason}, so the task is {kind}")
     more = _of_forecast(path, given) if kind == "forecast" else []
     return [kind, "--data", words[0], *words[1:], *more]

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .target_transform import in_units
+
 _ROUNDING = 1e-5  # of a number that was standardized in float32, as a share of mean and deviation
 
 
@@ -36,6 +38,7 @@ def scores(
     deviation: np.ndarray,
     usual: np.ndarray,
     levels: Sequence[float] = (),
+    transform: str | None = None,
 ) -> dict[str, tuple[float, float]]:
     """Return (sum, count) of every metric; a target that is NaN does not count.
 
@@ -44,6 +47,7 @@ def scores(
         wanted: Standardized targets, (rows, K).
         mean: Of each target, (K,); deviation: likewise; usual: What the absolute error is divided by in mase.
         levels: The quantiles, ascending; none for a forecast of the mean.
+        transform: Of the targets, before they were standardized; see target_transform.py.
     """
     there = ~np.isnan(wanted)
     if levels:
@@ -53,14 +57,15 @@ def scores(
     else:
         point = found
         losses = np.square(found - wanted)
-    y, guess = (values * deviation + mean for values in (wanted, point))
+    y, guess = (in_units(values * deviation + mean, transform) for values in (wanted, point))
+    zero = 0.0 if transform == "log" else _ROUNDING * (np.abs(mean) + deviation)  # log1p is as wide at 0 as y
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.abs(y - guess)
         each = {
             "loss": losses,
             "mse": error**2,
             "mae": error,
-            "mape": np.where(np.abs(y) <= _ROUNDING * (np.abs(mean) + deviation), np.nan, error / np.abs(y)),
+            "mape": np.where(np.abs(y) <= zero, np.nan, error / np.abs(y)),
             "smape": 2 * error / (np.abs(y) + np.abs(guess)),
             "mase": error / usual,
         }

@@ -126,6 +126,7 @@ class TableOptions(Task):
     known: ClassVar[str | None] = None  # columns whose values are known ahead; a field in Forecast
     embedding: ClassVar[int | None] = None  # numbers of a vector for each series; a field in Forecast
     new_series: ClassVar[Literal["error", "mean"]] = "error"  # of which there is no vector; a field in Forecast
+    target_transform: ClassVar[str | None] = None  # of targets that are numbers; a field in Numbers
     context: ClassVar[int] = 0  # steps before a stretch of validation or test that its first windows begin with
 
     @property

@@ -14,6 +14,7 @@ from .cells import listed
 from .channels import Channel
 from .columns import Columns
 from .table_rows import TableRows
+from .target_transform import check_domain
 
 
 class Series(NamedTuple):
@@ -49,6 +50,8 @@ class TableSeries(TableRows):
         channels = Channel.of(description)
         columns = list(dict.fromkeys(channel.column for channel in channels))
         file = self._named_alike(self._read(path), columns, description.get("features"))
+        for place in description.get("transformed_inputs") or ():
+            self._check_domain(file, channels[place].column, "inputs")
         known = description.get("sequence")
         if known is not None and self._sequence_column(file) is None and not file.sequences:
             raise DataError(
@@ -94,6 +97,12 @@ class TableSeries(TableRows):
             OrthornnWarning,
             stacklevel=2,
         )
+
+    def _check_domain(self, file: Columns, name: str, what: str) -> np.ndarray:
+        """Return the numbers of a column (R,). DataError, with the row, if one of them has no transform of the targets."""
+        values = file.numbers(name, what)
+        check_domain(values, self.target_transform, lambda row: f"in {file.path}, column {name!r}, row {row + 1}")
+        return values
 
     def _coming(self, file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return which rows (R,) only say what is known ahead: at the end of a sequence, nothing else being there."""

@@ -123,8 +123,9 @@ class Task(ABC):
 
         "scale" and "offset": the input is raw * scale + offset (numbers, or one a channel); "order": the raw steps, in
         the order in which they are read; "vocabulary": the symbols of the token classes; "labels": the classes' names.
-        "target_scale" and "target_offset": the output of the network is (raw - target_offset) / target_scale. "says":
-        "probabilities" where every output is the logit of one.
+        "target_scale" and "target_offset": the output of the network is (raw - target_offset) / target_scale.
+        "target_transform": "log" or "log1p", which comes before these for targets, and before scale and offset for the
+        inputs of which "transformed_inputs" has the places. "says": "probabilities" where every output is the logit of one.
         What is absent was not done.
         """
         return {}
