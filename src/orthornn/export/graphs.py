@@ -76,6 +76,7 @@ class _Reader(nn.Module):
         both = _TRANSFORMS.get(d.get("target_transform") or "")
         self.transform = None if both is None else both[0]
         self.inverse = None if both is None else both[1]
+        self.quantiles = len(d.get("quantiles") or ())
         self.transforms_inputs = bool(d.get("transformed_inputs"))
         which = np.isin(np.arange(d["input_size"]), d["transformed_inputs"]) if self.transforms_inputs else None
         mask = None if which is None else torch.as_tensor(which, device=device)
@@ -127,7 +128,10 @@ class _Reader(nn.Module):
         if self.says is None:
             return y
         y = y * self.target_scale + self.target_offset
-        return y if self.inverse is None else self.inverse(y)
+        y = y if self.inverse is None else self.inverse(y)
+        if self.quantiles < 2:
+            return y
+        return y.unflatten(-1, (-1, self.quantiles)).sort(-1).values.flatten(-2)  # so that they do not cross
 
 
 class SequenceGraph(_Reader):

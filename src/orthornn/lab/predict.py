@@ -30,6 +30,7 @@ from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
 from .tasks.classification_metrics import classification_scores
 from .tasks.decision_threshold import decided, decided_of, read_threshold
 from .tasks.forecast import Forecast
+from .tasks.forecast_metrics import uncrossed
 from .tasks.frames import cells_at, source
 from .tasks.label_types import typed_labels
 from .tasks.optional_packages import import_optional
@@ -169,7 +170,12 @@ class Loaded:
         if self.description["says"] == "probabilities":
             return outputs.sigmoid()
         scale, offset = (self._target(name, value) for name, value in _UNSCALED)
-        return in_units(outputs.double() * scale + offset, self._transform)
+        return uncrossed(in_units(outputs.double() * scale + offset, self._transform), self._quantiles)
+
+    @property
+    def _quantiles(self) -> int:
+        """How many quantiles of each forecast there are; 0 for none."""
+        return len(self.description.get("quantiles") or ())
 
     @property
     def _transform(self) -> str | None:
@@ -496,7 +502,10 @@ def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
     """
     path = run_in(Path(run))
     config, model = load_model(path, checkpoint)
-    return Loaded(config, model, read_description(path), path, _threshold(config, path, checkpoint))
+    description = read_description(path)
+    if isinstance(config.task, Forecast) and config.task.levels:  # runs from before it was stored
+        description.setdefault("quantiles", config.task.levels)
+    return Loaded(config, model, description, path, _threshold(config, path, checkpoint))
 
 
 def _threshold(config: RunConfig, path: Path, checkpoint: str) -> float | None:

@@ -279,7 +279,7 @@ def test_an_option_of_numbers_is_refused_for_classes(tmp_path):
 @pytest.mark.parametrize("lags", [0, 3])
 def test_graphs_predict_in_the_units_of_the_file(lags, how, tmp_path):
     raw = table(tmp_path / "raw.npz")
-    task = Forecast(data=raw, target="sales", horizons=2, skipped=4, target_transform=how)
+    task = Forecast(data=raw, target="sales", horizons=2, skipped=4, quantiles="0.2,0.8", target_transform=how)
     config = RunConfig(task=task, model=model_named("ornn-rotations", hidden_size=4, lags=lags), steps=2, batch_size=2)
     train(config, tmp_path / "run")
     loaded = load(tmp_path / "run")

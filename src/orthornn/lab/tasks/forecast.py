@@ -135,10 +135,11 @@ class Forecast(Numbers):
         return np.concatenate([targets[rows + lead] for lead in self.leads], 1)
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing with a name, a mean and a deviation for each output."""
+        """Return the preprocessing with a name, a mean and a deviation for each output, and the quantiles."""
         mean, deviation = (np.repeat(scale, max(1, len(self.levels))).tolist() for scale in self._scales[:2])
         targets = {"target_scale": deviation, "target_offset": mean, "labels": self.output_names}
-        return {**super().preprocessing(), **targets}
+        levels = {"quantiles": self.levels} if self.levels else {}
+        return {**super().preprocessing(), **targets, **levels}
 
     def in_units(self, prediction: Tensor) -> Tensor:
         """Return a prediction (..., O) of a model in the targets' own units."""

@@ -7,18 +7,37 @@ smape     2 |e| / (|y| + |prediction|), where they are not both 0
 mase      |e| over the mean change of the training part from one season, or step, to the next (Hyndman & Koehler, 2006)
 coverage  how often y is between the lowest and the highest quantile, at least two of them
 
-Where there are quantiles, the point that mse to mase measure is the one nearest to the median.
+The quantiles of a target are sorted first (`uncrossed`). Where there are some, the point that mse to mase measure is the
+one nearest to the median.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
+from torch import Tensor
 
 from .target_transform import in_units
 
 _ROUNDING = 1e-5  # of a number that was standardized in float32, as a share of mean and deviation
+
+
+Values = TypeVar("Values", np.ndarray, Tensor)
+
+
+def uncrossed(values: Values, count: int) -> Values:
+    """Return forecasts (..., O) whose quantiles, so many of each target together, are sorted, and so do not cross.
+
+    That never increases their pinball loss (Chernozhukov, Fernandez-Val & Galichon, 2010). count: 0 or 1 for none to sort.
+    """
+    if count < 2:
+        return values
+    apart = values.reshape(*values.shape[:-1], -1, count)
+    if isinstance(apart, Tensor):
+        return apart.sort(-1).values.reshape(values.shape)
+    return np.sort(apart, -1).reshape(values.shape)
 
 
 def pinball(found: np.ndarray, wanted: np.ndarray, levels: Sequence[float]) -> np.ndarray:
@@ -51,7 +70,7 @@ def scores(
     """
     there = ~np.isnan(wanted)
     if levels:
-        found = found.reshape(*wanted.shape, len(levels))
+        found = uncrossed(found, len(levels)).reshape(*wanted.shape, len(levels))
         losses = pinball(found, wanted, levels).mean(-1)
         point = found[..., int(np.argmin(np.abs(np.asarray(levels) - 0.5)))]
     else:
