@@ -34,6 +34,7 @@ from .tasks.forecast_metrics import uncrossed
 from .tasks.frames import cells_at, source
 from .tasks.label_types import typed_labels
 from .tasks.optional_packages import import_optional
+from .tasks.regression_metrics import own_scores
 from .tasks.table_options import modes_of
 from .tasks.table_series import Series
 from .tasks.table_task import TableTask
@@ -130,8 +131,9 @@ class Loaded:
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
         """Return metrics, by the kind of output.
 
-        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardized targets, and "mse",
-        of those given. Probabilities: "loss", the nats of all outputs of a step together.
+        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardized targets, and of those
+        given "mse", "mae" and, where the targets differ, "r2", the coefficient of determination. Probabilities: "loss", the
+        nats of all outputs of a step together.
         """
         outputs = self._outputs(sequences, batch_size)
         if self.description["says"] != "classes":
@@ -151,6 +153,7 @@ class Loaded:
             return {
                 "loss": float(F.mse_loss(outputs.double(), (transformed(wanted, self._transform) - offset) / scale)),
                 "mse": float(F.mse_loss(self._scores(outputs), wanted)),
+                **own_scores(*(part.flatten(0, -2).numpy() for part in (self._scores(outputs), wanted))),
             }
         classes = self._classes(targets)
         _check_targets(classes.shape, tuple(outputs.shape[:-1]))
@@ -305,7 +308,8 @@ class Loaded:
             learned = squares
             if self._transform is not None:
                 learned = np.square(transformed(found, self._transform) - transformed(targets, self._transform))
-            return {"loss": float((learned / scale**2).mean()), "mse": float(squares.mean())}
+            errors = {"loss": float((learned / scale**2).mean()), "mse": float(squares.mean())}
+            return errors | own_scores(found, targets)
         names = np.array([str(target) for target in targets.tolist()], object)
         classes = self._classes(self._numbered(names) if _is_array(path) else names)
         winners = decided_of(found, self.threshold)

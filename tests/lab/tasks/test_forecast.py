@@ -123,7 +123,7 @@ def test_new_data_are_forecast_and_measured(wave, tmp_path):
     ((_, prediction),) = loaded.predict_table(wave)
     assert prediction.scores.shape == (STEPS, 6)
     found = loaded.evaluate_table(wave)
-    assert set(found) == {"loss", "mse", "mae", "mape", "smape", "coverage"}
+    assert set(found) == {"loss", "mse", "mae", "mape", "smape", "coverage", "coverage_q0.1", "coverage_q0.9"}
     streamed = list(loaded.stream([[float(line.split(",")[0])] for line in Path(wave).read_text().splitlines()[1:30]]))
     np.testing.assert_allclose(streamed, prediction.scores[:29], atol=1e-5)
 

@@ -39,6 +39,8 @@ def test_quantiles():
     assert sums["mae"][0] / sums["mae"][1] == pytest.approx(metrics.mean_absolute_error(wanted, found[..., 1]))
     inside = (found[..., 0] <= wanted) & (wanted <= found[..., 2])
     assert sums["coverage"] == (pytest.approx(inside.sum()), 80)
+    for place, level in enumerate(levels):
+        assert sums[f"coverage_q{level}"] == (pytest.approx((wanted <= found[..., place]).sum()), 80)
 
 
 def test_missing_targets_and_zeros_do_not_count():

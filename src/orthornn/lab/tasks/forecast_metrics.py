@@ -6,6 +6,7 @@ mape      |e| / |y|, where y is not 0: |y| is above the rounding of standardized
 smape     2 |e| / (|y| + |prediction|), where they are not both 0
 mase      |e| over the mean change of the training part from one season, or step, to the next (Hyndman & Koehler, 2006)
 coverage  how often y is between the lowest and the highest quantile, at least two of them
+coverage_q0.1, ...  how often y is at most this quantile, which should be its level
 
 The quantiles of a target are sorted first (`uncrossed`). Where there are some, the point that mse to mase measure is the
 one nearest to the median.
@@ -91,6 +92,8 @@ def scores(
     if len(levels) > 1:
         inside = (found[..., 0] <= wanted) & (wanted <= found[..., -1])
         each["coverage"] = np.where(there, inside, np.nan)
+    for place, level in enumerate(levels):
+        each[f"coverage_q{level:g}"] = np.where(there, wanted <= found[..., place], np.nan)
     return {
         name: (float(np.nansum(values[there])), int((~np.isnan(values[there])).sum())) for name, values in each.items()
     }

@@ -7,7 +7,7 @@ are those of transformed targets, but for the metrics in the targets' own units.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -22,6 +22,7 @@ from ...errors import DataError
 from .cells import listed
 from .columns import Columns
 from .plain_baselines import regressors
+from .regression_metrics import own_scores, sums, with_r2
 from .sequences import flat
 from .table_rows import INFINITE
 from .table_task import TableTask
@@ -74,16 +75,29 @@ class Numbers(TableTask):
         return int((~targets.isnan()).sum())
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """Return loss and mse, which is in the targets' own units, the mean over the targets if there are several."""
+        """Return loss, and in the targets' own units mse, mae and what r2 needs, the means over the targets if there are
+        several; see regression_metrics.py.
+        """
         rows, wanted = self._rows(prediction, targets)
         squares = (rows - wanted).square().detach().double()
+        mean, deviation = (torch.from_numpy(scale).to(squares.device) for scale in self._target_scale)
         if self.target_transform is None:
-            own = squares * torch.from_numpy(self._target_scale[1]).to(squares.device).square()
+            own = squares * deviation.square()
+            errors, targets = (values.detach().double() * deviation for values in (rows - wanted, wanted))
         else:
             said, true = (self.in_units(values.detach().double()) for values in (rows, wanted))
-            own = (said - true).square()
+            errors, targets = said - true, true - in_units(mean, self.target_transform)
+            own = errors.square()
         count = int((~squares.isnan()).sum())
-        return {"loss": (float(squares.nansum()), count), "mse": (float(own.nansum()), count)}
+        return {
+            "loss": (float(squares.nansum()), count),
+            "mse": (float(own.nansum()), count),
+            **sums(errors, targets),
+        }
+
+    def summarized(self, means: Mapping[str, float]) -> dict[str, float]:
+        """Return the metrics with r2, where it is defined."""
+        return with_r2(means)
 
     def in_units(self, prediction: Tensor) -> Tensor:
         """Return a prediction (..., O) of a model in the targets' own units."""
@@ -108,11 +122,9 @@ class Numbers(TableTask):
     def _errors(self, found: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Return the metrics of standardized values (rows, O)."""
         squares = np.square(found.astype(np.float64) - targets)
-        own = squares * self._target_scale[1] ** 2
-        if self.target_transform is not None:
-            said, true = (self.in_units(torch.from_numpy(values).double()) for values in (found, targets))
-            own = (said - true).square().numpy()
-        return {"loss": float(squares.mean()), "mse": float(own.mean())}
+        said, true = (self.in_units(torch.from_numpy(values).double()).numpy() for values in (found, targets))
+        own = squares * self._target_scale[1] ** 2 if self.target_transform is None else np.square(said - true)
+        return {"loss": float(squares.mean()), "mse": float(own.mean()), **own_scores(said, true)}
 
     def _counted_targets(self, targets: np.ndarray) -> np.ndarray:
         return ~np.isnan(targets[:, 0])

@@ -117,6 +117,10 @@ class Task(ABC):
     def metrics(self, prediction: Tensor, targets: Any) -> Mapping[str, tuple[float, float]]:
         """Return (sum, count) by name, "loss" among them, so that batches of any size add up exactly."""
 
+    def summarized(self, means: Mapping[str, float]) -> dict[str, float]:
+        """Return the metrics of a part from the means of what `metrics` returned: those that are no means are made here."""
+        return dict(means)
+
     def preprocessing(self) -> dict[str, Any]:
         """Return what was done to the data, in JSON, so that new data can be treated alike: it travels with the
         weights.
