@@ -89,14 +89,15 @@ class Loaded:
         decimal: Literal[".", ","] | None = None,
         thousands: str | None = None,
         na: str | None = None,
+        encoding: str | None = None,
     ) -> Loaded:
-        """Return the same network for text files that are written otherwise than its training data: with these marks, and
-        where one is None as in training.
+        """Return the same network for text files that are written otherwise than its training data: with these marks and in
+        this encoding, and where one is None as in training.
 
         Raises:
-            ArgumentError: If two marks are the same, or the network did not learn from a table.
+            ArgumentError: If two marks are the same, the encoding is none, or the network did not learn from a table.
         """
-        given = {"separator": separator, "decimal": decimal, "thousands": thousands, "na": na}
+        given = {"separator": separator, "decimal": decimal, "thousands": thousands, "na": na, "encoding": encoding}
         marks: dict[str, Any] = {name: mark for name, mark in given.items() if mark is not None}
         if not marks:
             return self

@@ -23,7 +23,7 @@ from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Forecast, Task
 from ..tasks.cells import listed
 from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
-from ..tasks.csv_format import CsvFormat, spellings
+from ..tasks.csv_format import CsvFormat, check_encoding, spellings
 from ..tasks.frames import shown_name
 from ..tasks.table_options import names_in
 from ..tasks.table_task import TableTask
@@ -372,7 +372,9 @@ def options_in(words: Sequence[str]) -> dict[str, str]:
 
 def csv_format(given: Mapping[str, str]) -> CsvFormat:
     """Return how a text file is written, by these options."""
-    return CsvFormat(given.get("separator"), given.get("decimal"), given.get("thousands"), spellings(given.get("na")))
+    encoding = given.get("encoding")
+    marks = (given.get("separator"), given.get("decimal"), given.get("thousands"), spellings(given.get("na")))
+    return CsvFormat(*marks, None if encoding is None else check_encoding(encoding))
 
 
 def announce(task: Task) -> None:

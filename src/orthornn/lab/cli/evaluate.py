@@ -46,7 +46,9 @@ def main(words: Sequence[str]) -> int:
     if arguments.data is not None:
         loaded = arguments.read_by(loaded)
     elif arguments.read_by(loaded) is not loaded:
-        raise ArgumentError("Expected a file for --separator, --decimal, --thousands and --na, but got none. Name one.")
+        raise ArgumentError(
+            "Expected a file for --separator, --decimal, --thousands, --na and --encoding, but got none. Name one."
+        )
     if arguments.data is None:
         if not loaded.config.task.files():
             check_data(arguments.run, loaded.config.task)

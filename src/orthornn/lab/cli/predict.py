@@ -31,10 +31,18 @@ class Marks:
     """Mark between thousands in DATA. Default: as in training."""
     na: str | None = None
     """Spellings of a missing value in DATA, separated by commas. Default: as in training."""
+    encoding: str | None = None
+    """Encoding of DATA, such as latin-1. Default: as in training."""
 
     def read_by(self, loaded: Loaded) -> Loaded:
         """Return the network that reads text files so."""
-        return loaded.reading(separator=self.separator, decimal=self.decimal, thousands=self.thousands, na=self.na)
+        return loaded.reading(
+            separator=self.separator,
+            decimal=self.decimal,
+            thousands=self.thousands,
+            na=self.na,
+            encoding=self.encoding,
+        )
 
 
 @dataclass(frozen=True)
