@@ -28,6 +28,7 @@ from .systems.streaming import Stream
 from .tasks.channels import Channel
 from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
 from .tasks.classification_metrics import classification_scores
+from .tasks.columns import Columns
 from .tasks.decision_threshold import decided, decided_of, read_threshold
 from .tasks.forecast import Forecast
 from .tasks.forecast_metrics import uncrossed
@@ -207,6 +208,18 @@ class Loaded:
             )
         return np.array([number[target] for target in wanted], np.int64).reshape(found.shape)
 
+    def read_table(self, path: Any) -> Columns:
+        """Return a table as the training data were read: `predict_table`, `evaluate_table`, `anomalies` and `told_times` take
+        it in place of its path, so that it is read once.
+
+        Args:
+            path: As for `predict_table`.
+        """
+        if isinstance(path, Columns):
+            return path
+        name = source(path)  # a table in memory is known as long as its name lives
+        return self._own()._read(Path(name))
+
     def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
         """Predict the sequences of a file of any format that the network could have learned from.
 
@@ -243,7 +256,8 @@ class Loaded:
         """
         narwhals = import_optional("narwhals", "data", "DataFrames")
         name = source(frame)
-        found, file, library = self.predict_table(name), self._own()._read(Path(name)), _library_of(narwhals, frame)
+        file, library = self.read_table(name), _library_of(narwhals, frame)
+        found = self.predict_table(file)
         every_step = self.description["output"] == "all"
         timed, rows_of = self._own().time if every_step and found[0][0].times is not None else None, []
         labeled = found[0][1].labels is not None
@@ -279,8 +293,8 @@ class Loaded:
 
     def evaluate_table(self, path: Any) -> dict[str, float]:
         """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
-        path = source(path)
-        task, series = self._own(), self._series(path, True)
+        task, file = self._own(), self.read_table(path)
+        series = self._series(file, True)
         scores, wanted = [], []
         for one, said in self._on_series(series):
             assert one.targets is not None
@@ -298,7 +312,7 @@ class Loaded:
             there = np.isfinite(targets).all(1)
         if not there.any():
             raise DataError(
-                f"Expected a target that enters the loss, but {path} has none. Add targets, or "
+                f"Expected a target that enters the loss, but {file.path} has none. Add targets, or "
                 f"predict without evaluating."
             )
         found, targets = found[there], targets[there]
@@ -312,7 +326,7 @@ class Loaded:
             errors = {"loss": float((learned / scale**2).mean()), "mse": float(squares.mean())}
             return errors | own_scores(found, targets)
         names = np.array([str(target) for target in targets.tolist()], object)
-        classes = self._classes(self._numbered(names) if _is_array(path) else names)
+        classes = self._classes(self._numbered(names) if _is_array(file.path) else names)
         winners = decided_of(found, self.threshold)
         nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
         more = classification_scores(found, classes, self.threshold)
@@ -364,10 +378,10 @@ class Loaded:
         Raises:
             DataError, ArgumentError: As `predict_table`.
         """
-        task, name = self._own(), source(path)
+        task = self._own()
         if task.time is None:
             return ""
-        file = task._read(Path(name))
+        file = self.read_table(path)
         order, _, lengths = task._together(file, None)
         told = told_grid(file, task.time, order, lengths)
         return f"{task.time}: {told}" if told else ""
@@ -382,8 +396,7 @@ class Loaded:
         return task
 
     def _series(self, path: Any, targets: bool) -> list[Series]:
-        name = source(path)  # a table in memory is known as long as its name lives
-        return self._own().series(Path(name), self.description, targets)
+        return self._own().series(self.read_table(path), self.description, targets)
 
     def _numbered(self, targets: np.ndarray) -> np.ndarray:
         """Return targets of an array file as class numbers, where they are such and the classes have other names."""

@@ -19,7 +19,7 @@ from ..training import Trainer
 from ..training.fingerprint import check_data
 from .arguments import read_options
 from .lines import show
-from .predict import Marks, say_times
+from .predict import Marks, read_once
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ def main(words: Sequence[str]) -> int:
         metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch), loaded.threshold)
         check_data(arguments.run, loaded.config.task)  # now, as the task may have fetched them first
     elif isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
-        say_times(loaded, arguments.data)
-        metrics = loaded.evaluate_table(arguments.data)
+        metrics = loaded.evaluate_table(read_once(loaded, arguments.data))
     else:
         sequences, targets = read_sequences(arguments.data, loaded.description["input"] == "tokens")
         if targets is None:

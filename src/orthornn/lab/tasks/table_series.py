@@ -31,11 +31,11 @@ class Series(NamedTuple):
 class TableSeries(TableRows):
     """A task's way of reading new tables."""
 
-    def series(self, path: Path, description: Mapping[str, Any], targets: bool) -> list[Series]:
+    def series(self, path: Path | Columns, description: Mapping[str, Any], targets: bool) -> list[Series]:
         """Return the sequences of another file, with its targets if they are asked for.
 
         Args:
-            path: A file of any format; it need not be that of the training data.
+            path: A file of any format; it need not be that of the training data. Or what was read of it.
             description: What description.json holds of the network: `columns`, and `sequence` and `features` of the
                 training data.
             targets: Whether to read the targets.
@@ -49,13 +49,14 @@ class TableSeries(TableRows):
         """
         channels = Channel.of(description)
         columns = list(dict.fromkeys(channel.column for channel in channels))
-        file = self._named_alike(self._read(path), columns, description.get("features"))
+        read = path if isinstance(path, Columns) else self._read(path)
+        file = self._named_alike(read, columns, description.get("features"))
         for place in description.get("transformed_inputs") or ():
             self._check_domain(file, channels[place].column, "inputs")
         known = description.get("sequence")
         if known is not None and self._sequence_column(file) is None and not file.sequences:
             raise DataError(
-                f"Expected the column {known!r} in {path}, which told the sequences of the training data apart, but "
+                f"Expected the column {known!r} in {file.path}, which told the sequences of the training data apart, but "
                 f"got only {listed(file.columns)}. Add it, with one value in all rows if they are one sequence."
             )
         order, names, lengths = self._arranged(file)
@@ -78,7 +79,7 @@ class TableSeries(TableRows):
         if empty:
             self._name_empty(file, [name for _, name in sorted(empty)], channels, not found)
         if not targets:
-            self._name_unforeseen(path, channels, coming, lengths)
+            self._name_unforeseen(file.path, channels, coming, lengths)
         return sorted(found, key=lambda one: int(one.rows.min()))
 
     def _name_empty(self, file: Columns, names: Sequence[str], channels: Sequence[Channel], is_all: bool) -> None:
