@@ -57,5 +57,6 @@ def check_domain(values: np.ndarray, transform: str | None, where: Callable[[int
 
 def _applied(name: str, values: Values) -> Values:
     function = getattr(torch if isinstance(values, Tensor) else np, name)
-    found: Values = function(values)
+    with np.errstate(over="ignore"):  # the prediction of a network that diverges is infinite, as torch has it
+        found: Values = function(values)
     return found
