@@ -167,7 +167,7 @@ def test_every_cited_work_is_in_the_references():
     for entry in re.findall(r"^- (.*?)\*", text, re.DOTALL | re.MULTILINE):
         entries.add((re.split(r"[, ]", entry)[0], entry.strip().rstrip(".")[-4:]))
     assert len(entries) >= 30
-    cited = re.compile(r"([A-Z][\w-]+)(?: et al\.,?|,? [\w&, ]*[A-Z][\w-]+,|,)\]? \(?((?:19|20)\d\d)\b")
+    cited = re.compile(r"([A-Z][\w-]+)(?: et al\.,?|,? [\w&, -]*[A-Z][\w-]+,|,)\]? \(?((?:19|20)\d\d)\b")
     pages = [page for page in [*PAGES, *INCLUDED] if "results" not in page.parts and page.name != "changelog.md"]
     found = {match.groups() for page in pages for match in cited.finditer(page.read_text(encoding="utf-8"))}
     firsts = {(name, year) for name, year in found if name != "The"}

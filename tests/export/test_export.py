@@ -212,6 +212,23 @@ def test_onnx_of_the_default_for_tables(tmp_path):
 
 
 @CONVERTS
+def test_onnx_of_logarithms_and_quantiles(tmp_path):
+    model = build("blocks", 3, 6, hidden_size=6, output="all", lags=2)
+    description = {**DESCRIPTION, "says": "values", "target_scale": 2.0, "target_offset": 1.0, "input_size": 3}
+    description |= {"target_transform": "log1p", "transformed_inputs": [0, 2], "quantiles": [0.1, 0.5, 0.9]}
+    export.to_onnx(model, tmp_path, description)
+    import onnxruntime
+
+    x = torch.rand(7, 2, 3) + 0.5
+    (found,) = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(None, {"x": x.numpy()})
+    read = torch.stack([x[..., 0].log1p(), x[..., 1], x[..., 2].log1p()], -1)
+    outputs = model.eval()(read * torch.tensor(DESCRIPTION["scale"]) + torch.tensor(DESCRIPTION["offset"])).detach()
+    values = (outputs * 2 + 1).expm1().unflatten(-1, (2, 3))
+    assert bool((values.diff(dim=-1) < 0).any())
+    np.testing.assert_allclose(found, values.sort(-1).values.flatten(-2), rtol=1e-4, atol=1e-5)
+
+
+@CONVERTS
 @pytest.mark.parametrize("name", ["ornn-rotations", "blocks", "lstm"])
 def test_onnx(name, tmp_path, caplog, capsys, recwarn):
     train(config(name, steps=3), tmp_path / "run")

@@ -23,6 +23,7 @@ from orthornn.lab.tasks import (
     PixelMNIST,
     Regress,
     Speech,
+    table_rows,
 )
 from orthornn.lab.training import OptimizerConfig, train
 from orthornn.lab.training.checkpoint import Checkpoints
@@ -321,6 +322,33 @@ def test_a_stream_is_the_whole_sequence(name, task, tmp_path):
     whole = whole.softmax(-1) if task is COPYING else whole
     # one matrix product a step against the kernel's order of sums
     assert (streamed - whole).abs().max() <= 64 * len(raw) * torch.finfo(torch.float32).eps
+
+
+def test_a_new_table_is_read_once(tmp_path, monkeypatch, capsys):
+    lines = (f"2024-01-{1 + hour // 24:02d} {hour % 24:02d}:00:00,{np.sin(hour / 3):.4f}" for hour in range(200))
+    data = tmp_path / "all.csv"
+    data.write_text("\n".join(["when,x", *lines]) + "\n")
+    task = Forecast(data=str(data), target="x", time="when", skipped=5, window=20)
+    train(config(task=task, steps=2, batch_size=4), tmp_path / "run")
+    loaded, read = orthornn.load(tmp_path / "run"), []
+    plain = table_rows.read_columns
+    monkeypatch.setattr(table_rows, "read_columns", lambda path, *more: read.append(path) or plain(path, *more))
+    for words in (["predict", "--out", str(tmp_path / "scores.csv")], ["evaluate"]):
+        assert main([words[0], str(tmp_path / "run"), str(data), *words[1:]]) == 0
+        assert "when: every 1 h, without gaps" in capsys.readouterr().out
+        assert read.pop() == data
+        assert not read
+    frame = loaded.predict_frame(data)
+    assert read.pop() == data
+    assert not read
+    table = loaded.read_table(data)
+    assert read.pop() == data
+    ((_, said),) = loaded.predict_table(table)
+    np.testing.assert_array_equal(said.scores[:, 0], frame["score x"])
+    assert loaded.read_table(table) is table
+    assert loaded.evaluate_table(table) == loaded.evaluate_table(data)
+    assert len(loaded.anomalies(table)) == 1
+    assert read == [data]
 
 
 def test_gaps_and_short_sequences_of_a_new_file_are_told(tmp_path, capsys):

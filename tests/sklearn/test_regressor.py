@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("sklearn.base")
+from sklearn.compose import TransformedTargetRegressor
+
 from orthornn.errors import OrthornnWarning
 from orthornn.sklearn import OrthogonalForecaster, OrthogonalRegressor, estimator
 from support.sequences import SMALL, X
@@ -60,3 +62,10 @@ def test_whole_targets_that_float64_rounds_are_refused_or_named(kind, two):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         OrthogonalRegressor(**SMALL).fit(X, targets(2**9)[:, -1] - 1 if two else targets(2**9) - 1)
+
+
+def test_a_regressor_learns_logarithms_in_sklearns_wrapper():
+    y = np.exp(X[:, -1, 0] + 3)
+    wrapped = TransformedTargetRegressor(OrthogonalRegressor(**SMALL), func=np.log, inverse_func=np.exp).fit(X, y)
+    plain = OrthogonalRegressor(**SMALL).fit(X, np.log(y))
+    np.testing.assert_allclose(wrapped.predict(X), np.exp(plain.predict(X)), rtol=1e-6)

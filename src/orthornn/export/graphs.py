@@ -22,6 +22,8 @@ from .layers import Recurrence, fold_layers, fold_parametrizations_
 from .network import Network
 from .units import centered
 
+_TRANSFORMS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]]
+_TRANSFORMS = {"log": (torch.log, torch.exp), "log1p": (torch.log1p, torch.expm1)}  # of targets, and back
 _PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}  # how often a head reads each output
 
 
@@ -33,6 +35,7 @@ class _Reader(nn.Module):
     offset: Tensor
     target_scale: Tensor
     target_offset: Tensor
+    transformed: Tensor
 
     def __init__(self, model: Network, description: Mapping[str, Any] | None) -> None:
         super().__init__()
@@ -70,6 +73,28 @@ class _Reader(nn.Module):
         for name, value in numbers.items():
             number = torch.as_tensor(np.asarray(value, np.float32), device=device)
             self.register_buffer(name, number, persistent=False)
+        both = _TRANSFORMS.get(d.get("target_transform") or "")
+        self.transform = None if both is None else both[0]
+        self.inverse = None if both is None else both[1]
+        self.quantiles = len(d.get("quantiles") or ())
+        self.transforms_inputs = bool(d.get("transformed_inputs"))
+        which = np.isin(np.arange(d["input_size"]), d["transformed_inputs"]) if self.transforms_inputs else None
+        mask = None if which is None else torch.as_tensor(which, device=device)
+        self.register_buffer("transformed", mask, persistent=False)
+
+    def raw(self, x: Tensor) -> Tensor:
+        """Return raw inputs about as large as those of training.
+
+        Args:
+            x: Random numbers (..., I) of standard deviation 1.
+        """
+        if not self.scaled:
+            return x
+        x = (x - self.offset) / torch.where(self.scale == 0, 1, self.scale)
+        if not self.transforms_inputs:
+            return x
+        assert self.inverse is not None
+        return torch.where(self.transformed, self.inverse(torch.where(self.transformed, x + self.center, 0)), x)
 
     def prepared(self, x: Tensor) -> Tensor:
         """Return raw inputs as the network reads them.
@@ -77,6 +102,9 @@ class _Reader(nn.Module):
         Args:
             x: Raw inputs (..., I), or tokens (...).
         """
+        if self.transforms_inputs:
+            assert self.transform is not None
+            x = torch.where(self.transformed, self.transform(torch.where(self.transformed, x, 1)), x)
         return (x - self.center) * self.scale + self.offset if self.scaled else x
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,7 +125,13 @@ class _Reader(nn.Module):
             return y.softmax(-1)
         if self.says == "probabilities":
             return y.sigmoid()
-        return y if self.says is None else y * self.target_scale + self.target_offset
+        if self.says is None:
+            return y
+        y = y * self.target_scale + self.target_offset
+        y = y if self.inverse is None else self.inverse(y)
+        if self.quantiles < 2:
+            return y
+        return y.unflatten(-1, (-1, self.quantiles)).sort(-1).values.flatten(-2)  # so that they do not cross
 
 
 class SequenceGraph(_Reader):

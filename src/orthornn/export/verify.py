@@ -33,8 +33,7 @@ def check(
     largest = 0.0
     for T, B in ((1, 1), (2, 1), (9, 4), (23, 3)):
         x = example(model, T, B)
-        if step.scaled:  # raw inputs as large as those of training
-            x = (x - step.offset) / torch.where(step.scale == 0, 1, step.scale)
+        x = step.raw(x)
         expected = step.said(model(step.prepared(x)))
         got = whole(x)
         state = step.state.unsqueeze(1).expand(-1, B, -1).contiguous()

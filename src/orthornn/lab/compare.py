@@ -28,6 +28,7 @@ from .report.table import Column, Table
 from .systems import MODELS, SIZES
 from .tasks import Task
 from .tasks.plain_baselines import Baseline
+from .tasks.regress import Numbers
 from .training import Progress, Run, RunConfig, RunResult
 from .training.directory import CONFIG, check_is_no_run, make_folder, write_json
 from .training.diverged import Diverged, read_diverged, write_diverged
@@ -318,9 +319,19 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
         )
     if any(result.best_test for result in results.values()):
         shown.notes.append("validation and test: of the weights of the best validation")
+    if isinstance(task, Numbers):
+        units = f"in the units of the target{'s' * (len(task.target_columns) > 1)}"
+        for name, result in results.items():
+            of = f" of {name}" * (len(results) > 1)
+            shown.notes.append(f"test{of} {units}: {_in_words(chosen(result.summary())[1])}")
     for name, loss in task.baselines().items():
         shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial baseline")
     return shown
+
+
+def _in_words(metrics: Mapping[str, float]) -> str:
+    """Return all metrics but the loss, which the table has."""
+    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items() if name != "loss")
 
 
 def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:

@@ -28,14 +28,18 @@ from .systems.streaming import Stream
 from .tasks.channels import Channel
 from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
 from .tasks.classification_metrics import classification_scores
+from .tasks.columns import Columns
 from .tasks.decision_threshold import decided, decided_of, read_threshold
 from .tasks.forecast import Forecast
+from .tasks.forecast_metrics import uncrossed
 from .tasks.frames import cells_at, source
 from .tasks.label_types import typed_labels
 from .tasks.optional_packages import import_optional
+from .tasks.regression_metrics import own_scores
 from .tasks.table_options import modes_of
 from .tasks.table_series import Series
 from .tasks.table_task import TableTask
+from .tasks.target_transform import check_domain, in_units, transformed
 from .tasks.time_grid import told_grid
 from .training import RunConfig, RunResult, load_model, read_description
 from .training.directory import run_in
@@ -86,14 +90,15 @@ class Loaded:
         decimal: Literal[".", ","] | None = None,
         thousands: str | None = None,
         na: str | None = None,
+        encoding: str | None = None,
     ) -> Loaded:
-        """Return the same network for text files that are written otherwise than its training data: with these marks, and
-        where one is None as in training.
+        """Return the same network for text files that are written otherwise than its training data: with these marks and in
+        this encoding, and where one is None as in training.
 
         Raises:
-            ArgumentError: If two marks are the same, or the network did not learn from a table.
+            ArgumentError: If two marks are the same, the encoding is none, or the network did not learn from a table.
         """
-        given = {"separator": separator, "decimal": decimal, "thousands": thousands, "na": na}
+        given = {"separator": separator, "decimal": decimal, "thousands": thousands, "na": na, "encoding": encoding}
         marks: dict[str, Any] = {name: mark for name, mark in given.items() if mark is not None}
         if not marks:
             return self
@@ -128,8 +133,9 @@ class Loaded:
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
         """Return metrics, by the kind of output.
 
-        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardized targets, and "mse",
-        of those given. Probabilities: "loss", the nats of all outputs of a step together.
+        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardized targets, and of those
+        given "mse", "mae" and, where the targets differ, "r2", the coefficient of determination. Probabilities: "loss", the
+        nats of all outputs of a step together.
         """
         outputs = self._outputs(sequences, batch_size)
         if self.description["says"] != "classes":
@@ -145,9 +151,11 @@ class Loaded:
                 nats = F.binary_cross_entropy_with_logits(outputs.double(), wanted, reduction="sum")
                 return {"loss": float(nats) / wanted[..., 0].numel()}
             scale, offset = (self._target(name, value) for name, value in _UNSCALED)
+            check_domain(values.ravel(), self._transform, lambda place: f"as target {place}")
             return {
-                "loss": float(F.mse_loss(outputs.double(), (wanted - offset) / scale)),
-                "mse": float(F.mse_loss(outputs.double() * scale + offset, wanted)),
+                "loss": float(F.mse_loss(outputs.double(), (transformed(wanted, self._transform) - offset) / scale)),
+                "mse": float(F.mse_loss(self._scores(outputs), wanted)),
+                **own_scores(*(part.flatten(0, -2).numpy() for part in (self._scores(outputs), wanted))),
             }
         classes = self._classes(targets)
         _check_targets(classes.shape, tuple(outputs.shape[:-1]))
@@ -167,7 +175,17 @@ class Loaded:
         if self.description["says"] == "probabilities":
             return outputs.sigmoid()
         scale, offset = (self._target(name, value) for name, value in _UNSCALED)
-        return outputs.double() * scale + offset
+        return uncrossed(in_units(outputs.double() * scale + offset, self._transform), self._quantiles)
+
+    @property
+    def _quantiles(self) -> int:
+        """How many quantiles of each forecast there are; 0 for none."""
+        return len(self.description.get("quantiles") or ())
+
+    @property
+    def _transform(self) -> str | None:
+        """The transform of the targets."""
+        return self.description.get("target_transform")
 
     def _classes(self, targets: Any) -> np.ndarray:
         """Return the class numbers, int64, of labels. Numbers are class numbers, unless a label is itself a number."""
@@ -189,6 +207,18 @@ class Loaded:
                 f"such sequences out."
             )
         return np.array([number[target] for target in wanted], np.int64).reshape(found.shape)
+
+    def read_table(self, path: Any) -> Columns:
+        """Return a table as the training data were read: `predict_table`, `evaluate_table`, `anomalies` and `told_times` take
+        it in place of its path, so that it is read once.
+
+        Args:
+            path: As for `predict_table`.
+        """
+        if isinstance(path, Columns):
+            return path
+        name = source(path)  # a table in memory is known as long as its name lives
+        return self._own()._read(Path(name))
 
     def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
         """Predict the sequences of a file of any format that the network could have learned from.
@@ -226,7 +256,8 @@ class Loaded:
         """
         narwhals = import_optional("narwhals", "data", "DataFrames")
         name = source(frame)
-        found, file, library = self.predict_table(name), self._own()._read(Path(name)), _library_of(narwhals, frame)
+        file, library = self.read_table(name), _library_of(narwhals, frame)
+        found = self.predict_table(file)
         every_step = self.description["output"] == "all"
         timed, rows_of = self._own().time if every_step and found[0][0].times is not None else None, []
         labeled = found[0][1].labels is not None
@@ -262,8 +293,8 @@ class Loaded:
 
     def evaluate_table(self, path: Any) -> dict[str, float]:
         """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
-        path = source(path)
-        task, series = self._own(), self._series(path, True)
+        task, file = self._own(), self.read_table(path)
+        series = self._series(file, True)
         scores, wanted = [], []
         for one, said in self._on_series(series):
             assert one.targets is not None
@@ -281,7 +312,7 @@ class Loaded:
             there = np.isfinite(targets).all(1)
         if not there.any():
             raise DataError(
-                f"Expected a target that enters the loss, but {path} has none. Add targets, or "
+                f"Expected a target that enters the loss, but {file.path} has none. Add targets, or "
                 f"predict without evaluating."
             )
         found, targets = found[there], targets[there]
@@ -289,9 +320,13 @@ class Loaded:
             return task.table_metrics(found, targets, self.description)
         if self.description["says"] == "values":
             squares, scale = np.square(found - targets), np.asarray(self.description["target_scale"])
-            return {"loss": float((squares / scale**2).mean()), "mse": float(squares.mean())}
+            learned = squares
+            if self._transform is not None:
+                learned = np.square(transformed(found, self._transform) - transformed(targets, self._transform))
+            errors = {"loss": float((learned / scale**2).mean()), "mse": float(squares.mean())}
+            return errors | own_scores(found, targets)
         names = np.array([str(target) for target in targets.tolist()], object)
-        classes = self._classes(self._numbered(names) if _is_array(path) else names)
+        classes = self._classes(self._numbered(names) if _is_array(file.path) else names)
         winners = decided_of(found, self.threshold)
         nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
         more = classification_scores(found, classes, self.threshold)
@@ -303,7 +338,8 @@ class Loaded:
 
         The score of a step is the largest error of its targets in the forecast made `ahead` steps before (one step, for a
         forecast of several), in standard deviations of the training targets; with quantiles, the error of the one nearest to
-        the median. It is NaN where there was no forecast yet: at the first steps, and where a value is missing.
+        the median. Where training had a transform of the targets, all are transformed. The score is NaN where there was no
+        forecast yet: at the first steps, and where a value is missing.
 
         Returns:
             One pair for each sequence: (its name and steps, scores (S,) for all of its S steps).
@@ -327,7 +363,10 @@ class Loaded:
             scores = np.full(len(one.targets), np.nan)
             known = (one.steps >= task.skipped) & (one.steps + lead < len(scores))
             at = one.steps[known] + lead
-            errors = np.abs(one.targets[at] - said.scores[known][:, chosen]) / deviation
+            wanted, forecasts = (
+                transformed(values, self._transform) for values in (one.targets[at], said.scores[known][:, chosen])
+            )
+            errors = np.abs(wanted - forecasts) / deviation
             there = ~np.isnan(errors).all(1)
             scores[at[there]] = np.nanmax(errors[there], 1)
             found.append((one, scores))
@@ -339,10 +378,10 @@ class Loaded:
         Raises:
             DataError, ArgumentError: As `predict_table`.
         """
-        task, name = self._own(), source(path)
+        task = self._own()
         if task.time is None:
             return ""
-        file = task._read(Path(name))
+        file = self.read_table(path)
         order, _, lengths = task._together(file, None)
         told = told_grid(file, task.time, order, lengths)
         return f"{task.time}: {told}" if told else ""
@@ -357,8 +396,7 @@ class Loaded:
         return task
 
     def _series(self, path: Any, targets: bool) -> list[Series]:
-        name = source(path)  # a table in memory is known as long as its name lives
-        return self._own().series(Path(name), self.description, targets)
+        return self._own().series(self.read_table(path), self.description, targets)
 
     def _numbered(self, targets: np.ndarray) -> np.ndarray:
         """Return targets of an array file as class numbers, where they are such and the classes have other names."""
@@ -482,7 +520,10 @@ def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
     """
     path = run_in(Path(run))
     config, model = load_model(path, checkpoint)
-    return Loaded(config, model, read_description(path), path, _threshold(config, path, checkpoint))
+    description = read_description(path)
+    if isinstance(config.task, Forecast) and config.task.levels:  # runs from before it was stored
+        description.setdefault("quantiles", config.task.levels)
+    return Loaded(config, model, description, path, _threshold(config, path, checkpoint))
 
 
 def _threshold(config: RunConfig, path: Path, checkpoint: str) -> float | None:

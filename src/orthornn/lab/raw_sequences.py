@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..errors import DataError, ShapeError
 from .tasks.cells import listed
+from .tasks.target_transform import check_domain, transformed
 
 
 def prepared(sequences: Any, description: dict[str, Any], ordered: bool = True) -> Tensor:
@@ -34,6 +35,7 @@ def prepared(sequences: Any, description: dict[str, Any], ordered: bool = True) 
             f"Expected the number of a series as the last input, 0 to {len(d['series']) - 1} in the order of `series` in "
             f"description.json, or {len(d['series'])} for any other one."
         )
+    values = _transformed(values, d) if d.get("transformed_inputs") else values
     scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
     if "order" in d and ordered:
         if scaled.shape[1] != len(d["order"]):
@@ -84,6 +86,20 @@ def numbers(what: str, given: Any) -> np.ndarray:
             f"leave such sequences out."
         )
     return array
+
+
+def _transformed(values: np.ndarray, description: dict[str, Any]) -> np.ndarray:
+    """Return raw inputs (B, T, I) with the past of the targets as the network reads it: transformed."""
+    found, how, names = values.copy(), description["target_transform"], description["columns"]
+    for place in description["transformed_inputs"]:
+        own, steps = values[..., place], values.shape[1]
+        check_domain(
+            own.ravel(),
+            how,
+            lambda row: f"as input {names[place]!r} of sequence {row // steps}, step {row % steps}",  # noqa: B023
+        )
+        found[..., place] = transformed(own, how)
+    return found
 
 
 def is_whole(value: object) -> bool:

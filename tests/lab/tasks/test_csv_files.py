@@ -7,8 +7,10 @@ import gzip
 import numpy as np
 import pytest
 
-from orthornn.errors import DataError
-from orthornn.lab.tasks import csv_arrow, csv_files
+from orthornn.errors import ArgumentError, DataError
+from orthornn.lab.cli import main
+from orthornn.lab.predict import load
+from orthornn.lab.tasks import Classify, Regress, csv_arrow, csv_files
 from orthornn.lab.tasks.columns import read_columns
 from orthornn.lab.tasks.csv_columns import agreeing
 from orthornn.lab.tasks.csv_files import read_named
@@ -188,8 +190,14 @@ def test_an_empty_line_among_missing_values_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("content", "advice"),
     [
-        ("x,y\n1,2\n".encode("utf-16"), "It seems to be UTF-16. Save it as UTF-8."),
-        ("größe,y\n1,2\n".encode("latin-1"), "invalid start byte. Save it as UTF-8."),
+        (
+            "x,y\n1,2\n".encode("utf-16"),
+            "UTF-16. Save it as UTF-8; or name its encoding, such as utf-16, with encoding, --encoding.",
+        ),
+        (
+            "größe,y\n1,2\n".encode("latin-1"),
+            "name its encoding, such as latin-1 or cp1252, with encoding, --encoding.",
+        ),
         (b'x,y\n1,"2\n3,4\n', "Close the quote."),
         (b"1,2\n3,4\n", "Write a line of names above it."),
         (
@@ -207,6 +215,59 @@ def test_an_error_says_what_to_do(tmp_path, content, advice):
     with pytest.raises(DataError) as found:
         read_columns(tmp_path / "table.csv")
     assert str(found.value).endswith(advice)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "utf-8-sig", "UTF8", "cp037"])
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_a_file_of_another_encoding_is_read_as_the_same_text(encoding, suffix, tmp_path):
+    text = "größe;Ort\n" + "".join(f"{row},5;Zürich {row % 3}\n" for row in range(50)) + '7,5;"a;b"\n'
+    content, path = text.encode(encoding), tmp_path / f"table{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix == ".csv.gz" else content)
+    (tmp_path / "plain.csv").write_text(text, encoding="utf-8")
+    expected, found = read_named(tmp_path / "plain.csv"), read_named(path, CsvFormat(encoding=encoding))
+    assert found.keys() == expected.keys() == {"größe", "Ort"}
+    for name, column in expected.items():
+        np.testing.assert_array_equal(found[name], column)
+
+
+def test_a_file_that_is_not_in_the_encoding_is_an_error_that_names_the_option(tmp_path):
+    (tmp_path / "table.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
+    for encoding in ("ascii", "utf-16", "shift-jis"):
+        with pytest.raises(
+            DataError, match=f"a CSV file in {encoding}, as encoding, --encoding, says, but .*table.csv"
+        ):
+            read_named(tmp_path / "table.csv", CsvFormat(encoding=encoding))
+    for name in ("latin-77", "rot13", "base64", "idna", "punycode", "undefined", "unicode_escape", "a\0b", ""):
+        with pytest.raises(
+            ArgumentError, match="Expected encoding, --encoding, to be an encoding of text such as latin-1"
+        ):
+            Classify(data=str(tmp_path / "table.csv"), target="y", encoding=name)
+    np.savez(tmp_path / "table.npz", x=np.arange(9.0), y=np.arange(9.0))
+    with pytest.raises(ArgumentError, match="Expected encoding only for text files, but got 'latin-1'"):
+        Regress(data=str(tmp_path / "table.npz"), target="y", encoding="latin-1").told()
+
+
+def test_commands_read_files_of_other_encodings(tmp_path, capsys):
+    rows = [f"{value % 7 - 3},{(value % 7 - 3) / 2}" for value in range(90)]
+    text, data, run = "\n".join(["Länge,Höhe", *rows]) + "\n", tmp_path / "old.csv", str(tmp_path / "run")
+    data.write_bytes(text.encode("cp1252"))
+    (tmp_path / "new.csv").write_text(text, encoding="utf-8")
+    assert main(["inspect", str(data)]) == 2
+    assert "with encoding, --encoding" in " ".join(capsys.readouterr().err.split())
+    assert main(["inspect", str(data), "--encoding", "cp1252"]) == 0
+    assert "Länge" in capsys.readouterr().out
+    words = ["--target", "Höhe", "--every-step", "--steps", "1", "--model", "gru", "--hidden-size", "3", "--out", run]
+    assert main(["train", str(data), "--encoding", "cp1252", *words]) == 0
+    assert load(run).config.task.encoding == "cp1252"
+    assert main(["predict", run, str(data), "--out", str(tmp_path / "a.csv")]) == 0
+    new = [run, str(tmp_path / "new.csv")]
+    assert main(["predict", *new, "--out", str(tmp_path / "b.csv")]) == 2  # its names are read as others
+    assert main(["predict", *new, "--encoding", "utf-8", "--out", str(tmp_path / "b.csv")]) == 0
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    assert main(["evaluate", *new, "--encoding", "utf-8"]) == 0
+    assert main(["evaluate", run, "--encoding", "utf-8"]) == 2
+    with pytest.raises(ArgumentError, match="encoding of text"):
+        load(run).reading(encoding="latin-77")
 
 
 @pytest.mark.parametrize("mark", ["|", " ", ":"])

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from orthornn.errors import ArgumentError, DataError, OrthornnWarning
+from orthornn import export
+from orthornn.errors import ArgumentError, CheckpointError, DataError, OrthornnWarning
 from orthornn.lab.cli import main
 from orthornn.lab.predict import load
 from orthornn.lab.score_files import write_anomalies
 from orthornn.lab.systems import build, model_named
 from orthornn.lab.tasks import Forecast
-from orthornn.lab.training import OptimizerConfig, RunConfig, read_config, train
+from orthornn.lab.training import OptimizerConfig, RunConfig, read_config, resume, train
 from orthornn.lab.training.trainer import Trainer
 
 STEPS = 240
@@ -122,7 +123,7 @@ def test_new_data_are_forecast_and_measured(wave, tmp_path):
     ((_, prediction),) = loaded.predict_table(wave)
     assert prediction.scores.shape == (STEPS, 6)
     found = loaded.evaluate_table(wave)
-    assert set(found) == {"loss", "mse", "mae", "mape", "smape", "coverage"}
+    assert set(found) == {"loss", "mse", "mae", "mape", "smape", "coverage", "coverage_q0.1", "coverage_q0.9"}
     streamed = list(loaded.stream([[float(line.split(",")[0])] for line in Path(wave).read_text().splitlines()[1:30]]))
     np.testing.assert_allclose(streamed, prediction.scores[:29], atol=1e-5)
 
@@ -392,3 +393,66 @@ def test_no_part_predicts_a_step_that_another_part_predicts(tmp_path, horizons, 
     assert max(steps["train"]) + 1 == min(steps["validation"])
     assert max(steps["validation"]) + 1 == min(steps["test"])
     assert max(steps["test"]) == 399
+
+
+def crossing(wave, out, **options):
+    """A run of two horizons and three quantiles, the highest of which its weights make the lowest."""
+    task = Forecast(
+        data=wave, target="value", inputs="value", horizons=2, quantiles="0.1,0.5,0.9", skipped=4, window=30
+    )
+    model = model_named("ornn-rotations", hidden_size=4, **options)
+    train(RunConfig(task=task, model=model, steps=1, batch_size=4), out)
+    loaded = load(out)
+    with torch.no_grad():
+        loaded.model.head.bias.copy_(torch.tensor([0.3, 0.1, -0.2, 2.0, 3.0, 1.0]))
+    return loaded
+
+
+def test_quantiles_never_cross_where_they_are_predicted(wave, tmp_path):
+    loaded = crossing(wave, tmp_path / "run")
+    ((series, said),) = loaded.predict_table(wave)
+    outputs = loaded.model(loaded.prepare(series.values[None]))[:, 0].reshape(-1, 2, 3).detach()
+    assert bool((outputs.diff(dim=-1) < 0).any())
+    found = said.scores.reshape(-1, 2, 3)
+    assert (np.diff(found) >= 0).all()
+    deviation, mean = (np.array(loaded.description[f"target_{name}"]).reshape(2, 3) for name in ("scale", "offset"))
+    np.testing.assert_allclose(found, np.sort(outputs.double().numpy() * deviation + mean))
+    np.testing.assert_allclose(np.stack(list(loaded.stream(series.values[:9]))), said.scores[:9], rtol=1e-6)
+    frame = loaded.predict_frame(wave)
+    assert (frame["score value+2 q0.1"] <= frame["score value+2 q0.5"]).all()
+    table = loaded.evaluate_table(wave)
+    values = np.array([float(line.split(",")[0]) for line in Path(wave).read_text().splitlines()[1:]])
+    rows = np.arange(4, STEPS - 2)
+    inside = [
+        (found[rows, lead, 0] <= values[rows + lead + 1]) & (values[rows + lead + 1] <= found[rows, lead, 2])
+        for lead in (0, 1)
+    ]
+    assert table["coverage"] == pytest.approx(np.mean(inside))
+
+
+def test_graphs_sort_quantiles_and_c_says_that_it_does_not(wave, tmp_path):
+    loaded = crossing(wave, tmp_path / "run")
+    ((series, said),) = loaded.predict_table(wave)
+    _, sequence, *_ = export.graphs.prepare(loaded.model, loaded.description)
+    x = torch.from_numpy(series.values).float().unsqueeze(1)
+    np.testing.assert_allclose(sequence(x)[:, 0].detach(), said.scores, rtol=1e-5)
+    export.to_torch_export(loaded.model, tmp_path / "graphs", loaded.description)
+    program = torch.export.load(tmp_path / "graphs" / "model.pt2").module()
+    np.testing.assert_allclose(program(x)[:, 0].detach(), said.scores, rtol=1e-5)
+    with pytest.warns(OrthornnWarning, match="does not sort the 3 quantiles of a forecast"):
+        export.to_c(loaded, tmp_path / "c")
+
+
+def test_a_run_from_before_quantiles_were_described_has_them_sorted_and_resumes(wave, tmp_path):
+    expected = crossing(wave, tmp_path / "run").description["quantiles"]
+    assert expected == [0.1, 0.5, 0.9]
+    file = tmp_path / "run" / "description.json"
+    plain = json.loads(file.read_text())
+    for name in ("quantiles", "sha256"):
+        plain.pop(name)
+    file.write_text(json.dumps(plain))
+    assert load(tmp_path / "run").description["quantiles"] == expected
+    assert resume(tmp_path / "run", steps=2).steps == 2
+    file.write_text(json.dumps({**plain, "quantiles": [0.1, 0.3, 0.5, 0.9]}))
+    with pytest.raises(CheckpointError, match=r"description.json to be what a run holds"):
+        load(tmp_path / "run")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from sklearn import metrics
 
-from orthornn.lab.tasks.forecast_metrics import pinball, scores
+from orthornn.lab.tasks.forecast_metrics import pinball, scores, uncrossed
 
 RANDOM = np.random.default_rng(0)
 
@@ -38,6 +39,8 @@ def test_quantiles():
     assert sums["mae"][0] / sums["mae"][1] == pytest.approx(metrics.mean_absolute_error(wanted, found[..., 1]))
     inside = (found[..., 0] <= wanted) & (wanted <= found[..., 2])
     assert sums["coverage"] == (pytest.approx(inside.sum()), 80)
+    for place, level in enumerate(levels):
+        assert sums[f"coverage_q{level}"] == (pytest.approx((wanted <= found[..., place]).sum()), 80)
 
 
 def test_missing_targets_and_zeros_do_not_count():
@@ -63,3 +66,19 @@ def test_a_percentage_of_what_only_rounding_keeps_from_0_does_not_count():
     total, count = scores(standard + 0.1, standard, mean, deviation, np.ones(1))["mape"]
     assert count == 2
     assert total == pytest.approx(0.09 / 3 + 0.09 / 0.02, rel=1e-3)
+
+
+def test_quantiles_that_cross_are_sorted_which_lowers_their_loss():
+    wanted, levels = RANDOM.standard_normal((40, 2)), [0.2, 0.5, 0.7]
+    crossed = RANDOM.standard_normal((40, 6))
+    found = uncrossed(crossed, 3)
+    assert (np.diff(found.reshape(40, 2, 3)) >= 0).all()
+    np.testing.assert_array_equal(np.sort(crossed.reshape(40, 2, 3)), found.reshape(40, 2, 3))
+    np.testing.assert_array_equal(uncrossed(torch.from_numpy(crossed), 3).numpy(), found)
+    np.testing.assert_array_equal(uncrossed(found, 3), found)
+    for count in (0, 1):
+        assert uncrossed(crossed, count) is crossed
+    one = np.ones(2)
+    sums = scores(crossed, wanted, np.zeros(2), one, one, levels)
+    assert sums == scores(found, wanted, np.zeros(2), one, one, levels)
+    assert sums["loss"][0] < pinball(crossed.reshape(40, 2, 3), wanted, levels).mean(-1).sum()

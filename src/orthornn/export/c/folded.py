@@ -22,6 +22,7 @@ state is Q'h, Q' goes into V and b, and Q into the weights that read the state.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -34,7 +35,7 @@ from torch.nn import functional as F
 from ..._checks import check_choice
 from ...activations import Activation, get
 from ...compact_wy import factors
-from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError
+from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, OrthornnWarning
 from ...modules import OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell
 from ...rotation_basis import decompose
 
@@ -311,7 +312,25 @@ def _fold(model: Any, form: CForm) -> FoldedNetwork:
 
 
 def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
-    """Return the network with the scaling, the labels and the names of a run's description.json."""
+    """Return the network with the scaling, the labels and the names of a run's description.json.
+
+    Raises:
+        ArgumentError: If its targets have a transform. A warning if it says quantiles, which may cross.
+    """
+    if d.get("target_transform"):
+        raise ArgumentError(
+            f"Expected a network of targets as they are, but got target_transform={d['target_transform']!r}, which has no C "
+            f"form. Train it without --target-transform, or export it with --onnx."
+        )
+    count = len(d.get("quantiles") or ())
+    if count > 1:
+        warnings.warn(
+            f"What is written does not sort the {count} quantiles of a forecast, which predict does where they cross: sort "
+            f"each {count} outputs. To silence this: "
+            f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
+            OrthornnWarning,
+            stacklevel=4,
+        )
     says, Y, offset = d.get("says", "values"), network.Y, network.d
     if says == "values" and network.has_head:
         assert Y is not None

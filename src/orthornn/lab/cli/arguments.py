@@ -23,7 +23,7 @@ from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Forecast, Task
 from ..tasks.cells import listed
 from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
-from ..tasks.csv_format import CsvFormat, spellings
+from ..tasks.csv_format import CsvFormat, check_encoding, spellings
 from ..tasks.frames import shown_name
 from ..tasks.table_options import names_in
 from ..tasks.table_task import TableTask
@@ -36,6 +36,7 @@ TaskT = TypeVar("TaskT", bound=Task)
 _DEFAULT_STEPS = 1000
 _TABLE_STEPS = 600
 _OF_FORECASTS = ("ahead", "horizons", "quantiles", "known", "embedding")  # options with which the task is one
+_OF_AMOUNTS = ("target-transform",)  # options of targets that are numbers
 _TRAINING = 0.7  # share of a series, about
 _WARMUP_PARTS = 5
 _MOST_THREADS = 64
@@ -325,7 +326,8 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
             f"{listed(columns)}."
         )
     ahead = [name for name in _OF_FORECASTS if name in given]
-    kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given))
+    amounts = [name for name in _OF_AMOUNTS if name in {option.replace("_", "-") for option in given}]
+    kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given), amounts)
     say(f"{shown_name(path)}: {reason}, so the task is {kind}")
     more = _of_forecast(path, given) if kind == "forecast" else []
     return [kind, "--data", words[0], *words[1:], *more]
@@ -370,7 +372,9 @@ def options_in(words: Sequence[str]) -> dict[str, str]:
 
 def csv_format(given: Mapping[str, str]) -> CsvFormat:
     """Return how a text file is written, by these options."""
-    return CsvFormat(given.get("separator"), given.get("decimal"), given.get("thousands"), spellings(given.get("na")))
+    encoding = given.get("encoding")
+    marks = (given.get("separator"), given.get("decimal"), given.get("thousands"), spellings(given.get("na")))
+    return CsvFormat(*marks, None if encoding is None else check_encoding(encoding))
 
 
 def announce(task: Task) -> None:

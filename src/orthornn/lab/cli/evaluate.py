@@ -19,7 +19,7 @@ from ..training import Trainer
 from ..training.fingerprint import check_data
 from .arguments import read_options
 from .lines import show
-from .predict import Marks, say_times
+from .predict import Marks, read_once
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ def main(words: Sequence[str]) -> int:
     if arguments.data is not None:
         loaded = arguments.read_by(loaded)
     elif arguments.read_by(loaded) is not loaded:
-        raise ArgumentError("Expected a file for --separator, --decimal, --thousands and --na, but got none. Name one.")
+        raise ArgumentError(
+            "Expected a file for --separator, --decimal, --thousands, --na and --encoding, but got none. Name one."
+        )
     if arguments.data is None:
         if not loaded.config.task.files():
             check_data(arguments.run, loaded.config.task)
@@ -55,8 +57,7 @@ def main(words: Sequence[str]) -> int:
         metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch), loaded.threshold)
         check_data(arguments.run, loaded.config.task)  # now, as the task may have fetched them first
     elif isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
-        say_times(loaded, arguments.data)
-        metrics = loaded.evaluate_table(arguments.data)
+        metrics = loaded.evaluate_table(read_once(loaded, arguments.data))
     else:
         sequences, targets = read_sequences(arguments.data, loaded.description["input"] == "tokens")
         if targets is None:

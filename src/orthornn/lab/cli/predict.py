@@ -11,7 +11,7 @@ import tyro
 
 from ..predict import Loaded, load
 from ..score_files import write_anomalies, write_scores, write_table
-from ..tasks.columns import is_table
+from ..tasks.columns import Columns, is_table
 from ..tasks.sequence_files import read_sequences
 from ..tasks.table_task import TableTask
 from .arguments import read_options
@@ -31,10 +31,18 @@ class Marks:
     """Mark between thousands in DATA. Default: as in training."""
     na: str | None = None
     """Spellings of a missing value in DATA, separated by commas. Default: as in training."""
+    encoding: str | None = None
+    """Encoding of DATA, such as latin-1. Default: as in training."""
 
     def read_by(self, loaded: Loaded) -> Loaded:
         """Return the network that reads text files so."""
-        return loaded.reading(separator=self.separator, decimal=self.decimal, thousands=self.thousands, na=self.na)
+        return loaded.reading(
+            separator=self.separator,
+            decimal=self.decimal,
+            thousands=self.thousands,
+            na=self.na,
+            encoding=self.encoding,
+        )
 
 
 @dataclass(frozen=True)
@@ -76,8 +84,7 @@ def main(words: Sequence[str]) -> int:
         show(f"{_counted(len(scored))}: {arguments.out}")
         return 0
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
-        say_times(loaded, arguments.data)
-        found = loaded.predict_table(arguments.data)
+        found = loaded.predict_table(read_once(loaded, arguments.data))
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
         show(f"{_counted(len(found))}: {arguments.out}")
         return 0
@@ -88,11 +95,13 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def say_times(loaded: Loaded, data: Path) -> None:
-    """Print the step and the gaps of a file's times, which may be others than those of training."""
-    told = loaded.told_times(data)
+def read_once(loaded: Loaded, data: Path) -> Columns:
+    """Return the table in a file; print the step and the gaps of its times, which may be others than those of training."""
+    file = loaded.read_table(data)
+    told = loaded.told_times(file)
     if told:
         say(f"{data.name}: {told}")
+    return file
 
 
 def _counted(count: int) -> str:

@@ -18,6 +18,7 @@ from ..systems import SequenceModel
 from ..tasks import Batch, Task
 from ..tasks.decision_threshold import decided
 from ..tasks.table_task import TableTask
+from ..tasks.target_transform import in_units
 from ..training import load_model
 from ..training.fingerprint import check_data
 from .figures import COLORS, canvas, words
@@ -64,7 +65,8 @@ def prediction_figures(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[s
             f"calibration on the test part, {name}": calibration(found),
         }, []
     scale, offset = (np.asarray(best.description.get(f"target_{word}", 1 - k)) for k, word in enumerate(_UNITS))
-    units = Predictions(found.outputs * scale + offset, found.targets * scale + offset)
+    how = best.description.get("target_transform")
+    units = Predictions(*(in_units(values * scale + offset, how) for values in found))
     labels = labels if len(labels) == units.targets.shape[1] else [f"output {k}" for k in range(units.targets.shape[1])]
     if config.task.output == "all":
         return {f"predictions on the test part, {name}": over_time(units, labels)}, []

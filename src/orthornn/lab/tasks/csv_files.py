@@ -6,6 +6,7 @@ file is read by Python's reader, which names the line of an error.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import zlib
@@ -28,7 +29,7 @@ _PIECE = 1 << 20
 
 def read_named(path: Path, form: CsvFormat = CsvFormat()) -> dict[str, np.ndarray]:  # noqa: B008
     """Return the columns of a CSV file that begins with a line of names. Raises DataError if it is not one."""
-    with _opened(path) as file:
+    with _opened(path, form.encoding) as file:
         start = file.tell()
         separator = form.separator or _separator(path, _first_line(file))
         file.seek(start)
@@ -70,10 +71,16 @@ def has_names(path: Path) -> bool:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open the bytes of a file, decompressed if its name ends in .gz, behind a byte-order mark; they can be read again."""
+def _opened(path: Path, encoding: str | None = None) -> Iterator[BinaryIO]:
+    """Open the bytes of a file, decompressed if its name ends in .gz, behind a byte-order mark; they can be read again.
+
+    encoding: Of the file, whose bytes are then those of its text in UTF-8. Default: None, it is in UTF-8.
+    """
     try:
-        if path.suffix.lower() == ".gz":
+        if encoding is not None and codecs.lookup(encoding).name != "utf-8":
+            content = _inflated(path) if path.suffix.lower() == ".gz" else path.read_bytes()
+            yield _behind_mark(io.BytesIO(_in_utf8(path, content, encoding)))
+        elif path.suffix.lower() == ".gz":
             yield _behind_mark(io.BytesIO(_inflated(path)))
         else:
             with open(path, "rb") as file:
@@ -83,6 +90,17 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise DataError(
             f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
+        ) from error
+
+
+def _in_utf8(path: Path, content: bytes, encoding: str) -> bytes:
+    """Return the text of a file of another encoding in UTF-8. DataError if it has none."""
+    try:
+        return content.decode(encoding).encode()
+    except UnicodeError as error:
+        raise DataError(
+            f"Expected a CSV file in {encoding}, as encoding, --encoding, says, but {path} is none: {error}. Name the "
+            f"encoding in which it was saved, or save it as UTF-8 and leave the option out."
         ) from error
 
 
@@ -203,7 +221,8 @@ def _lines(path: Path, content: bytes, separator: str) -> list[list[str]]:
     except UnicodeDecodeError as error:
         wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
         raise DataError(
-            f"Expected a CSV file in UTF-8, but {path} is none: {error}. {'It seems to be UTF-16. ' * wide}Save it as UTF-8."
+            f"Expected a CSV file in UTF-8, but {path} is none: {error}. {'It seems to be UTF-16. ' * wide}Save it as UTF-8; "
+            f"or name its encoding, such as {'utf-16' if wide else 'latin-1 or cp1252'}, with encoding, --encoding."
         ) from error
     except csv.Error as error:
         advice = "Close the quote." if "end of data" in str(error) else "Correct it, or save it again as CSV."

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import NamedTuple
 
+from ...errors import ArgumentError
 from .number_marks import Marks
 
+_NO_FILES = (
+    "idna",
+    "punycode",
+    "raw-unicode-escape",
+    "undefined",
+    "unicode-escape",
+    "utf-7",
+)  # which no table is written in
 _WHOLE = re.compile(r"[+-]?\d+")
 
 
@@ -15,12 +25,14 @@ class CsvFormat(NamedTuple):
 
     separator: Between cells; None for the most frequent of , ; and tab in the first line. decimal: "." or ",".
     thousands: Mark between groups of three digits. missing: Spellings of a missing value, besides the usual ones.
+    encoding: Of the characters; None for UTF-8.
     """
 
     separator: str | None = None
     decimal: str | None = None
     thousands: str | None = None
     missing: tuple[str, ...] = ()
+    encoding: str | None = None
 
     @property
     def marks(self) -> Marks | None:
@@ -28,6 +40,21 @@ class CsvFormat(NamedTuple):
         if self.decimal is None and self.thousands is None:
             return None
         return Marks(self.decimal or ("," if self.thousands == "." else "."), self.thousands)
+
+
+def check_encoding(name: str) -> str:
+    """Return the name of an encoding of text. ArgumentError if Python knows none of this name."""
+    try:
+        "1".encode(name)  # LookupError for what is no encoding of text, such as rot13
+        known = codecs.lookup(name).name not in _NO_FILES
+    except (LookupError, ValueError):
+        known = False
+    if not known:
+        raise ArgumentError(
+            f"Expected encoding, --encoding, to be an encoding of text such as latin-1, cp1252, utf-16 or shift-jis, but got "
+            f"{name!r}. Name one; without the option, it is utf-8."
+        )
+    return name
 
 
 def spellings(text: str | None) -> tuple[str, ...]:

@@ -39,6 +39,12 @@ def is_date(cell: object) -> bool:
     return isinstance(cell, str) and _DATE.fullmatch(cell) is not None
 
 
+def has_offset(cell: object) -> bool:
+    """Return whether a cell is a date with an offset from UTC."""
+    match = _DATE.fullmatch(cell) if isinstance(cell, str) else None
+    return match is not None and match[4] is not None
+
+
 def exists(cell: object) -> bool:
     """Return whether a cell is a date, and one of a day that exists."""
     try:

@@ -32,6 +32,7 @@ from .plain_baselines import Baseline, last_steps, season_of, smoothed_forecasts
 from .regress import Numbers
 from .splits import PARTS
 from .table_options import modes_of
+from .target_transform import in_units, transformed
 
 LARGEST_HORIZON = 10_000
 LARGEST_EMBEDDING = 4096
@@ -134,16 +135,17 @@ class Forecast(Numbers):
         return np.concatenate([targets[rows + lead] for lead in self.leads], 1)
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing with a name, a mean and a deviation for each output."""
+        """Return the preprocessing with a name, a mean and a deviation for each output, and the quantiles."""
         mean, deviation = (np.repeat(scale, max(1, len(self.levels))).tolist() for scale in self._scales[:2])
         targets = {"target_scale": deviation, "target_offset": mean, "labels": self.output_names}
-        return {**super().preprocessing(), **targets}
+        levels = {"quantiles": self.levels} if self.levels else {}
+        return {**super().preprocessing(), **targets, **levels}
 
     def in_units(self, prediction: Tensor) -> Tensor:
         """Return a prediction (..., O) of a model in the targets' own units."""
         scales = (np.repeat(scale, max(1, len(self.levels))) for scale in self._scales[:2])
         mean, deviation = (torch.from_numpy(scale).to(prediction) for scale in scales)
-        return prediction * deviation + mean
+        return in_units(prediction * deviation + mean, self.target_transform)
 
     @property
     def trivial_loss(self) -> float:
@@ -184,7 +186,7 @@ class Forecast(Numbers):
         """Return loss, and in the targets' own units mse, mae, mape, smape, mase; with quantiles their coverage."""
         rows, wanted = self._rows(prediction, targets)
         found, known = (values.detach().double().cpu().numpy() for values in (rows, wanted))
-        return scores(found, known, *self._scales, self.levels)
+        return scores(found, known, *self._scales, self.levels, self.target_transform)
 
     def table_metrics(self, found: np.ndarray, wanted: np.ndarray, description: Mapping[str, Any]) -> dict[str, float]:
         """Return the metrics of forecasts (rows, O) and the values received (rows, H C), both in the targets' own units.
@@ -194,6 +196,7 @@ class Forecast(Numbers):
         scale, offset = (np.asarray(description[name]) for name in ("target_scale", "target_offset"))
         count = max(1, len(self.levels))
         mean, deviation = offset[::count], scale[::count]
+        found, wanted = (transformed(values, self.target_transform) for values in (found, wanted))
         sums = scores(
             (found - offset) / scale,
             (wanted - mean) / deviation,
@@ -201,6 +204,7 @@ class Forecast(Numbers):
             deviation,
             np.full(len(mean), np.nan),
             self.levels,
+            self.target_transform,
         )
         return {name: total / number for name, (total, number) in sums.items() if number}
 
@@ -237,20 +241,22 @@ class Forecast(Numbers):
 
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean and deviation of every answer, and what its absolute error is divided by in mase: (H C,) each.
+        """Mean and deviation of every answer, transformed, and what its absolute error is divided by in mase: (H C,) each.
 
-        That is the mean change of the training part from one step, or where there is a season one season, to the next.
+        That is the mean change, in the targets' own units, of the training part from one step, or where there is a season
+        one season, to the next.
         """
         mean, deviation = self._target_scale
-        targets, sequences = self._table.targets, self._table.sequences
+        targets, sequences = in_units(self._table.targets, self.target_transform), self._table.sequences
         period = (self._season if len(sequences) == 1 else None) or 1
         known = np.zeros(len(targets), bool)
         known[self._training_rows] = True
         own = np.repeat(np.arange(len(sequences)), sequences.lengths)
         pairs = known[period:] & known[:-period] & (own[period:] == own[:-period])
         changes = np.abs(targets[period:] - targets[:-period])[pairs]
-        usual = np.nanmean(changes, 0) if len(changes) else deviation
-        usual = np.where(np.isfinite(usual) & (usual > 0), usual, deviation)
+        spread = deviation if self.target_transform is None else np.nanstd(targets[known], 0)
+        usual = np.nanmean(changes, 0) if len(changes) else spread
+        usual = np.where(np.isfinite(usual) & (usual > 0), usual, spread)
         count = len(self.leads)
         return np.tile(mean, count), np.tile(deviation, count), np.tile(usual, count)
 
@@ -275,7 +281,7 @@ class Forecast(Numbers):
         if self.levels:
             assert residuals is not None
             found = (found[..., None] + np.nanquantile(residuals, self.levels, 0).T).reshape(len(found), -1)
-        sums = scores(found, targets, *self._scales, self.levels)
+        sums = scores(found, targets, *self._scales, self.levels, self.target_transform)
         return {name: total / count for name, (total, count) in sums.items() if count}
 
     def plain_baselines(self) -> list[Baseline]:
@@ -312,8 +318,8 @@ class Forecast(Numbers):
 
     @cached_property
     def _filled(self) -> np.ndarray:
-        """Targets and features (R, C + I), a missing one being the last one seen in its sequence, at first the
-        training mean."""
+        """Targets and features (R, C + I), transformed as the network has them, a missing one being the last one seen in its
+        sequence, at first the training mean."""
         table = self._table
         values = np.concatenate([table.targets, table.features], 1)
         values[~table.observed, len(self.target_columns) :] = np.nan

@@ -1,12 +1,13 @@
 """Regression on the user's own sequences: numbers after the last step of a sequence, or at every step.
 
 The loss is the mean squared error of the standardized targets, over all that are there; `mse` is the same in the
-targets' own units. The trivial baseline is the mean of the training targets.
+targets' own units. The trivial baseline is the mean of the training targets. With a transform (target_transform.py), all
+are those of transformed targets, but for the metrics in the targets' own units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -16,13 +17,16 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from ..._checks import check_choice
 from ...errors import DataError
 from .cells import listed
 from .columns import Columns
 from .plain_baselines import regressors
+from .regression_metrics import own_scores, sums, with_r2
 from .sequences import flat
 from .table_rows import INFINITE
 from .table_task import TableTask
+from .target_transform import TRANSFORMS, in_units, transformed
 from .task import Batch
 
 
@@ -34,6 +38,15 @@ class Numbers(TableTask):
     higher_is_better: ClassVar[bool] = False
     trivial_formula: ClassVar[str] = "the variance of the standardized training targets"
     without_effect: ClassVar[tuple[str, ...]] = ("stratified",)  # there are no classes
+
+    target_transform: Literal["log", "log1p"] | None = None  # type: ignore[misc]
+    """Learn the logarithm of targets that change in proportion to their level: log for targets above 0, log1p, of
+    1 + target, from 0 on. Predictions are in the units of the file. Default: the targets as they are."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.target_transform is not None:
+            check_choice("target_transform", self.target_transform, TRANSFORMS)
 
     @property
     def output_size(self) -> int:
@@ -62,25 +75,43 @@ class Numbers(TableTask):
         return int((~targets.isnan()).sum())
 
     def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """Return loss and mse, which is in the targets' own units, the mean over the targets if there are several."""
+        """Return loss, and in the targets' own units mse, mae and what r2 needs, the means over the targets if there are
+        several; see regression_metrics.py.
+        """
         rows, wanted = self._rows(prediction, targets)
         squares = (rows - wanted).square().detach().double()
-        own = squares * torch.from_numpy(self._target_scale[1]).to(squares.device).square()
+        mean, deviation = (torch.from_numpy(scale).to(squares.device) for scale in self._target_scale)
+        if self.target_transform is None:
+            own = squares * deviation.square()
+            errors, targets = (values.detach().double() * deviation for values in (rows - wanted, wanted))
+        else:
+            said, true = (self.in_units(values.detach().double()) for values in (rows, wanted))
+            errors, targets = said - true, true - in_units(mean, self.target_transform)
+            own = errors.square()
         count = int((~squares.isnan()).sum())
-        return {"loss": (float(squares.nansum()), count), "mse": (float(own.nansum()), count)}
+        return {
+            "loss": (float(squares.nansum()), count),
+            "mse": (float(own.nansum()), count),
+            **sums(errors, targets),
+        }
+
+    def summarized(self, means: Mapping[str, float]) -> dict[str, float]:
+        """Return the metrics with r2, where it is defined."""
+        return with_r2(means)
 
     def in_units(self, prediction: Tensor) -> Tensor:
         """Return a prediction (..., O) of a model in the targets' own units."""
         mean, deviation = (torch.from_numpy(scale).to(prediction) for scale in self._target_scale)
-        return prediction * deviation + mean
+        return in_units(prediction * deviation + mean, self.target_transform)
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the preprocessing with the targets' names, means and deviations, since the network predicts
-        standardized values.
+        standardized values, and their transform, if there is one.
         """
         mean, deviation = self._target_scale
         targets = {"target_scale": deviation.tolist(), "target_offset": mean.tolist(), "labels": self.target_columns}
-        return {**super().preprocessing(), **targets}
+        done = {} if self.target_transform is None else {"target_transform": self.target_transform}
+        return {**super().preprocessing(), **targets, **done}
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
         return regressors()
@@ -91,7 +122,9 @@ class Numbers(TableTask):
     def _errors(self, found: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Return the metrics of standardized values (rows, O)."""
         squares = np.square(found.astype(np.float64) - targets)
-        return {"loss": float(squares.mean()), "mse": float((squares * self._target_scale[1] ** 2).mean())}
+        said, true = (self.in_units(torch.from_numpy(values).double()).numpy() for values in (found, targets))
+        own = squares * self._target_scale[1] ** 2 if self.target_transform is None else np.square(said - true)
+        return {"loss": float(squares.mean()), "mse": float(own.mean()), **own_scores(said, true)}
 
     def _counted_targets(self, targets: np.ndarray) -> np.ndarray:
         return ~np.isnan(targets[:, 0])
@@ -112,11 +145,13 @@ class Numbers(TableTask):
 
     def _told_of_targets(self) -> list[str]:
         mean, deviation = self._target_scale
-        said = [f"{name} {m:.4g} ± {d:.3g}" for name, m, d in zip(self.target_columns, mean, deviation)]
+        how = self.target_transform
+        names = [name if how is None else f"{how}({name})" for name in self.target_columns]
+        said = [f"{name} {m:.4g} ± {d:.3g}" for name, m, d in zip(names, mean, deviation)]
         return [f"targets, mean and standard deviation in training: {listed(said)}"]
 
     def _raw_targets(self, file: Columns) -> np.ndarray:
-        return np.stack([file.numbers(name, "target") for name in self.target_columns], 1)
+        return np.stack([self._check_domain(file, name, "target") for name in self.target_columns], 1)
 
     def _read_targets(self, file: Columns) -> np.ndarray:
         targets = self._raw_targets(file)
@@ -130,7 +165,7 @@ class Numbers(TableTask):
                 f"{row + 1}, as in {int(wrong.sum())} row(s) in all. "
                 f"{INFINITE if infinite else advice}"
             )
-        return targets
+        return transformed(targets, self.target_transform)
 
     def _target_there(self, targets: np.ndarray) -> np.ndarray:
         return np.isfinite(targets).all(1)

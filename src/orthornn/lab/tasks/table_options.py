@@ -11,6 +11,7 @@ import numpy as np
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError
 from .channels import MODES
+from .csv_format import check_encoding
 from .frames import Source, source
 from .sound_folder import SoundFormat
 from .task import Task
@@ -74,6 +75,8 @@ class TableOptions(Task):
     """Mark between groups of three digits in a text file. Default: inferred from the cells if they allow only one."""
     na: str | None = None
     """Further spellings of a missing value in a text file, separated by commas; -9999 is also -9999.0. Default: none."""
+    encoding: str | None = None
+    """Encoding of a text file, such as latin-1, cp1252 or utf-16. Default: utf-8."""
     sound: Literal["log-mel", "frames"] = "log-mel"
     """Inputs from a sound: log-mel energies, or the samples of frames that do not overlap."""
     sample_rate: int = 16000
@@ -103,6 +106,8 @@ class TableOptions(Task):
             )
         if self.decimal is not None:
             check_choice("decimal", self.decimal, (".", ","))
+        if self.encoding is not None:
+            check_encoding(self.encoding)
         for name in ("separator", "thousands"):
             mark = getattr(self, name)
             if mark is not None and (len(mark) != 1 or mark.isalnum() or mark in '"\r\n'):
@@ -126,6 +131,7 @@ class TableOptions(Task):
     known: ClassVar[str | None] = None  # columns whose values are known ahead; a field in Forecast
     embedding: ClassVar[int | None] = None  # numbers of a vector for each series; a field in Forecast
     new_series: ClassVar[Literal["error", "mean"]] = "error"  # of which there is no vector; a field in Forecast
+    target_transform: ClassVar[str | None] = None  # of targets that are numbers; a field in Numbers
     context: ClassVar[int] = 0  # steps before a stretch of validation or test that its first windows begin with
 
     @property

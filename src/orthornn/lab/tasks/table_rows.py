@@ -222,7 +222,7 @@ class TableRows(TableOptions):
         given = [
             Path(path).expanduser() for path in (self.data, self.validation_data, self.test_data) if path is not None
         ]
-        marks = {name: getattr(self, name) for name in ("separator", "decimal", "thousands", "na")}
+        marks = {name: getattr(self, name) for name in ("separator", "decimal", "thousands", "na", "encoding")}
         names = ("sample_rate", "sound", "window_ms", "hop_ms", "mels")
         sounds = {name: value for name, value, usual in zip(names, self._sound, SoundFormat()) if value != usual}
         for options, kind, found in (
@@ -236,7 +236,7 @@ class TableRows(TableOptions):
                 )
 
     def _read(self, path: Path) -> Columns:
-        text = CsvFormat(self.separator, self.decimal, self.thousands, spellings(self.na))
+        text = CsvFormat(self.separator, self.decimal, self.thousands, spellings(self.na), self.encoding)
         return read_columns(path, text, self._sound)
 
     @cached_property

@@ -14,6 +14,7 @@ from .cells import listed
 from .channels import Channel
 from .columns import Columns
 from .table_rows import TableRows
+from .target_transform import check_domain
 
 
 class Series(NamedTuple):
@@ -30,11 +31,11 @@ class Series(NamedTuple):
 class TableSeries(TableRows):
     """A task's way of reading new tables."""
 
-    def series(self, path: Path, description: Mapping[str, Any], targets: bool) -> list[Series]:
+    def series(self, path: Path | Columns, description: Mapping[str, Any], targets: bool) -> list[Series]:
         """Return the sequences of another file, with its targets if they are asked for.
 
         Args:
-            path: A file of any format; it need not be that of the training data.
+            path: A file of any format; it need not be that of the training data. Or what was read of it.
             description: What description.json holds of the network: `columns`, and `sequence` and `features` of the
                 training data.
             targets: Whether to read the targets.
@@ -48,11 +49,14 @@ class TableSeries(TableRows):
         """
         channels = Channel.of(description)
         columns = list(dict.fromkeys(channel.column for channel in channels))
-        file = self._named_alike(self._read(path), columns, description.get("features"))
+        read = path if isinstance(path, Columns) else self._read(path)
+        file = self._named_alike(read, columns, description.get("features"))
+        for place in description.get("transformed_inputs") or ():
+            self._check_domain(file, channels[place].column, "inputs")
         known = description.get("sequence")
         if known is not None and self._sequence_column(file) is None and not file.sequences:
             raise DataError(
-                f"Expected the column {known!r} in {path}, which told the sequences of the training data apart, but "
+                f"Expected the column {known!r} in {file.path}, which told the sequences of the training data apart, but "
                 f"got only {listed(file.columns)}. Add it, with one value in all rows if they are one sequence."
             )
         order, names, lengths = self._arranged(file)
@@ -75,7 +79,7 @@ class TableSeries(TableRows):
         if empty:
             self._name_empty(file, [name for _, name in sorted(empty)], channels, not found)
         if not targets:
-            self._name_unforeseen(path, channels, coming, lengths)
+            self._name_unforeseen(file.path, channels, coming, lengths)
         return sorted(found, key=lambda one: int(one.rows.min()))
 
     def _name_empty(self, file: Columns, names: Sequence[str], channels: Sequence[Channel], is_all: bool) -> None:
@@ -94,6 +98,12 @@ class TableSeries(TableRows):
             OrthornnWarning,
             stacklevel=2,
         )
+
+    def _check_domain(self, file: Columns, name: str, what: str) -> np.ndarray:
+        """Return the numbers of a column (R,). DataError, with the row, if one of them has no transform of the targets."""
+        values = file.numbers(name, what)
+        check_domain(values, self.target_transform, lambda row: f"in {file.path}, column {name!r}, row {row + 1}")
+        return values
 
     def _coming(self, file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return which rows (R,) only say what is known ahead: at the end of a sequence, nothing else being there."""

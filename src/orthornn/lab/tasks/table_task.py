@@ -4,7 +4,8 @@ A file (columns.py) has one row per step. Rows with one value in the column `seq
 the file or of the column `time` (table_rows.py). The same rules hold for every format, for training and for new data
 (table_series.py). Training, validation and test are whole sequences, or windows of stretches of time (table_splits.py).
 
-Features, and targets that are numbers, are standardized by mean and standard deviation of the training part only.
+Features, and targets that are numbers, are standardized by mean and standard deviation of the training part only, after
+the transform of the targets, if there is one (target_transform.py).
 
 A step with a missing value (or a 0 in the column `mask`) holds the state: h_t = h_{t-1}. That is what happens when the
 step is left out and the others are packed, so nothing is computed for it, and the result is exact.
@@ -34,6 +35,7 @@ from .splits import PARTS
 from .table_options import modes_of, names_in
 from .table_series import TableSeries
 from .table_splits import TableSplits
+from .target_transform import transformed
 from .task import Batch, batch_rows
 from .time_grid import told_grid
 
@@ -83,6 +85,8 @@ class TableTask(TableSplits, TableSeries):
             found["sequence"] = self.sequence_column
         if self._file.features:
             found["features"] = self._file.features
+        if self._transformed_inputs:
+            found["transformed_inputs"] = self._transformed_inputs
         return found
 
     def told(self) -> list[str]:
@@ -215,7 +219,21 @@ class TableTask(TableSplits, TableSeries):
         features = self._features(file, self._channels, order, lengths, self._series_names)
         targets = self._targets_of_rows[order]
         observed = self._observed(file, self._channels, order, features, lengths)
+        if self._transformed_inputs:  # whose numbers are those of targets, which were checked
+            own = features[:, self._transformed_inputs]
+            features[:, self._transformed_inputs] = transformed(own, self.target_transform)
         return Table(features, targets, observed, self._sequences)
+
+    @property
+    def _transformed_inputs(self) -> list[int]:
+        """Which inputs are a target's own past, which the network reads as it learns the target: transformed."""
+        if self.target_transform is None:
+            return []
+        return [
+            place
+            for place, channel in enumerate(self._channels)
+            if channel.column in self.target_columns and channel.kind in ("number", "last", "interpolated")
+        ]
 
     @property
     def _later_inputs(self) -> int:

@@ -117,14 +117,19 @@ class Task(ABC):
     def metrics(self, prediction: Tensor, targets: Any) -> Mapping[str, tuple[float, float]]:
         """Return (sum, count) by name, "loss" among them, so that batches of any size add up exactly."""
 
+    def summarized(self, means: Mapping[str, float]) -> dict[str, float]:
+        """Return the metrics of a part from the means of what `metrics` returned: those that are no means are made here."""
+        return dict(means)
+
     def preprocessing(self) -> dict[str, Any]:
         """Return what was done to the data, in JSON, so that new data can be treated alike: it travels with the
         weights.
 
         "scale" and "offset": the input is raw * scale + offset (numbers, or one a channel); "order": the raw steps, in
         the order in which they are read; "vocabulary": the symbols of the token classes; "labels": the classes' names.
-        "target_scale" and "target_offset": the output of the network is (raw - target_offset) / target_scale. "says":
-        "probabilities" where every output is the logit of one.
+        "target_scale" and "target_offset": the output of the network is (raw - target_offset) / target_scale.
+        "target_transform": "log" or "log1p", which comes before these for targets, and before scale and offset for the
+        inputs of which "transformed_inputs" has the places. "says": "probabilities" where every output is the logit of one.
         What is absent was not done.
         """
         return {}

@@ -23,11 +23,13 @@ _LONGEST = 200  # period that is looked at as a whole
 _MANY_CLASSES = 100  # whole numbers that are more than these may be amounts
 
 
-def choose_task(path: Path, target: str, ahead: Sequence[str], form: CsvFormat | None = None) -> tuple[str, str]:
+def choose_task(
+    path: Path, target: str, ahead: Sequence[str], form: CsvFormat | None = None, amounts: Sequence[str] = ()
+) -> tuple[str, str]:
     """Return ("classify", "regress" or "forecast", the reason in words).
 
-    Forecasting if there are options of one, `ahead`. Else by the target column: fractions are regressed; text, truth values
-    and whole numbers are classes.
+    Forecasting if there are options of one, `ahead`; regression if there are options of numbers, `amounts`. Else by the
+    target column: fractions are regressed; text, truth values and whole numbers are classes.
 
     Raises:
         DataError: If there are so many whole numbers that they may be amounts.
@@ -35,6 +37,8 @@ def choose_task(path: Path, target: str, ahead: Sequence[str], form: CsvFormat |
     if ahead:
         named = " and ".join(f"--{name}" for name in ahead)
         return "forecast", f"{named} {'was' if len(ahead) == 1 else 'were'} given"
+    if amounts:
+        return "regress", f"--{amounts[0]} was given"
     path = path.expanduser()
     file = Columns(path, labels_of(path)) if path.is_dir() else read_columns(path, form)
     names = [file.check(name, "target") for name in names_in(target) or [target]]

@@ -4,11 +4,12 @@ input_size, output_size    I and O
 input                      "tokens" or "real"
 output                     "all" (every step) or "last"
 says                       "classes" (the largest output wins), "values", or "probabilities" (each output's own)
+quantiles                  which quantiles of each forecast the outputs are, those of one forecast together
 leads                      how many steps later than its step each input is, where some are; those are the last ones
 series, embedding          the names of the series that have a vector of their own, and how many numbers it has; the last
                            input is then the number of the series, or how many there are for any other series
-scale, offset, order, columns, channels, vocabulary, labels, target_scale, target_offset
-                           what was done to the data, where it was done; see Task.preprocessing
+scale, offset, order, columns, channels, vocabulary, labels, target_scale, target_offset, target_transform,
+transformed_inputs         what was done to the data, where it was done; see Task.preprocessing
 """
 
 from __future__ import annotations

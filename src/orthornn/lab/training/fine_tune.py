@@ -87,4 +87,4 @@ def _metrics(network: RoundedNetwork, task: Task, batches: Iterator[Batch]) -> d
         for name, (total, count) in task.metrics(network(batch.inputs), batch.targets).items():
             before = sums.get(name, (0.0, 0.0))
             sums[name] = before[0] + total, before[1] + count
-    return {name: total / count for name, (total, count) in sums.items() if count}
+    return task.summarized({name: total / count for name, (total, count) in sums.items() if count})

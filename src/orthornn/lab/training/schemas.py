@@ -46,6 +46,9 @@ class Description(Struct):
     offset: Numbers = 0
     target_scale: Numbers = 1
     target_offset: Numbers = 0
+    target_transform: Literal["log", "log1p"] | None = None
+    transformed_inputs: list[Step] | None = None
+    quantiles: Annotated[list[Annotated[float, Meta(gt=0, lt=1)]], Meta(min_length=1)] | None = None
     order: list[Step] | None = None
     columns: list[str] | None = None
     channels: list[tuple[str, ChannelKind, str | Number | None]] | None = None
@@ -85,6 +88,14 @@ class Description(Struct):
                 kind in ("last", "interpolated") and not (isinstance(value, (int, float)) and is_finite(value))
             ):
                 return f"channels has no fitting value for the kind {kind} of {column[:40]!r}"
+        if self.quantiles is not None and self.output_size % len(self.quantiles):
+            return (
+                f"quantiles has {len(self.quantiles)} numbers, of which output_size {self.output_size} is no multiple"
+            )
+        if any(place >= self.input_size for place in self.transformed_inputs or ()):
+            return f"transformed_inputs has a place beyond the {self.input_size} inputs"
+        if self.transformed_inputs and (self.target_transform is None or self.columns is None):
+            return "transformed_inputs are there, but no target_transform or no columns"
         if self.vocabulary is not None and len(self.vocabulary) > self.input_size:
             return f"vocabulary has {len(self.vocabulary)} symbols, but input_size is {self.input_size}"
         return None

@@ -201,7 +201,8 @@ class Trainer:
                 counts[name] = counts.get(name, 0.0) + count
 
         self._predict(batches, add)
-        return {name: sums[name] / counts[name] for name in sums if counts[name]}  # mape of zeros alone has none
+        means = {name: sums[name] / counts[name] for name in sums if counts[name]}  # mape of zeros alone has none
+        return self.task.summarized(means)
 
     def choose_threshold(self) -> float | None:
         """Return the threshold by which the task decides, by the validation part, if it asks for one."""
