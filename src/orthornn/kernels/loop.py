@@ -22,7 +22,7 @@ Map = Callable[[Tensor], Tensor]  # of the rows of one step
 
 
 class Loop(NamedTuple):
-    """What the loop reads of a call besides its rows and its transition; see `Call` and `Options`."""
+    """The part of a call that the loop reads, besides its rows and its transition; see `Call` and `Options`."""
 
     layout: SequenceLayout
     h0: Tensor
