@@ -397,6 +397,19 @@ def test_every_activation_trains_in_a_network():
             assert parameter.grad.isfinite().all(), (name, parameter_name)
 
 
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 40])
+def test_the_default_transition_is_the_one_that_the_guide_recommends(n):
+    expected = Householder(reflections=min(16, n), base="rotations")
+    net, cell = OrthogonalRNN(3, n, num_layers=2), OrthogonalRNNCell(3, n)
+    assert net.parametrization == cell.rnn.parametrization == expected
+    for k in range(2):
+        W = getattr(net, f"weight_hh_l{k}").detach()
+        torch.testing.assert_close(W @ W.T, torch.eye(n), rtol=0, atol=tolerance(torch.float32, n * n))
+    if n > 16:
+        angles = torch.linalg.eigvals(net.weight_hh_l0).angle().abs()
+        assert (angles < 1e-3).sum() < n // 4  # without a base, n - 16 of them would be 0
+
+
 def test_initial_values():
     """As reset_parameters says, within a sampling error of four standard deviations."""
     n = 400
