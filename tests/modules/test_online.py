@@ -356,6 +356,14 @@ def test_what_could_not_be_written_back_is_refused_before_anything_is_learned(me
     assert torch.equal(rnn.weight_hh_l0, W) == (not isinstance(method, Rotations))
 
 
+def test_a_transition_that_pruning_computes_is_refused_before_anything_is_learned():
+    rnn, readout = network(parametrization=Householder())
+    prune.random_unstructured(rnn.transition_l0, "reflectors", 0.2)
+    with pytest.raises(ArgumentError, match=r"prune.remove\(module, 'reflectors'\)"):
+        rnn.online(readout, 1e-2)
+    rnn.online(readout, 1e-2, learn_angles=False)
+
+
 def test_wrong_calls():
     rnn, readout = network()
     for options, error in (

@@ -93,11 +93,11 @@ def _transformed(values: np.ndarray, description: dict[str, Any]) -> np.ndarray:
     found, how, names = values.copy(), description["target_transform"], description["columns"]
     for place in description["transformed_inputs"]:
         own, steps = values[..., place], values.shape[1]
-        check_domain(
-            own.ravel(),
-            how,
-            lambda row: f"as input {names[place]!r} of sequence {row // steps}, step {row % steps}",  # noqa: B023
-        )
+
+        def where(row: int, what: str = f"as input {names[place]!r}", steps: int = steps) -> str:
+            return what if values.shape[:2] == (1, 1) else f"{what} of sequence {row // steps}, step {row % steps}"
+
+        check_domain(own.ravel(), how, where)
         found[..., place] = transformed(own, how)
     return found
 

@@ -104,6 +104,7 @@ class OnlineLearner:
     def _check_can_be_written(self) -> None:
         """Raise unless the parametrization reaches W with its rotations turned: before anything is learned, not after."""
         ((_, transition),) = self.network.transitions()
+        check_assignable(transition, *transition.method.names)
         if transition.method.group != "subset":  # it reaches them all
             return
         angles = self._online.named(self._online.parameters)["angles"]

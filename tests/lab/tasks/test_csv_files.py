@@ -232,6 +232,9 @@ def test_a_file_of_another_encoding_is_read_as_the_same_text(encoding, suffix, t
 
 def test_a_file_that_is_not_in_the_encoding_is_an_error_that_names_the_option(tmp_path):
     (tmp_path / "table.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
+    (tmp_path / "wide.csv").write_text("a,b\n1,2\n", encoding="utf-16")
+    with pytest.raises(DataError, match=r"a CSV file in latin-1, .*characters of number 0, as UTF-16 read as another"):
+        read_named(tmp_path / "wide.csv", CsvFormat(encoding="latin-1"))
     for encoding in ("ascii", "utf-16", "shift-jis"):
         with pytest.raises(
             DataError, match=f"a CSV file in {encoding}, as encoding, --encoding, says, but .*table.csv"

@@ -82,3 +82,12 @@ def test_quantiles_that_cross_are_sorted_which_lowers_their_loss():
     sums = scores(crossed, wanted, np.zeros(2), one, one, levels)
     assert sums == scores(found, wanted, np.zeros(2), one, one, levels)
     assert sums["loss"][0] < pinball(crossed.reshape(40, 2, 3), wanted, levels).mean(-1).sum()
+
+
+def test_an_infinite_prediction_counts_in_every_metric():
+    one = np.ones(1)
+    sums = scores(np.array([[500.0], [0.1]]), np.array([[0.0], [0.0]]), 5 * one, 2 * one, one, (), "log")
+    assert {count for _, count in sums.values()} == {2}
+    assert sums["mae"][0] == np.inf
+    y, guess = np.exp(5), np.exp(5.2)
+    assert sums["smape"][0] == pytest.approx(2 + 2 * (guess - y) / (guess + y))

@@ -191,7 +191,7 @@ def test_targets_without_a_logarithm_are_refused_by_column_and_row(tmp_path):
             call(zero)
     with pytest.raises(DataError, match=r"but got 0 as input 'sales' of sequence 0, step 1, the first of 1"):
         loaded.predict(np.array([[[2.0, 0.0], [0.0, 0.0]]]))
-    with pytest.raises(DataError, match="as input 'sales'"):
+    with pytest.raises(DataError, match="got -1 as input 'sales', the first of 1"):  # of no step that it could count
         list(loaded.stream([[-1.0, 0.0]]))
     trained(Forecast(data=raw, target="sales", inputs="price", skipped=4, target_transform="log"), tmp_path / "other")
     load(tmp_path / "other").predict_table(zero)  # reads no sales

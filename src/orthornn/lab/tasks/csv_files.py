@@ -96,7 +96,10 @@ def _opened(path: Path, encoding: str | None = None) -> Iterator[BinaryIO]:
 def _in_utf8(path: Path, content: bytes, encoding: str) -> bytes:
     """Return the text of a file of another encoding in UTF-8. DataError if it has none."""
     try:
-        return content.decode(encoding).encode()
+        text = content.decode(encoding)
+        if "\0" in text:  # an encoding of one byte for each character decodes anything
+            raise UnicodeError("it has characters of number 0, as UTF-16 read as another encoding has")
+        return text.encode()
     except UnicodeError as error:
         raise DataError(
             f"Expected a CSV file in {encoding}, as encoding, --encoding, says, but {path} is none: {error}. Name the "

@@ -86,7 +86,7 @@ def scores(
             "mse": error**2,
             "mae": error,
             "mape": np.where(np.abs(y) <= zero, np.nan, error / np.abs(y)),
-            "smape": 2 * error / (np.abs(y) + np.abs(guess)),
+            "smape": np.where(np.isinf(guess), 2 + 0 * y, 2 * error / (np.abs(y) + np.abs(guess))),
             "mase": error / usual,
         }
     if len(levels) > 1:

@@ -57,6 +57,7 @@ def check_domain(values: np.ndarray, transform: str | None, where: Callable[[int
 
 def _applied(name: str, values: Values) -> Values:
     function = getattr(torch if isinstance(values, Tensor) else np, name)
-    with np.errstate(over="ignore"):  # the prediction of a network that diverges is infinite, as torch has it
+    # The prediction of a network that diverges is infinite, or the bound of the domain, as torch has it.
+    with np.errstate(over="ignore", divide="ignore"):
         found: Values = function(values)
     return found
