@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from sklearn.preprocessing import FunctionTransformer
 from orthornn.errors import ArgumentError, NonFiniteError, OrthornnWarning
 from orthornn.lab.training.trainer import Trainer
 from orthornn.sklearn import OrthogonalClassifier, OrthogonalForecaster, OrthogonalRegressor
+from orthornn.sklearn.arrays_task import ClassesTask, Weighted
 from support.sequences import SMALL, X, Y
 
 
@@ -111,7 +113,7 @@ def test_wrong_parameters_are_refused_in_fit(options, message):
 
 
 def test_training_stops_after_validations_without_a_better_one_and_keeps_the_best(monkeypatch):
-    """Two validations of the same loss, or a worse one, are none of a better one."""
+    """Two validations of the same loss, or a worse one, are none of a better one; of the same the later one is kept."""
     losses, states = iter([3.0, 2.0, 2.0, 2.5, 1.0]), []
 
     def evaluate(trainer, batches, threshold=None):
@@ -122,8 +124,48 @@ def test_training_stops_after_validations_without_a_better_one_and_keeps_the_bes
     found = OrthogonalRegressor(**{**SMALL, "steps": 300, "patience": 2}).fit(X, X[:, 0, 0])
     assert len(states) == 4
     assert found.validation_loss_ == 2.0
-    assert all(torch.equal(value, states[1][name]) for name, value in found.network_.state_dict().items())
+    assert all(torch.equal(value, states[2][name]) for name, value in found.network_.state_dict().items())
     assert not all(torch.equal(value, states[3][name]) for name, value in found.network_.state_dict().items())
+
+
+def test_a_classifier_keeps_the_latest_of_the_most_accurate_networks(monkeypatch):
+    """Neither a lower loss at a lower accuracy counts, nor a loss that is not finite."""
+    seen = iter([(0.9, 0.5), (0.8, 0.2), (0.9, 0.7), (0.7, 0.1), (1.0, math.nan)])
+    states = []
+
+    def evaluate(trainer, batches, threshold=None):
+        states.append(copy.deepcopy(trainer.model.state_dict()))
+        return dict(zip(("accuracy", "loss"), next(seen)))
+
+    monkeypatch.setattr(Trainer, "evaluate", evaluate)
+    found = OrthogonalClassifier(**{**SMALL, "steps": 300, "patience": 4}).fit(X, X[:, 0, 0] > 0)
+    assert len(states) == 5
+    assert found.validation_loss_ == 0.7
+    assert all(torch.equal(value, states[2][name]) for name, value in found.network_.state_dict().items())
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.5]])
+def test_the_accuracy_of_validation_is_weighted(weights):
+    """By hand: three sequences, of which the second is wrong."""
+    own = None if weights is None else torch.tensor(weights)
+    task = ClassesTask(torch.zeros(3, 1), np.ones(3, dtype=int), torch.tensor([0, 1, 1]), {}, 2, own)
+    outputs, targets = torch.tensor([[2.0, 1.0], [3.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1, 1])
+    total, count = task.metrics(outputs, targets if own is None else Weighted(targets, own))["accuracy"]
+    assert total / count == pytest.approx(2 / 3 if own is None else 1.5 / 3.5, rel=1e-6)
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.5, 4.0]])
+def test_labels_are_smoothed_by_the_frequencies_of_the_training_part(weights):
+    """By hand: the frequencies of the first three sequences, each by its weight."""
+    own = None if weights is None else torch.tensor(weights)
+    parts = {"train": np.arange(3), "validation": np.arange(3, 4)}
+    task = ClassesTask(torch.zeros(4, 1), np.ones(4, dtype=int), torch.tensor([0, 1, 1, 0]), parts, 2, own)
+    outputs, targets = torch.tensor([[2.0, 1.0], [3.0, 0.0]]), torch.tensor([0, 1])
+    spread = np.array([1, 2]) / 3 if weights is None else np.array([1, 2.5]) / 3.5
+    losses = -(outputs.double().log_softmax(1).numpy() * spread).sum(1)
+    expected = losses.mean() if weights is None else (losses * weights[:2]).mean()
+    found = task.spread_loss(outputs, targets if own is None else Weighted(targets, own[:2]))
+    assert float(found) == pytest.approx(expected, rel=1e-6)
 
 
 def test_updates_that_leave_no_network_with_a_finite_loss_are_an_error():

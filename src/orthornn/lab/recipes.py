@@ -74,7 +74,7 @@ RECIPES = {
     ),
     "table": Recipe(
         "classes of your own sequences",
-        f"--parameters 12k --pool mean --dropout 0.2 {_TRAINING}",
+        f"--parameters 12k --pool mean --dropout 0.2 --label-smoothing 0.1 {_TRAINING}",
         "--model blocks --decay True",
         _OTHERS,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -123,3 +124,34 @@ class ArraysTask(Task):
         """Return the sum of the losses, each times its weight, and of the weights."""
         loss = float(self.loss(prediction, targets)) * len(prediction)
         return {"loss": (loss, float(targets.weights.sum()) if isinstance(targets, Weighted) else len(targets))}
+
+
+@dataclass(frozen=True)
+class ClassesTask(ArraysTask):
+    """Sequences in memory and their classes, (n,)."""
+
+    metric: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+
+    def has_classes(self, targets: Any) -> bool:
+        """Return True."""
+        return True
+
+    def spread_loss(self, prediction: Tensor, targets: Any) -> Tensor:
+        """Return the cross-entropy to the class frequencies of the training part, each sequence times its weight."""
+        losses = -prediction.log_softmax(-1) @ self._frequencies.to(prediction.dtype)
+        return (losses * targets.weights if isinstance(targets, Weighted) else losses).mean()
+
+    @cached_property
+    def _frequencies(self) -> Tensor:
+        """The shares of the classes in the training part, by weight: float64."""
+        own = torch.from_numpy(self.parts["train"])
+        weights = None if self.weights is None else self.weights[own].double()
+        counts = torch.bincount(self.targets[own], weights, self.outputs).double()
+        return counts / counts.sum()
+
+    def metrics(self, prediction: Tensor, targets: Any) -> dict[str, tuple[float, float]]:
+        """Return the sums of the losses and of the hits, each times its weight, and of the weights."""
+        classes, weights = targets if isinstance(targets, Weighted) else (targets, torch.ones(len(targets)))
+        hits = (prediction.argmax(1) == classes) * weights
+        return {**super().metrics(prediction, targets), "accuracy": (float(hits.sum()), float(weights.sum()))}

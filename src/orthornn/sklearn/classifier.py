@@ -22,6 +22,9 @@ from .weights import weights_of, with_class_weights
 class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
     """A classifier of sequences.
 
+    It is trained as ``orthornn train FILE`` trains: with labels of which a tenth is spread over the classes by their
+    frequencies, so that the network is not wrong with certainty. Of the validations with the best accuracy, the latest counts.
+
     Args:
         model: Name of a network, as on the command line: "blocks", "ornn-rotations", "lstm", "gru", ...
         hidden_size: Its width. Default: None, the largest with at most 12000 parameters.

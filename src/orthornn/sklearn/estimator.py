@@ -20,15 +20,17 @@ from ..errors import NonFiniteError, OrthornnWarning
 from ..lab.systems import Model, model_named
 from ..lab.tasks.sequences import Ragged
 from ..lab.tasks.splits import divided
-from ..lab.training import OptimizerConfig, RunConfig, ScheduleConfig
+from ..lab.training import OptimizerConfig, PenaltyConfig, RunConfig, ScheduleConfig
+from ..lab.training.selection import Selection
 from ..lab.training.trainer import Trainer
-from .arrays_task import ArraysTask
+from .arrays_task import ArraysTask, ClassesTask
 from .sequences import names_of, sequences_of
 from .weights import scaled
 
 _EVALUATED = 256  # sequences at once
 _SHOWN = 5  # names in a message
 _BUDGET = 12_000  # parameters, where no width is given
+_SMOOTHING = 0.1  # of classes
 _OPTIONS: dict[str, Any] = {"pool": "mean"}  # of any network; see docs/results/own_data.md
 _OWN_OPTIONS: dict[str, dict[str, Any]] = {"blocks": {"decay": True}, "lstm": {"forget_bias": 1.0}}
 
@@ -116,7 +118,8 @@ class SequenceEstimator(BaseEstimator):
         rows = self._scaled(np.concatenate(sequences))
         factors = [(place, float(self.deviation_[place] / self.target_deviation_[place])) for place in past]
         scale = None if weights is None else scaled(weights, parts)
-        task = ArraysTask(rows, lengths, standard, parts, outputs, scale, known, factors)
+        kind = ArraysTask if standard.is_floating_point() else ClassesTask
+        task = kind(rows, lengths, standard, parts, outputs, scale, known, factors)
         batch = min(batch_size, len(parts["train"]))
         every = max(10, len(parts["train"]) // batch)
         config = RunConfig(
@@ -124,6 +127,7 @@ class SequenceEstimator(BaseEstimator):
             model=self._model(),
             optimizer=OptimizerConfig("adamw", lr=self.lr, decoupled_decay=0.05, clip_norm=self.clip_norm),
             schedule=ScheduleConfig("cosine", warmup=min(50, steps // 10)),
+            penalties=PenaltyConfig(label_smoothing=_SMOOTHING if kind is ClassesTask else 0.0),
             steps=steps,
             batch_size=batch,
             seed=seed,
@@ -165,30 +169,28 @@ class SequenceEstimator(BaseEstimator):
     def _train(self, trainer: Trainer, every: int) -> None:
         """Train, with a validation after `every` updates and after the last, and keep the network of the best one."""
 
-        def validation_loss() -> float:
-            return trainer.evaluate(trainer.config.task.validation(_EVALUATED))["loss"]
-
-        best, stale, kept = float("inf"), 0, None
-        if trainer.warm:
-            best, kept = validation_loss(), copy.deepcopy(trainer.model.state_dict())
-        for step in range(1, self.steps + 1):
-            trainer.update()
+        task, kept = trainer.config.task, None
+        selection = Selection(task.metric, higher_is_better=task.higher_is_better)
+        for step in range(self.steps + 1):
+            if step:
+                trainer.update()
+            elif not trainer.warm:
+                continue
             if step % every and step != self.steps:
                 continue
-            loss = validation_loss()
-            stale += 1
-            if loss < best:
-                best, stale, kept = loss, 0, copy.deepcopy(trainer.model.state_dict())
-            if self.patience is not None and stale >= self.patience:
+            seen = trainer.evaluate(task.validation(_EVALUATED))
+            if selection.see(seen):
+                kept = copy.deepcopy(trainer.model.state_dict())
+            if self.patience is not None and selection.stale >= self.patience:
                 break
-        if kept is None:
+        if kept is None or selection.best is None:
             raise NonFiniteError(
-                f"Expected a finite validation loss, but got {loss} after {trainer.step} update{'s' * (trainer.step != 1)}: "
-                f"they were too large. {self._smaller_updates()}"
+                f"Expected a finite validation loss, but got {seen['loss']} after {trainer.step} "
+                f"update{'s' * (trainer.step != 1)}: they were too large. {self._smaller_updates()}"
             )
         trainer.model.load_state_dict(kept)
         self.network_ = trainer.model.eval()
-        self.validation_loss_ = best
+        self.validation_loss_ = selection.best["loss"]
         self.n_iter_ = trainer.step
 
     def _smaller_updates(self) -> str:

@@ -78,7 +78,7 @@ def resumed(run: Path) -> object:
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(run, copy)
     result = resume(copy)
-    return content(copy), repr(numbers(result.records)), repr([result.best, result.test, result.best_test])
+    return content(copy), repr(numbers(result.records)), repr([*numbers([result.best]), result.test, result.best_test])
 
 
 def outcome(look) -> tuple[object, str]:

@@ -142,7 +142,8 @@ class RunArguments(Generic[TaskT]):
     gradient_norm: float = PenaltyConfig.gradient_norm
     """Strength of the penalty on changes of the gradient's norm from step to step."""
     label_smoothing: float = PenaltyConfig.label_smoothing
-    """Share of the target, from 0 to 1, that is spread evenly over all classes, for tasks with one class per sequence."""
+    """Share of the target, from 0 to 1, that is spread over all classes: evenly, or in your own data by their frequencies.
+    For tasks with one class per sequence, and classes at every step of your own data."""
     seconds: float | None = None
     """Seconds of training after which a run stops, counted over all its parts if it is resumed. Default: no limit."""
     threads: int | None = None

@@ -53,7 +53,7 @@ def expand(words: Sequence[str], own_model: bool = True) -> list[str]:
     pairs = recipe.pairs(_trains_its_own(recipe, values, own_model), others=True)
     given |= _meaningless(values) | _of_other_models(dict(pairs), values, own_model)
     if "every-step" in values or (joined[0] in TASKS and TASKS[joined[0]].output == "all"):
-        given.add("pool")
+        given |= {"pool", "label-smoothing"}
     skipped = str(values.get("skipped", Forecast.skipped))
     pairs = [(name, skipped if value == SKIPPED else value) for name, value in pairs]
     return [*rest, *(word for name, value in pairs if name not in given for word in (f"--{name}", value))]

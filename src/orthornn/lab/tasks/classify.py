@@ -76,8 +76,7 @@ class Classify(TableTask):
     @property
     def trivial_loss(self) -> float:
         """The entropy in nats of the (weighted) class frequencies of the training targets."""
-        weighted = self._counts * (self._weights.double() if self._weights is not None else 1)
-        return float(torch.special.entr(weighted / weighted.sum()).sum())
+        return float(torch.special.entr(self._frequencies).sum())
 
     @property
     def trivial_metric(self) -> float:
@@ -88,6 +87,23 @@ class Classify(TableTask):
         """Return the (weighted) cross-entropy in nats."""
         rows, wanted = self.rows(prediction, targets)
         return F.cross_entropy(rows, wanted, self._weight_of(rows), ignore_index=IGNORED)
+
+    def has_classes(self, targets: Any) -> bool:
+        """Return True."""
+        return True
+
+    def spread_loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
+        """Return the cross-entropy to the (weighted) class frequencies of the training targets; each target keeps the weight
+        of its class.
+        """
+        rows, wanted = self.rows(prediction, targets)
+        known = wanted != IGNORED
+        losses = -rows[known].log_softmax(-1) @ self._frequencies.to(rows.device, rows.dtype)
+        weight = self._weight_of(rows)
+        if weight is None:
+            return losses.mean()
+        own = weight[wanted[known]]
+        return (losses * own).sum() / own.sum()
 
     def mass(self, batch: Batch) -> float:
         """Return the weight of all targets that are known."""
@@ -222,6 +238,12 @@ class Classify(TableTask):
 
     def _weight_of(self, rows: Tensor) -> Tensor | None:
         return None if self._weights is None else self._weights.to(rows.device, rows.dtype)
+
+    @cached_property
+    def _frequencies(self) -> Tensor:
+        """The shares of the classes among the training targets, each by its weight: float64."""
+        weighted = self._counts * (self._weights.double() if self._weights is not None else 1)
+        return weighted / weighted.sum()
 
     @cached_property
     def _counts(self) -> Tensor:

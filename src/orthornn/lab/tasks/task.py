@@ -104,6 +104,14 @@ class Task(ABC):
     def loss(self, prediction: Tensor, targets: Any) -> Tensor:
         """Return the mean loss over the batch. prediction: (T, B, O), (R, O) if packed, or (B, O), as `output` says."""
 
+    def has_classes(self, targets: Any) -> bool:
+        """Return whether these targets of a batch are classes whose labels can be smoothed (`spread_loss`)."""
+        return self.output == "last" and isinstance(targets, Tensor) and not targets.is_floating_point()
+
+    def spread_loss(self, prediction: Tensor, targets: Any) -> Tensor:
+        """Return the cross-entropy to targets spread over the classes, evenly or by frequency; a mean as `loss` is."""
+        return -prediction.log_softmax(-1).mean()
+
     def mass(self, batch: Batch) -> float:
         """Return what the mean of `loss` divides by: sequences, or steps where there is a prediction at each, unless some
         targets count more than others, or not at all.

@@ -160,8 +160,9 @@ class PenaltyConfig:
     soft_orthogonality, weight_decay: on every recurrent matrix W. spectrum_prior: on the spectrum of spectral.
     norm_stabilizer: on the states of every layer. gradient_norm: on the backward signal of every layer; costs a
         second backward pass.
-    label_smoothing: of classifiers with one prediction per sequence: the share of the target that is spread evenly over
-        all classes (torch.nn.functional.cross_entropy).
+    label_smoothing: of classifiers: the share of the target that is spread over all classes, evenly
+        (torch.nn.functional.cross_entropy), or for your own data by their frequencies in training, times their weights, so
+        that the probabilities of rare classes are not raised (Szegedy et al., 2016, section 7; Pereyra et al., 2017).
     """
 
     soft_orthogonality: float = 0.0

@@ -59,23 +59,18 @@ def penalized_loss(
 
 
 def _smoothing(task: Task, prediction: Tensor, targets: Any, loss: Tensor, config: PenaltyConfig) -> Tensor | float:
-    """Return what smoothed labels add to a cross-entropy: a share of the distance to that of evenly spread targets."""
+    """Return what smoothed labels add to a cross-entropy: a share of the distance to that of spread targets."""
     if not config.label_smoothing:
         return 0.0
     check_smoothing(task, targets)
-    return config.label_smoothing * (-prediction.log_softmax(-1).mean() - loss)
+    return config.label_smoothing * (task.spread_loss(prediction, targets) - loss)
 
 
 def check_smoothing(task: Task, targets: Any) -> None:
-    """Raise ArgumentError unless the targets of a batch are one class per sequence, as smoothed labels need."""
-    if task.output != "last" or not isinstance(targets, Tensor) or targets.is_floating_point():
+    """Raise ArgumentError unless the targets of a batch are classes that can be smoothed."""
+    if not task.has_classes(targets):
         raise ArgumentError(
             f"Expected a task with one class per sequence for label_smoothing, but got {task.name}. Set it to 0."
-        )
-    if getattr(task, "class_weights", None) is not None:
-        raise ArgumentError(
-            "Expected no class_weights with label_smoothing, which weighs all classes alike, but got some. Leave one of them "
-            "out."
         )
 
 

@@ -40,6 +40,7 @@ from .penalized import check_smoothing
 from .processes import Processes
 from .recording import Recorder
 from .schedule import check_warmup
+from .selection import Selection
 from .sizes import check_memory
 from .trainer import Trainer
 from .weights import expected_weights, read_description
@@ -187,13 +188,12 @@ class Run:
         self._cpu_seconds_before = -time.process_time()  # of earlier processes, less what this one had used by then
         self.loss = math.nan
         self.validation: dict[str, float] | None = None
-        self.best: dict[str, float] | None = None
+        self.selection = Selection(config.task.metric, higher_is_better=config.task.higher_is_better)
         self._best_weights: dict[str, Any] | None = None  # a resumed run reads them from their checkpoint
         self.stop_wanted = False
         self.interrupted = False
         self.torn = False
         self._out_of_time = False
-        self._stale = 0  # validations since the best one
         self._recent: list[float] = []
         self._evaluation_seconds = 0.0
         self._saved_step: int | None = None
@@ -264,13 +264,18 @@ class Run:
         return run
 
     @property
+    def best(self) -> dict[str, float] | None:
+        """The best validation, with "step"; None before the first."""
+        return self.selection.best
+
+    @property
     def done(self) -> bool:
         """No update is left to do: by number, by time, by patience, or because somebody wants a stop."""
         if self.interrupted or self.trainer.step >= self.config.steps:
             return True
         patience = self.config.patience
         late = self._out_of_time if self.trainer.processes.count > 1 else self._late
-        return late or (patience is not None and self._stale >= patience)
+        return late or (patience is not None and self.selection.stale >= patience)
 
     @property
     def _late(self) -> bool:
@@ -336,7 +341,7 @@ class Run:
             "recent": self._recent,
             "validation": self.validation,
             "best": self.best,
-            "stale": self._stale,
+            "stale": self.selection.stale,
             "records": len(self.records),
         }
         try:
@@ -374,7 +379,7 @@ class Run:
             decided = self._with_best_weights(self._decided)
             if decided is not None:
                 threshold, seen, best_test = decided
-                self.best = {**self.best, **seen}
+                self.selection.best = {**self.best, **seen}
         result = RunResult(
             config=config,
             steps=trainer.step,
@@ -480,15 +485,9 @@ class Run:
                 f"{guards.SMALLER_UPDATES}{self._last_good()}"
             )
         self._record("validation", self.validation)
-        metric = self.validation[task.metric]
-        sign = 1 if task.higher_is_better else -1
-        found = (sign * metric, -self.validation["loss"])  # of equal metrics the one with the lower loss is better
-        if self.best is None or found > (sign * self.best[task.metric], -self.best["loss"]):
-            self.best, self._stale = {key: value for key, value in self.records[-1].items() if key != "kind"}, 0
+        if self.selection.see({key: value for key, value in self.records[-1].items() if key != "kind"}):
             self._best_weights = {name: _copied(value) for name, value in self.trainer.model.state_dict().items()}
-        else:
-            self._stale += 1
-        self.trainer.validated(metric)
+        self.trainer.validated(self.validation[task.metric])
         error = guards.orthogonality_error(self.trainer.transitions)
         if error is not None and error > self.config.orthogonality_bound:
             self._warn(
@@ -604,7 +603,9 @@ class Run:
         self.seconds, self._evaluation_seconds = own["seconds"], own["evaluation_seconds"]
         self._cpu_seconds_before += own["cpu_seconds"]
         self.loss, self._recent = own["loss"], own["recent"]
-        self.validation, self.best, self._stale = own["validation"], own["best"], own["stale"]
+        self.validation = own["validation"]
+        validations = (record for record in self.records if record["kind"] == "validation")
+        self.selection.go_on(own["best"], own["stale"], validations)
         self._saved_step = found.step
         self.recorder.skip(self.records, found.step)
 
