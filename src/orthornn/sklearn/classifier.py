@@ -23,7 +23,7 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
     """A classifier of sequences.
 
     It is trained as ``orthornn train FILE`` trains: with labels of which a tenth is spread over the classes by their
-    frequencies, so that the network is not wrong with certainty. Of the validations with the best accuracy, the latest counts.
+    frequencies, so that the network is not wrong with certainty. Of validations with the best accuracy, the latest counts.
 
     Args:
         model: Name of a network, as on the command line: "blocks", "ornn-rotations", "lstm", "gru", ...
