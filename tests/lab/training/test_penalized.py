@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Classify
@@ -47,3 +48,19 @@ def test_a_smoothed_label_is_spread_by_frequency_and_keeps_its_weight(tmp_path, 
     losses = -(targets * rows.detach().double().log_softmax(1).numpy()).sum(1)
     expected = (losses * own[wanted.numpy()]).sum() / own[wanted.numpy()].sum()
     assert float((loss + extra).detach()) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("weights", [None, "b=5,c=0.25"])
+def test_smoothing_leaves_the_best_constant_prediction_at_the_frequencies(tmp_path, weights):
+    """There the gradient of the smoothed loss of the training part is zero, so that rare classes are not raised."""
+    data = table(tmp_path / "a.csv", True)
+    task = Classify(data=str(data), target="label", sequence="id", ignore="?", every_step=True, class_weights=weights)
+    batch = task.train_batch(0, task.steps_per_epoch(1), 0)
+    own = torch.tensor([1.0, 5.0, 0.25] if weights else [1.0, 1.0, 1.0], dtype=torch.float64)
+    known = batch.targets.data[batch.targets.data >= 0]
+    bias = (torch.bincount(known, minlength=3) * own).log().requires_grad_()
+    prediction = bias.expand(len(batch.targets.data), 3)
+    loss = task.loss(prediction, batch.targets)
+    smoothed = loss + SHARE * (task.spread_loss(prediction, batch.targets) - loss)
+    (gradient,) = torch.autograd.grad(smoothed, bias)
+    torch.testing.assert_close(gradient, torch.zeros(3, dtype=torch.float64), rtol=0, atol=1e-7)
