@@ -181,7 +181,7 @@ errors of the difference. Every network is what `orthornn train` trains with the
 at most 12000 parameters, 600 updates of up to 32 sequences (an epoch, if that is more), and an end after ten validations
 without a better one. `auto` has two minutes for search and training. `plain` is the plain method with the best validation.
 
-On `events` the LSTM and the GRU, read at their last step, stay at the level of chance, and some of their trainings ended
+On `events` the LSTM and the GRU, read at their last step, stay near the level of chance, and some of their trainings ended
 early; the LSTM that reads the mean of its outputs learns the task in the same 600 updates. On `ItalyPowerDemand` two
 plain methods tie on the ten validation sequences, and the one that is not shown does better on the test. A forecast with
 a deviation of 0 is the regression from which training starts; no update improved its validation. A loss is the mean
