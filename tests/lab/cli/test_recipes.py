@@ -292,6 +292,7 @@ def test_a_pool_for_predictions_at_every_step_is_an_error_and_that_of_a_recipe_i
     expanded = expand([task, "--recipe", "table", *words])
     assert "--dropout" in expanded
     assert "--pool" not in expanded
+    assert "--label-smoothing" not in expanded  # measured for one class per sequence
     typed = expand([task, "--recipe", "table", *words, "--pool", "mean"])
     arguments = read_options(TrainArguments[TASKS[task]], "orthornn train", "", typed[1:])
     with pytest.raises(ArgumentError, match=f"Expected --pool only for one prediction .* --pool mean for {task}, "):
