@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from orthornn import activations  # noqa: E402
 from orthornn.kernels import compact_wy_rnn, dense_rnn, rotations_rnn  # noqa: E402
 from orthornn.kernels.backends import CUDA, TRITON, multiprocessor  # noqa: E402
-from orthornn.kernels.backends.cuda import chain, nvrtc  # noqa: E402
+from orthornn.kernels.backends.cuda import chain, cluster, nvrtc  # noqa: E402
 from orthornn.kernels.backends.triton import launch  # noqa: E402
 from orthornn.kernels.call import Size  # noqa: E402
 
@@ -170,28 +170,33 @@ def memory_of(architecture: int) -> Any:
 
 def compile_cuda(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
     """Yield the resources of the kernels that a call launches on the backend `cuda`."""
-    found: list[tuple[dict[str, int], int, str]] = []
+    found: list[tuple[nvrtc.Program, Mapping[str, int], int, str]] = []
 
     class Launch:
-        def __init__(self, macros: dict[str, int], shared: int, device: torch.device) -> None:
-            self.macros, self.shared = macros, shared
+        def __init__(
+            self, program: nvrtc.Program, macros: Mapping[str, int], shared: int, device: torch.device
+        ) -> None:
+            self.program, self.macros, self.shared = program, macros, shared
 
-        def launch(self, name: str, blocks: int, arguments: nvrtc.Arguments) -> None:
-            found.append((self.macros, self.shared, name))
+        def launch(self, name: str, blocks: tuple[int, int, int], arguments: nvrtc.Arguments) -> None:
+            found.append((self.program, self.macros, self.shared, name))
 
     chain.best.cache_clear()
+    cluster.best.cache_clear()
     with (
+        mock.patch.object(multiprocessor, "has_clusters", return_value=architecture >= 90),
         mock.patch.object(nvrtc, "load", Launch),
         mock.patch.object(CUDA, "unavailable", return_value=None),
         memory_of(architecture),
     ):
-        reason = CUDA.unsupported(torch.float32, Size(wanted.n, wanted.m))
+        paired = activations.get(wanted.activation).paired
+        reason = CUDA.unsupported(torch.float32, Size(wanted.n, wanted.m, wanted.batch, paired=paired))
         if reason is not None:
             yield {"kernel": "none", "unsupported": reason}
             return
         call(wanted, "cuda")
-    for macros, shared, name in found:
-        compiled = nvrtc.compile_source(macros, divmod(architecture, 10))
+    for program, macros, shared, name in found:
+        compiled = nvrtc.compile_source(program.source, macros, divmod(architecture, 10))
         own = nvrtc.resources(compiled.log)[name]
         spilled = own.spill_stores + own.spill_loads
         yield {

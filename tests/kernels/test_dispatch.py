@@ -63,10 +63,10 @@ def test_what_is_chosen_on_a_gpu(monkeypatch):
     monkeypatch.setattr(nvrtc, "missing", lambda device: None)
     monkeypatch.setattr(TRITON, "unavailable", lambda device: None)
     chosen = {
-        "cuda": [Size(170), Size(256, 32, 128, 784), Size(1024, 32)],
+        "cuda": [Size(170), Size(256, 32, 128, 784), Size(1024, 32), Size(512, batch=50), Size(512, 512)],
         "triton": [Size(1024, 512), Size(9, 0)],
-        "graph": [Size(512, steps=784, batch=128)],
-        "reference": [Size(512, steps=3), Size(512, steps=784, ragged=True)],
+        "graph": [Size(1024, steps=784, batch=128), Size(512, steps=784, paired=True)],
+        "reference": [Size(1024, steps=3), Size(1024, steps=784, ragged=True)],
     }
     for name, sizes in chosen.items():
         for size in sizes:
@@ -105,7 +105,7 @@ def test_recurrences_that_only_the_cpu_has_compiled(monkeypatch, otherwise):
 
 
 def test_rotations_on_a_gpu_without_triton_run_by_the_reference(monkeypatch):
-    size = Size(512, steps=784, rotations=True)
+    size = Size(1024, steps=784, rotations=True)
     monkeypatch.setattr(nvrtc, "missing", lambda device: None)
     monkeypatch.setattr(TRITON, "unavailable", lambda device: None)
     assert choose("auto", torch.device("cuda"), torch.float32, size) == "triton"

@@ -14,7 +14,8 @@ from orthornn import activations
 from orthornn.errors import BackendError
 from orthornn.kernels.backends import CUDA as CUDA_BACKEND
 from orthornn.kernels.backends import multiprocessor
-from orthornn.kernels.backends.cuda import chain, nvrtc
+from orthornn.kernels.backends.cuda import backend, chain, cluster, nvrtc, recurrence
+from orthornn.kernels.backends.cuda.product import RESERVE, Product
 from support import emulation
 from support.against_oracle import check_not_finite, close
 from support.cases import Case
@@ -23,11 +24,11 @@ from support.tolerances import tolerance
 SHAPES = [(n, m) for n in (1, 2, 5, 64, 100, 128, 170, 192, 256, 320, 512, 1024) for m in (0, 1, 16, 32, 128) if m <= n]
 
 
-def check_emulated(case: Case, folder: pathlib.Path, monkeypatch, shape: chain.Shape | None = None) -> None:
+def check_emulated(case: Case, folder: pathlib.Path, monkeypatch, shape: recurrence.Shape | None = None) -> None:
     """The public function with the CUDA backend's launches emulated, against the oracle; twice, in two orders."""
     monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
     if shape is not None:
-        monkeypatch.setattr(chain, "best", lambda n, m: shape)
+        monkeypatch.setattr(backend, "_shape", lambda size: shape)
     case = case.draw()
     want_tensors = case.to(torch.float64)
     want = case.oracle(want_tensors)
@@ -72,11 +73,46 @@ LANES = [(n, m, a, b) for n, m in ((37, 19), (37, 0)) for a in (4, 8, 16, 32) fo
 def test_cuda_emulated_shapes(n, m, lanes1, lanes2, folder, monkeypatch):
     """Several passes over the rows, weights partly and wholly in shared memory."""
     if m:
-        products = (chain.Product(m, n, 64, lanes1, 1), chain.Product(n, m, 64, lanes2, 0))
+        products = (Product(m, n, 64, lanes1, 1), Product(n, m, 64, lanes2, 0))
     else:
-        products = (chain.Product(n, n, 64, lanes1, 1),)
+        products = (Product(n, n, 64, lanes1, 1),)
     case = Case("packed" if m else "dense", "oplu", n=n, m=m, steps=3, batch=2)
     check_emulated(case, folder, monkeypatch, chain.Shape(n, m, products))
+
+
+CLUSTERS = [(2, 1, 8), (2, 2, 4), (2, 3, 16), (4, 1, 4), (4, 4, 32), (8, 2, 8)]
+
+
+@pytest.mark.parametrize(
+    ("count", "slots", "lanes"),
+    [pytest.param(*one, marks=[pytest.mark.slow] if one not in ((2, 3, 16), (4, 1, 4)) else []) for one in CLUSTERS],
+)
+@pytest.mark.parametrize(("kind", "packed", "output"), [("dense", True, "all"), ("packed", False, "last")])
+def test_cuda_emulated_clusters(count, slots, lanes, kind, packed, output, folder, monkeypatch):
+    """A cluster that is not full, a block with fewer rows than the others, weights partly in shared memory."""
+    n = 37
+    share = -(-n // (4 * count)) * 4
+    shape = cluster.Shape(n, count, slots, Product(share, n, 64, lanes, 1))
+    case = Case(kind, "modrelu", n=n, m=3, steps=4, batch=5, packed=packed, output=output)
+    check_emulated(case, folder, monkeypatch, shape)
+
+
+@pytest.mark.parametrize("activation", [name for name, one in activations.ACTIVATIONS.items() if not one.paired])
+def test_cuda_emulated_every_activation_of_clusters(activation, folder, monkeypatch):
+    shape = cluster.Shape(10, 2, 2, Product(8, 10, 32, 4, 1))
+    check_emulated(Case("dense", activation, n=10, steps=3, batch=3), folder, monkeypatch, shape)
+
+
+@pytest.mark.parametrize("n", [38, 128, 256, 300, 512, 768])
+@pytest.mark.parametrize("batch", [0, 1, 50, 512])
+def test_a_cluster_covers_its_rows_and_fits(n, batch):
+    shape = cluster.best(n, batch)
+    assert shape is not None
+    assert shape.bytes <= 227 * 1024
+    assert shape.product.rows * (shape.count - 1) < n <= shape.product.rows * shape.count
+    assert shape.product.passes * 4 * (shape.threads // shape.product.lanes) >= shape.product.rows
+    assert shape.product.vector >= n
+    assert shape.blocks(batch) * shape.slots >= batch * shape.count
 
 
 @pytest.mark.slow
@@ -93,7 +129,7 @@ def test_a_shape_covers_its_products_and_fits(n, m):
         return
     assert shape.bytes <= 227 * 1024
     held = sum(product.passes * product.held for product in shape.products) * 16
-    assert shape.threads * (held + chain.RESERVE) <= multiprocessor.REGISTERS
+    assert shape.threads * (held + RESERVE) <= multiprocessor.REGISTERS
     for product in shape.products:
         assert product.passes * 4 * (product.threads // product.lanes) >= product.rows
         assert product.vector >= product.columns
@@ -107,11 +143,12 @@ def test_more_rows_than_an_int_can_count(folder, tmp_path):
         for name in ("x", "states")
     }
     rows["x"][::batch] = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    shape = chain.Shape(1, 0, (chain.Product(1, 1, 32, 4, 1),))
+    shape = chain.Shape(1, 0, (Product(1, 1, 32, 4, 1),))
     macros = dict.fromkeys(("CODE", "UNIT", "PAIR", "KEEP", "BASE", "LAST", "CLIP", "HALVED"), 0)
-    kernels = emulation.loader(folder)(shape.macros | macros, shape.bytes)
+    kernels = emulation.loader(folder)(shape.program, shape.macros | macros, shape.bytes)
     h0, W = torch.zeros(1), torch.ones(1)
-    kernels.launch("forward", 1, nvrtc.Arguments.of(**rows, h0=h0, first=W, steps=steps, batch=batch))
+    arguments = recurrence.Arguments.of(**rows, h0=h0, first=W, steps=steps, batch=batch)
+    kernels.launch("forward", (1, 1, 1), arguments)
     assert rows["states"][::batch].tolist() == [1.0, 3.0, 6.0, 10.0]
 
 
@@ -141,7 +178,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: types.SimpleNamespace(cuda_stream=5))
-    monkeypatch.setattr(nvrtc, "compile_source", lambda macros, capability: nvrtc.Compiled(b"code", ""))
+    monkeypatch.setattr(nvrtc, "compile_source", lambda source, macros, capability: nvrtc.Compiled(b"code", ""))
 
     def install(driver: FakeDriver) -> FakeDriver:
         monkeypatch.setattr(nvrtc, "_driver", lambda: driver)
@@ -151,7 +188,7 @@ def gpu(monkeypatch):
 
 
 def module() -> nvrtc.Module:
-    return nvrtc.Module({"THREADS": 32}, 100, torch.device("cuda", 0))
+    return nvrtc.Module(chain.Shape.program, {"THREADS": 32}, 100, torch.device("cuda", 0))
 
 
 def test_a_thread_without_a_context_gets_the_one_of_the_device(gpu):
@@ -159,7 +196,7 @@ def test_a_thread_without_a_context_gets_the_one_of_the_device(gpu):
     kernels = module()
     assert "cuCtxSetCurrent" not in driver.calls
     driver.context, driver.calls = 0, []
-    kernels.launch("forward", 3, nvrtc.Arguments.of(steps=1, batch=3))
+    kernels.launch("forward", (3, 1, 1), recurrence.Arguments.of(steps=1, batch=3))
     assert driver.calls == ["cuCtxGetCurrent", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuLaunchKernel"]
 
 
@@ -174,7 +211,7 @@ def test_a_thread_without_a_context_gets_the_one_of_the_device(gpu):
 def test_errors_of_the_driver_have_names(failing, words, gpu):
     gpu(FakeDriver(failing=failing))
     with pytest.raises(BackendError, match=rf"{words} failed: CUDA_ERROR_OF_A_TEST \(700\)"):
-        module().launch("backward", 3, nvrtc.Arguments.of(steps=1, batch=3))
+        module().launch("backward", (3, 1, 1), recurrence.Arguments.of(steps=1, batch=3))
 
 
 def test_kernels_are_not_loaded_inside_a_capture(gpu, monkeypatch):
@@ -237,9 +274,9 @@ def test_a_gpu_that_libnvrtc_does_not_know_is_reported(gpu, fresh, monkeypatch):
 def test_machine_code(capability):
     shape = chain.best(38, 5)
     macros = {"CODE": 6, "UNIT": 1, "PAIR": 0, "KEEP": 0, "BASE": 1, "LAST": 0, "CLIP": 1, "HALVED": 0}
-    compiled = nvrtc.compile_source(shape.macros | macros, capability)
+    compiled = nvrtc.compile_source(shape.program.source, shape.macros | macros, capability)
     assert compiled.code[:4] == b"\x7fELF"
-    assert set(nvrtc.resources(compiled.log)) == set(nvrtc.KERNELS)
+    assert set(nvrtc.resources(compiled.log)) == set(shape.program.kernels)
 
 
 def test_the_report_of_the_assembler():

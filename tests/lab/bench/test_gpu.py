@@ -36,7 +36,7 @@ def test_a_run_and_going_on_with_it(tmp_path, monkeypatch):
     assert list(results["verify"]) == list(results["recurrences"]) == names
     assert all(row["right"] and row["same_bits"] for row in results["verify"].values())
     networks = results["layers"]["wy-7-2-b3"]["networks"]
-    assert {name.split()[0] for name in networks} == {"ours", "rnn", "lstm"}
+    assert {name.split()[0] for name in networks} == {"ours", "rnn", "lstm", "gru"}
     assert {name.split()[1] for name in networks} == {"float32", "tf32", "bfloat16"}
     assert networks["ours float32"]["ratio"] == [1, 1, 1]
     text = (tmp_path / "table.txt").read_text()

@@ -7,6 +7,7 @@ import functools
 import torch
 
 REGISTERS = 65536  # of 32 bits
+NUMBER = 132  # of an H100 or H200
 SHARED = 227 * 1024  # bytes of shared memory that one thread block can have on sm_90
 
 
@@ -17,3 +18,20 @@ def shared_limit() -> int:
         return SHARED
     devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     return min(SHARED, *(getattr(device, "shared_memory_per_block_optin", 48 * 1024) for device in devices))
+
+
+@functools.cache
+def number() -> int:
+    """Return the number of multiprocessors of the smallest GPU here, that of an H100 where there is none."""
+    if not torch.cuda.is_available():
+        return NUMBER
+    devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    return min(device.multi_processor_count for device in devices)
+
+
+@functools.cache
+def has_clusters() -> bool:
+    """Return whether every GPU here has clusters of thread blocks, as from compute capability 9.0 on."""
+    if not torch.cuda.is_available():
+        return True
+    return all(torch.cuda.get_device_capability(index)[0] >= 9 for index in range(torch.cuda.device_count()))

@@ -1,4 +1,5 @@
-"""The CUDA C++ backend (chain.cu): W, or U and V, in registers and shared memory of one multiprocessor (SM).
+"""The CUDA C++ backend: W, or U and V, in registers and shared memory of one multiprocessor (chain.cu), or W in those of a
+cluster of them (cluster.cu).
 
 For compact WY the base B is moved out of the loop, so that no thread waits for its partner's unit twice in a step:
 
@@ -11,10 +12,30 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .... import compact_wy
 from ....compact_wy import apply_base_transpose
 from ...call import Call, Size
+from .. import multiprocessor
 from ..scan import Scan, ScanBackend, ScanGradients, reflected
-from . import chain, nvrtc
+from . import chain, cluster, nvrtc, recurrence
+
+
+def _shape(size: Size) -> recurrence.Shape | None:
+    """Return the shape of least cost, or None if there is none: W of a cluster, or what one multiprocessor can hold."""
+    single = chain.best(size.n, size.m or 0)
+    shared = None if size.paired else cluster.best(size.n, size.batch)
+    if single is None or shared is None:
+        return single or shared
+    if size.m is not None:
+        return single
+    waves = -(-size.batch // multiprocessor.number())
+    return shared if shared.cycles * cluster.waves(shared, size.batch) < single.cycles * waves else single
+
+
+def _of(call: Call) -> recurrence.Shape:
+    shape = _shape(call.size())
+    assert shape is not None  # `unsupported` has seen to it
+    return shape
 
 
 class CudaBackend(ScanBackend):
@@ -27,7 +48,7 @@ class CudaBackend(ScanBackend):
         return nvrtc.missing(device) if device.type == "cuda" else "it runs only on CUDA devices"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """Return why it cannot run a call: weights must fit into one multiprocessor, in float32."""
+        """Return why it cannot run a call: weights must fit into a multiprocessor or a cluster of them, in float32."""
         if size.resets:
             return "it has no resets inside a sequence"
         if size.rotations:
@@ -36,39 +57,55 @@ class CudaBackend(ScanBackend):
             return f"it computes in float32, not in {dtype}"
         if size.m == 0:
             return "it needs a reflection at least"
-        if chain.best(size.n, size.m or 0) is None:
+        if _shape(size) is None:
             words = f"N={size.n}" if size.m is None else f"N={size.n}, M={size.m}"
-            return f"one multiprocessor cannot hold the weights of {words}"
+            pairs = ", and an activation on pairs needs one that can" * size.paired
+            return f"no multiprocessor and no cluster of them can hold the weights of {words}{pairs}"
         return None
 
     def describe(self, size: Size) -> str:
         """Return the shape of the kernel, for a reader."""
-        shape = chain.best(size.n, size.m or 0)
+        shape = _shape(size)
         assert shape is not None  # the size is supported
         return f"cuda: {shape.describe()}"
 
     def scan(self, call: Call, x: Tensor) -> Scan:
         """Run the loop on the device."""
-        shape = chain.best(call.h0.shape[1], call.num_reflections or 0)
-        assert shape is not None
+        shape = _of(call)
         if call.factors is None:
-            states, saved, _ = chain.forward(shape, call, x, call.weight.contiguous(), None, None)
+            states, saved, _ = recurrence.forward(shape, call, x, call.weight.contiguous(), None, None)
             return Scan(states, saved)
         U, S = call.factors
         V = apply_base_transpose(reflected(U, S.mT).mT, call.base).mT.contiguous()
-        return Scan(*chain.forward(shape, call, x, V, U.contiguous(), call.base))
+        if shape.m:
+            return Scan(*recurrence.forward(shape, call, x, V, U.contiguous(), call.base))
+        states, saved, _ = recurrence.forward(shape, call, x, _multiplied_out(call), None, None)
+        rows = call.layout.flatten(states).to(U.dtype)
+        return Scan(states, saved, (call.layout.previous(rows, call.h0) @ V).to(states.dtype))
 
     def scan_backward(self, call: Call, grad: Tensor, last: bool, saved: Tensor) -> ScanGradients:
         """Run the loop backwards on the device."""
-        shape = chain.best(call.h0.shape[1], call.num_reflections or 0)
-        assert shape is not None
+        shape = _of(call)
         if call.factors is None:
             weight = call.weight.contiguous()
-            delta, grad_h0, grad_parameter, _ = chain.backward(shape, call, grad, last, saved, weight, None, None)
-            return ScanGradients(delta, grad_h0, grad_parameter)
+            found = recurrence.backward(shape, call, grad, last, saved, weight, None, None)
+            return ScanGradients(*found[:3])
         U, S = call.factors
-        second = apply_base_transpose(U.mT, call.base).mT.contiguous()
-        return ScanGradients(*chain.backward(shape, call, grad, last, saved, reflected(U, S), second, call.base))
+        into = reflected(U, S)
+        if shape.m:
+            second = apply_base_transpose(U.mT, call.base).mT.contiguous()
+            return ScanGradients(*recurrence.backward(shape, call, grad, last, saved, into, second, call.base))
+        found = recurrence.backward(shape, call, grad, last, saved, _multiplied_out(call), None, None)
+        return ScanGradients(*found[:3], found[0] @ into)
+
+
+def _multiplied_out(call: Call) -> Tensor:
+    """Return W (N, N) = (I - U S U') B of compact WY, computed in float64."""
+    assert call.factors is not None
+    U, S = (factor.double() for factor in call.factors)
+    W = torch.eye(U.shape[0], dtype=U.dtype, device=U.device) - U @ S @ U.mT
+    base = None if call.base is None else (call.base[0].double(), call.base[1].double())
+    return compact_wy.apply_base_transpose(W, base).to(call.h0.dtype)
 
 
 CUDA = CudaBackend()

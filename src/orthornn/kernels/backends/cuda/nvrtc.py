@@ -1,4 +1,4 @@
-"""chain.cu compiled at run time by NVRTC, through ctypes: neither a CUDA toolkit nor torch's headers are needed.
+"""CUDA C++ compiled at run time by NVRTC, through ctypes: neither a CUDA toolkit nor torch's headers are needed.
 
 torch's CUDA builds include libnvrtc; the driver is libcuda. A module is compiled once per process for each set of
 macros. Only launches need a GPU: `compile_source` runs wherever a libnvrtc is found.
@@ -21,30 +21,21 @@ from torch import Tensor
 
 from ....errors import BackendError
 
-SOURCE = "chain.cu"
-PRELUDE = "#define SHARED_MEMORY(type, name) extern __shared__ type name[]\n"
-KERNELS = ("forward", "backward")
+HEADERS = ("device.cuh", "product.cuh", "recurrence.cuh")
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MAJORS = (13, 12, 11)  # of CUDA, for a torch that is not built for it
 _TRIAL = 'extern "C" __global__ void trial(float* x) { x[threadIdx.x] = tanhf(x[threadIdx.x]); }'
 
 
-class Arguments(ctypes.Structure):
-    """struct Arguments of chain.cu."""
+class Program(NamedTuple):
+    """A source file of this folder and the kernels in it."""
 
-    _fields_ = [
-        *(
-            (name, ctypes.c_void_p)
-            for name in (
-                *("x", "h0", "saved_rows", "first", "second", "c", "s", "parameter"),
-                *("states", "saved", "h_tilde", "delta", "C_tilde", "grad_h0", "grad_parameter", "offsets", "lengths"),
-            )
-        ),
-        ("steps", ctypes.c_int),
-        ("batch", ctypes.c_int),
-        ("slope", ctypes.c_float),
-        ("clip", ctypes.c_float),
-    ]
+    source: str
+    kernels: tuple[str, ...]
+
+
+class Arguments(ctypes.Structure):
+    """The only argument of a kernel: struct Arguments of its source file."""
 
     @classmethod
     def of(cls, **values: Tensor | float | None) -> Arguments:
@@ -71,9 +62,9 @@ class Resources(NamedTuple):
     shared: int
 
 
-def source() -> str:
-    """Return the text of chain.cu."""
-    return (importlib.resources.files(__package__) / SOURCE).read_text()
+def text_of(name: str) -> str:
+    """Return the text of a file of this folder."""
+    return (importlib.resources.files(__package__) / name).read_text()
 
 
 def _candidates() -> Iterator[pathlib.Path | str]:
@@ -136,19 +127,23 @@ def version() -> tuple[int, int] | None:
     return major.value, minor.value
 
 
-def compile_source(macros: Mapping[str, int], capability: tuple[int, int]) -> Compiled:
-    """Return machine code of chain.cu for one GPU architecture."""
-    return _compile(PRELUDE + source(), macros, capability)
+def compile_source(source: str, macros: Mapping[str, int], capability: tuple[int, int]) -> Compiled:
+    """Return machine code of a source file for one GPU architecture."""
+    return _compile(text_of(source), macros, capability, source)
 
 
-def _compile(text: str, macros: Mapping[str, int], capability: tuple[int, int]) -> Compiled:
+def _compile(text: str, macros: Mapping[str, int], capability: tuple[int, int], name: str = "trial.cu") -> Compiled:
     library = _library()
     if library is None:
         raise BackendError(
-            "Expected a libnvrtc to compile chain.cu, but found none. Install torch for CUDA, or nvidia-cuda-nvrtc."
+            f"Expected a libnvrtc to compile {name}, but found none. Install torch for CUDA, or nvidia-cuda-nvrtc."
         )
     program = ctypes.c_void_p()
-    status = library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), SOURCE.encode(), 0, None, None)
+    texts, names = [text_of(header).encode() for header in HEADERS], [header.encode() for header in HEADERS]
+    array = ctypes.c_char_p * len(HEADERS)
+    status = library.nvrtcCreateProgram(
+        ctypes.byref(program), text.encode(), name.encode(), len(HEADERS), array(*texts), array(*names)
+    )
     _check(library, status, "nvrtcCreateProgram")
     options = [
         f"-arch=sm_{capability[0]}{capability[1]}",
@@ -162,7 +157,7 @@ def _compile(text: str, macros: Mapping[str, int], capability: tuple[int, int]) 
         )
         log = _read(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
         if status:
-            raise BackendError(f"{SOURCE} did not compile with {dict(macros)}: {log}")
+            raise BackendError(f"{name} did not compile with {dict(macros)}: {log}")
         return Compiled(_read(library, program, "CUBIN"), log)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -228,16 +223,17 @@ def _context(device: torch.device) -> Iterator[None]:
 
 
 class Module:
-    """The loaded kernels `forward` and `backward` of one set of macros on one device.
+    """The loaded kernels of a program for one set of macros on one device.
 
     It is never unloaded, since a CUDA graph that a user has captured may hold its kernels.
     """
 
-    def __init__(self, macros: Mapping[str, int], shared: int, device: torch.device) -> None:
+    def __init__(self, program: Program, macros: Mapping[str, int], shared: int, device: torch.device) -> None:
         self._threads, self._shared, self._device = macros["THREADS"], shared, device
         self._functions: dict[str, Any] = {}
         self._module = ctypes.c_void_p()
-        code, driver = compile_source(macros, torch.cuda.get_device_capability(device)).code, _driver()
+        capability = torch.cuda.get_device_capability(device)
+        code, driver = compile_source(program.source, macros, capability).code, _driver()
         with _context(device):
             if torch.cuda.is_current_stream_capturing():
                 raise BackendError(
@@ -245,7 +241,7 @@ class Module:
                     "inside the capture. Run the network once, forward and backward, before it is captured."
                 )
             _check_driver(driver.cuModuleLoadData(ctypes.byref(self._module), code), "cuModuleLoadData")
-            for name in KERNELS:
+            for name in program.kernels:
                 function = ctypes.c_void_p()
                 status = driver.cuModuleGetFunction(ctypes.byref(function), self._module, name.encode())
                 _check_driver(status, "cuModuleGetFunction")
@@ -253,22 +249,22 @@ class Module:
                 _check_driver(status, f"reserving {shared} bytes of shared memory")
                 self._functions[name] = function
 
-    def launch(self, name: str, blocks: int, arguments: Arguments) -> None:
+    def launch(self, name: str, blocks: tuple[int, int, int], arguments: Arguments) -> None:
         """Run a kernel in torch's current stream."""
         with _context(self._device):
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
             pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
             status = _driver().cuLaunchKernel(
-                self._functions[name], blocks, 1, 1, self._threads, 1, 1, self._shared, stream, pointers, None
+                self._functions[name], *blocks, self._threads, 1, 1, self._shared, stream, pointers, None
             )
         _check_driver(status, f"launching {name}")
 
 
 @functools.lru_cache(maxsize=256)
-def _loaded(macros: tuple[tuple[str, int], ...], shared: int, device: torch.device) -> Module:
-    return Module(dict(macros), shared, device)
+def _loaded(program: Program, macros: tuple[tuple[str, int], ...], shared: int, device: torch.device) -> Module:
+    return Module(program, dict(macros), shared, device)
 
 
-def load(macros: Mapping[str, int], shared: int, device: torch.device) -> Module:
-    """Return the kernels for these macros, compiled on first use."""
-    return _loaded(tuple(sorted(macros.items())), shared, device)
+def load(program: Program, macros: Mapping[str, int], shared: int, device: torch.device) -> Module:
+    """Return the kernels of a program for these macros, compiled on first use."""
+    return _loaded(program, tuple(sorted(macros.items())), shared, device)

@@ -21,13 +21,14 @@ from ..timing import Contender, interleave, ratio
 from .precision import PRECISIONS, Precision, arithmetic
 from .recurrence import peak_bytes
 
-GRAPH, FLASH = "loop-graph", "flashrnn"
+GRU, GRAPH, FLASH = "gru", "loop-graph", "flashrnn"
 _CLASSES, _MNIST_SEQUENCES = 10, 60_000
 
 TITLES = {
     OURS: "orthornn",
     "rnn": "nn.RNN",
     "lstm": "nn.LSTM",
+    GRU: "nn.GRU",
     FLASH: "flashrnn LSTM",
     GRAPH: "dense loop, CUDA graph",
 }
@@ -63,16 +64,20 @@ def missing(name: str, device: torch.device) -> str | None:
 
 def entries() -> list[tuple[str, Precision]]:
     """Return every network in every precision that it is timed in."""
-    found: list[tuple[str, Precision]] = [(name, p) for name in (OURS, "rnn", "lstm") for p in PRECISIONS]
+    found: list[tuple[str, Precision]] = [(name, p) for name in (OURS, "rnn", "lstm", GRU) for p in PRECISIONS]
     return [*found, (GRAPH, "float32"), (GRAPH, "tf32"), (FLASH, "bfloat16")]
 
 
 def _runnable(name: str, precision: Precision, case: Case, work: Work) -> Callable[[], object]:
     """Return what is timed: forward and backward, gradients cleared before."""
     device = torch.device(work.device)
-    if name in (GRAPH, FLASH):
-        module: nn.Module = StepLoop(1, case.n) if name == GRAPH else FlashLSTM(case.n)
-        module = module.to(device)
+    if name in (GRU, GRAPH, FLASH):
+        make: dict[str, Callable[[], nn.Module]] = {
+            GRU: lambda: nn.GRU(1, case.n),
+            GRAPH: lambda: StepLoop(1, case.n),
+            FLASH: lambda: FlashLSTM(case.n),
+        }
+        module = make[name]().to(device)
         x, grad = torch.rand(work.T, case.batch, 1, device=device), torch.randn(case.batch, case.n, device=device)
         runnable = Runnable(name, module, x, grad, "last")
     else:

@@ -1,0 +1,61 @@
+"""The shape of one product of product.cuh: how a matrix is dealt out to the threads of a block, and what it costs.
+
+A matrix is dealt out in 4 x 4 tiles; a thread holds `held` tiles of a row of tiles in registers and reads the others from
+shared memory. The cost counts issue slots of one multiprocessor (SM): 4 warps issue a multiply-add a cycle, shared memory
+delivers 128 bytes a cycle, a shuffle takes one cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .. import multiprocessor
+
+RESERVE = 48  # registers a thread needs besides its weights
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Product:
+    """The shape of one product in chain.cu: rows x columns over `threads` threads, `lanes` of them a group of rows."""
+
+    rows: int
+    columns: int
+    threads: int
+    lanes: int
+    held: int = 0
+
+    @property
+    def passes(self) -> int:
+        """The number of passes in which groups of 4 rows cover all rows."""
+        return -(-self.rows // (4 * (self.threads // self.lanes)))
+
+    @property
+    def quads(self) -> int:
+        """Tiles of 4 columns of one thread."""
+        return -(-self.columns // (4 * self.lanes))
+
+    @property
+    def shared(self) -> int:
+        """Bytes of weights in shared memory."""
+        return self.passes * (self.quads - self.held) * 64 * self.threads
+
+    @property
+    def vector(self) -> int:
+        """Numbers of the padded vector."""
+        return 4 * self.lanes * self.quads
+
+    @property
+    def cycles(self) -> float:
+        """Issue slots of a step: multiply-adds, reads of the vector, reads of weights, shuffles."""
+        warps = self.threads / WARP
+        tiles = self.passes * self.quads
+        from_shared = self.passes * (self.quads - self.held)
+        shuffles = self.passes * (3 + max(self.lanes // 4, 1).bit_length() - 1)
+        latency = self.passes * (16 * self.quads + 25 * (2 + max(self.lanes // 8, 1).bit_length()))
+        return max(warps * (4 * tiles + 2 * tiles + 16 * from_shared + shuffles), latency)
+
+
+def free_tiles(threads: int) -> int:
+    """Return the tiles that a thread of a block of so many threads can hold; negative if it cannot work at all."""
+    return (min(255, multiprocessor.REGISTERS // threads // 8 * 8) - RESERVE) // 16
