@@ -40,7 +40,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from orthornn import activations  # noqa: E402
 from orthornn.kernels import compact_wy_rnn, dense_rnn, rotations_rnn  # noqa: E402
 from orthornn.kernels.backends import CUDA, TRITON, multiprocessor  # noqa: E402
-from orthornn.kernels.backends.cuda import chain, cluster, nvrtc  # noqa: E402
+from orthornn.kernels.backends.cuda import backend, chain, cluster, nvrtc  # noqa: E402
 from orthornn.kernels.backends.triton import launch  # noqa: E402
 from orthornn.kernels.call import Size  # noqa: E402
 
@@ -183,6 +183,7 @@ def compile_cuda(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
 
     chain.best.cache_clear()
     cluster.best.cache_clear()
+    backend._least.cache_clear()
     with (
         mock.patch.object(multiprocessor, "has_clusters", return_value=architecture >= 90),
         mock.patch.object(nvrtc, "load", Launch),

@@ -40,12 +40,14 @@ struct Fiber {
     int rank;      // of its block in the cluster
     bool done;
     char waits;
-    int shuffles, arrivals;
+    int shuffles;
+    void* barrier;  // that it waits for
+    int phase;
 };
 struct Store {
     float* at;
     float4 value;
-    int arrival;  // the arrival before which it was made
+    void* barrier;
 };
 static std::vector<Fiber> fibers;
 static std::vector<float> slots[2];
@@ -67,10 +69,12 @@ static void start() {
     own().done = true;
     wait('e');
 }
-static void deliver(int arrival) {  // the stores before this arrival
+static void receive(const Store& store);
+static bool has_passed(void* barrier, int phase);
+static void deliver(void* barrier) {  // what counts for it
     std::vector<Store> rest;
     for (const Store& one : stores)
-        if (one.arrival <= arrival) *reinterpret_cast<float4*>(one.at) = one.value;
+        if (one.barrier == barrier) receive(one);
         else rest.push_back(one);
     stores.swap(rest);
 }
@@ -91,7 +95,7 @@ static void run(const int* blocks, int threads, int bytes, unsigned seed, void (
             fiber.thread = {t % threads, 0, 0};
             fiber.block = {block % blocks[0], block / blocks[0] % blocks[1], block / blocks[0] / blocks[1]};
             fiber.rank = t / threads, fiber.shared = memories[fiber.rank];
-            fiber.stack.resize(1 << 16), fiber.done = false, fiber.shuffles = fiber.arrivals = 0;
+            fiber.stack.resize(1 << 16), fiber.done = false, fiber.shuffles = 0;
             getcontext(&fiber.context);
             fiber.context.uc_stack.ss_sp = fiber.stack.data();
             fiber.context.uc_stack.ss_size = fiber.stack.size();
@@ -105,9 +109,12 @@ static void run(const int* blocks, int threads, int bytes, unsigned seed, void (
                 swapcontext(&scheduler, &fibers[t].context);
             }
             for (Fiber& fiber : fibers)
-                if (fiber.waits != fibers[0].waits || fiber.arrivals != fibers[0].arrivals)
-                    fprintf(stderr, "threads wait at different places\n"), abort();
-            if (fibers[0].waits == 'c') deliver(fibers[0].arrivals);
+                if (fiber.waits != fibers[0].waits) fprintf(stderr, "threads wait at different places\n"), abort();
+            if (fibers[0].waits == 'm')
+                for (Fiber& fiber : fibers) {
+                    deliver(fiber.barrier);
+                    if (!has_passed(fiber.barrier, fiber.phase)) fprintf(stderr, "a barrier never ends\n"), abort();
+                }
         }
         if (!stores.empty()) fprintf(stderr, "a block ends before its stores have arrived\n"), abort();
     }
@@ -115,14 +122,39 @@ static void run(const int* blocks, int threads, int bytes, unsigned seed, void (
 }  // namespace emulation
 
 inline int cluster_rank() { return emulation::own().rank; }
-inline void cluster_arrive() { ++emulation::own().arrivals; }
-inline void cluster_wait() { emulation::wait('c'); }
-inline void store_remote(float* at, int rank, float4 value) {
-    emulation::Fiber& self = emulation::own();
-    float* there = reinterpret_cast<float*>(emulation::memories[rank] + (reinterpret_cast<char*>(at) - self.shared));
-    if (emulation::late) emulation::stores.push_back({there, value, self.arrivals + 1});
-    else *reinterpret_cast<float4*>(there) = value;
+inline void cluster_meet() { emulation::wait('c'); }
+struct Barrier {
+    int bytes;
+    short arrivals, phase;
+
+    void check() {
+        if (arrivals == 0 && bytes == 0) arrivals = 1, phase ^= 1;
+    }
+};
+inline void barrier_begin(Barrier* barrier) { *barrier = {0, 1, 0}; }
+inline void barrier_expect(Barrier* barrier, int bytes) {
+    if (barrier->arrivals-- != 1) fprintf(stderr, "a barrier is armed twice\n"), abort();
+    barrier->bytes += bytes;
+    barrier->check();
 }
+inline void barrier_wait(Barrier* barrier, int phase) {
+    emulation::own().barrier = barrier, emulation::own().phase = phase;
+    emulation::wait('m');
+}
+inline void store_remote(float* at, int rank, float4 value, Barrier* barrier) {
+    emulation::Fiber& self = emulation::own();
+    const auto there = [&](void* own) { return emulation::memories[rank] + (reinterpret_cast<char*>(own) - self.shared); };
+    const emulation::Store store{reinterpret_cast<float*>(there(at)), value, there(barrier)};
+    if (emulation::late) emulation::stores.push_back(store);
+    else emulation::receive(store);
+}
+void emulation::receive(const Store& store) {
+    *reinterpret_cast<float4*>(store.at) = store.value;
+    Barrier* barrier = reinterpret_cast<Barrier*>(store.barrier);
+    barrier->bytes -= 16;
+    barrier->check();
+}
+bool emulation::has_passed(void* barrier, int phase) { return reinterpret_cast<Barrier*>(barrier)->phase != phase; }
 
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }

@@ -144,7 +144,7 @@ def test_more_rows_than_an_int_can_count(folder, tmp_path):
     }
     rows["x"][::batch] = torch.tensor([1.0, 2.0, 3.0, 4.0])
     shape = chain.Shape(1, 0, (Product(1, 1, 32, 4, 1),))
-    macros = dict.fromkeys(("CODE", "UNIT", "PAIR", "KEEP", "BASE", "LAST", "CLIP", "HALVED"), 0)
+    macros = dict.fromkeys(("CODE", "UNIT", "PAIR", "KEEP", "BASE", "PACKED", "LAST", "CLIP", "HALVED"), 0)
     kernels = emulation.loader(folder)(shape.program, shape.macros | macros, shape.bytes)
     h0, W = torch.zeros(1), torch.ones(1)
     arguments = recurrence.Arguments.of(**rows, h0=h0, first=W, steps=steps, batch=batch)

@@ -9,6 +9,8 @@ For compact WY the base B is moved out of the loop, so that no thread waits for 
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -20,16 +22,21 @@ from ..scan import Scan, ScanBackend, ScanGradients, reflected
 from . import chain, cluster, nvrtc, recurrence
 
 
-def _shape(size: Size) -> recurrence.Shape | None:
-    """Return the shape of least cost, or None if there is none: W of a cluster, or what one multiprocessor can hold."""
-    single = chain.best(size.n, size.m or 0)
-    shared = None if size.paired else cluster.best(size.n, size.batch)
+@functools.lru_cache(maxsize=1024)
+def _least(n: int, m: int | None, batch: int, paired: bool) -> recurrence.Shape | None:
+    single = chain.best(n, m or 0)
+    shared = None if paired else cluster.best(n, batch)
     if single is None or shared is None:
         return single or shared
-    if size.m is not None:
+    if m is not None:
         return single
-    waves = -(-size.batch // multiprocessor.number())
-    return shared if shared.cycles * cluster.waves(shared, size.batch) < single.cycles * waves else single
+    waves = -(-batch // multiprocessor.number())
+    return shared if shared.cycles * cluster.waves(shared, batch) < single.cycles * waves else single
+
+
+def _shape(size: Size) -> recurrence.Shape | None:
+    """Return the shape of least cost, or None if there is none: W of a cluster, or what one multiprocessor can hold."""
+    return _least(size.n, size.m, size.batch, size.paired)
 
 
 def _of(call: Call) -> recurrence.Shape:

@@ -53,6 +53,10 @@ struct Transition {
     }
 };
 
+// Rows are read AHEAD steps before they are needed, since memory takes longer than a step, and the loop over time is
+// unrolled as often, so that each stays in the register into which it was read: a copy would wait for it.
+constexpr int AHEAD = 2;
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
     SHARED_MEMORY(float4, memory);
     float* state = reinterpret_cast<float*>(memory);  // two of STATE: h_{t-1} and h_t
@@ -64,59 +68,69 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
     const int b = blockIdx.x, length = a.lengths ? a.lengths[b] : a.steps;
     for (int k = threadIdx.x; k < 3 * STATE + TILDE; k += THREADS) state[k] = 0.0f;
     __syncthreads();
-    float x[2][PASSES], parameter[PASSES], c[PASSES], s[PASSES];
+    Row x[AHEAD][PASSES];
+    float parameter[PASSES], c[PASSES], s[PASSES];
 #pragma unroll
     for (int p = 0; p < PASSES; ++p) {
-        x[0][p] = x[1][p] = parameter[p] = s[p] = 0.0f;
+        parameter[p] = s[p] = 0.0f;
         c[p] = 1.0f;
+        for (int k = 0; k < AHEAD; ++k) x[k][p] = Row();
         if (!out.owns(p)) continue;
         const int i = out.row(p);
         state[i] = a.h0[(size_t)b * N + i];
         parameter[p] = parameter_of(a, i);
         if (BASE) c[p] = a.c[i], s[p] = a.s[i];
-        for (int t = 0; t < 2; ++t)
-            if (t < length) x[t][p] = wide(a.x[row_of(a, t, b) * N + i]);
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k)
+            if (k < length) x[k][p] = a.x[begin_of(a, k, b, N) + i];
     }
+    size_t here = begin_of(a, 0, b, N), tilde_here = begin_of(a, 0, b, M);
     __syncthreads();
-    for (int t = 0; t < length; ++t) {
-        const float* before = state + (t % 2) * STATE;
-        float* after = state + (1 - t % 2) * STATE;
-        const size_t row = row_of(a, t, b);
-        float ahead[PASSES];  // x two steps ahead: a row from device memory takes longer than a step
-        const size_t row_ahead = t + 2 < length ? row_of(a, t + 2, b) : 0;
+#pragma unroll 1
+    for (int round = 0; round < length; round += AHEAD) {
 #pragma unroll
-        for (int p = 0; p < PASSES; ++p)
-            ahead[p] = t + 2 < length && out.owns(p) ? wide(a.x[row_ahead * N + out.row(p)]) : 0.0f;
-        float sums[PASSES];
-        transition.apply(before, tilde, a.h_tilde + row * M, sums);
-#pragma unroll
-        for (int p = 0; p < PASSES; ++p) {
-            if (!out.owns(p)) continue;
-            const int i = out.row(p);
-            float value = M > 0 ? (BASE ? c[p] * before[i] + s[p] * before[partner(i)] : before[i]) - sums[p] : sums[p];
-            value += x[0][p];
-            if (KEEP) store(a.saved + row * N + i, value);
-            if (PAIRED) z[i] = value;
-            else {
-                const float h = phi(value, 0.0f, i, parameter[p], a.slope);
-                after[i] = h;
-                store(a.states + row * N + i, h);
-            }
-        }
-        if (PAIRED) {
-            __syncthreads();
+        for (int k = 0; k < AHEAD; ++k) {
+            const int t = round + k;
+            if (t >= length) break;
+            const float* before = state + (k % 2) * STATE;
+            float* after = state + (1 - k % 2) * STATE;
+            const bool is_ahead = t + AHEAD < length;
+            const size_t ahead = is_ahead ? begin_of(a, t, b, N, here, AHEAD) : 0;
+            float sums[PASSES];
+            transition.apply(before, tilde, a.h_tilde + tilde_here, sums);
 #pragma unroll
             for (int p = 0; p < PASSES; ++p) {
                 if (!out.owns(p)) continue;
                 const int i = out.row(p);
-                const float h = phi(z[i], z[partner(i)], i, parameter[p], a.slope);
-                after[i] = h;
-                store(a.states + row * N + i, h);
+                float value = sums[p];
+                if (M > 0) value = (BASE ? c[p] * before[i] + s[p] * before[partner(i)] : before[i]) - value;
+                value += wide(x[k][p]);
+                if (is_ahead) x[k][p] = a.x[ahead + i];
+                if (KEEP) store(a.saved + here + i, value);
+                if (PAIRED) z[i] = value;
+                else {
+                    const float h = phi(value, 0.0f, i, parameter[p], a.slope);
+                    after[i] = h;
+                    store(a.states + here + i, h);
+                }
             }
-        }
+            if (PAIRED) {
+                __syncthreads();
 #pragma unroll
-        for (int p = 0; p < PASSES; ++p) x[0][p] = x[1][p], x[1][p] = ahead[p];
-        __syncthreads();
+                for (int p = 0; p < PASSES; ++p) {
+                    if (!out.owns(p)) continue;
+                    const int i = out.row(p);
+                    const float h = phi(z[i], z[partner(i)], i, parameter[p], a.slope);
+                    after[i] = h;
+                    store(a.states + here + i, h);
+                }
+            }
+            if (t + 1 < length) {
+                here = begin_of(a, t, b, N, here, 1);
+                if (M > 0) tilde_here = begin_of(a, t, b, M, tilde_here, 1);
+            }
+            __syncthreads();
+        }
     }
 }
 
@@ -131,61 +145,71 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(Arguments a) {
     const int b = blockIdx.x, length = a.lengths ? a.lengths[b] : a.steps;
     for (int k = threadIdx.x; k < 3 * STATE + TILDE; k += THREADS) state[k] = 0.0f;
     float carry[PASSES], sum[PASSES], parameter[PASSES], c[PASSES], s[PASSES];
-    float grad[PASSES], saved[PASSES], other[PASSES];
-    const size_t last_row = row_of(a, length - 1, b);
+    Row grad[AHEAD][PASSES], saved[AHEAD][PASSES], other[AHEAD][PASSES];
+    // The rows that begin at `at`, into place k.
+    const auto read = [&](size_t at, int k, int p) {
+        if (!LAST) grad[k][p] = a.x[at + out.row(p)];
+        saved[k][p] = a.saved_rows[at + out.row(p)];
+        if (PAIRED) other[k][p] = a.saved_rows[at + partner(out.row(p))];
+    };
 #pragma unroll
     for (int p = 0; p < PASSES; ++p) {
-        carry[p] = sum[p] = parameter[p] = s[p] = grad[p] = saved[p] = other[p] = 0.0f;
+        carry[p] = sum[p] = parameter[p] = s[p] = 0.0f;
         c[p] = 1.0f;
+        for (int k = 0; k < AHEAD; ++k) grad[k][p] = saved[k][p] = other[k][p] = Row();
         if (!out.owns(p)) continue;
         const int i = out.row(p);
         if (LAST) carry[p] = wide(a.x[(size_t)b * N + i]);
-        else grad[p] = wide(a.x[last_row * N + i]);
-        saved[p] = wide(a.saved_rows[last_row * N + i]);
-        if (PAIRED) other[p] = wide(a.saved_rows[last_row * N + partner(i)]);
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k)
+            if (k < length) read(begin_of(a, length - 1 - k, b, N), k, p);
         parameter[p] = parameter_of(a, i);
         if (BASE) c[p] = a.c[i], s[p] = a.s[partner(i)];
     }
+    size_t here = begin_of(a, length - 1, b, N), tilde_here = begin_of(a, length - 1, b, M);
     __syncthreads();
-    for (int t = length - 1; t >= 0; --t) {
-        float* delta = state + (t % 2) * STATE;
-        const size_t row = row_of(a, t, b), before = t > 0 ? row_of(a, t - 1, b) : 0;
-        float next_grad[PASSES], next_saved[PASSES], next_other[PASSES];
+#pragma unroll 1
+    for (int round = 0; round < length; round += AHEAD) {
 #pragma unroll
-        for (int p = 0; p < PASSES; ++p) {
-            const bool read = t > 0 && out.owns(p);
-            next_grad[p] = !LAST && read ? wide(a.x[before * N + out.row(p)]) : 0.0f;
-            next_saved[p] = read ? wide(a.saved_rows[before * N + out.row(p)]) : 0.0f;
-            next_other[p] = PAIRED && read ? wide(a.saved_rows[before * N + partner(out.row(p))]) : 0.0f;
-        }
-        if (PAIRED) {
+        for (int k = 0; k < AHEAD; ++k) {
+            const int t = length - 1 - round - k;
+            if (t < 0) break;
+            float* delta = state + (k % 2) * STATE;
+            const bool is_ahead = t - AHEAD >= 0;
+            const size_t ahead = is_ahead ? begin_of(a, t, b, N, here, -AHEAD) : 0;
+            if (PAIRED) {
 #pragma unroll
-            for (int p = 0; p < PASSES; ++p)
-                if (out.owns(p)) z[out.row(p)] = carry[p] + grad[p];
-            __syncthreads();
-        }
-#pragma unroll
-        for (int p = 0; p < PASSES; ++p) {
-            if (!out.owns(p)) continue;
-            const int i = out.row(p);
-            float grad_p;
-            float d = phi_backward(carry[p] + grad[p], PAIRED ? z[partner(i)] : 0.0f, saved[p], other[p], i,
-                                   parameter[p], a.slope, grad_p);
-            sum[p] += grad_p;
-            if (CLIP) d = d > a.clip ? a.clip : d < -a.clip ? -a.clip : d;
-            delta[i] = d;
-            a.delta[row * N + i] = d;
-        }
-        __syncthreads();
-        float sums[PASSES];
-        transition.apply(delta, tilde, a.C_tilde + row * M, sums);
-#pragma unroll
-        for (int p = 0; p < PASSES; ++p) {
-            if (out.owns(p)) {
-                const int i = out.row(p);
-                carry[p] = M > 0 ? (BASE ? c[p] * delta[i] + s[p] * delta[partner(i)] : delta[i]) - sums[p] : sums[p];
+                for (int p = 0; p < PASSES; ++p)
+                    if (out.owns(p)) z[out.row(p)] = carry[p] + wide(grad[k][p]);
+                __syncthreads();
             }
-            grad[p] = next_grad[p], saved[p] = next_saved[p], other[p] = next_other[p];
+#pragma unroll
+            for (int p = 0; p < PASSES; ++p) {
+                if (!out.owns(p)) continue;
+                const int i = out.row(p);
+                float grad_p;
+                float d = phi_backward(carry[p] + wide(grad[k][p]), PAIRED ? z[partner(i)] : 0.0f, wide(saved[k][p]),
+                                       wide(other[k][p]), i, parameter[p], a.slope, grad_p);
+                if (is_ahead) read(ahead, k, p);
+                sum[p] += grad_p;
+                if (CLIP) d = d > a.clip ? a.clip : d < -a.clip ? -a.clip : d;
+                delta[i] = d;
+                a.delta[here + i] = d;
+            }
+            __syncthreads();
+            float sums[PASSES];
+            transition.apply(delta, tilde, a.C_tilde + tilde_here, sums);
+            if (t > 0) {
+                here = begin_of(a, t, b, N, here, -1);
+                if (M > 0) tilde_here = begin_of(a, t, b, M, tilde_here, -1);
+            }
+#pragma unroll
+            for (int p = 0; p < PASSES; ++p) {
+                if (!out.owns(p)) continue;
+                const int i = out.row(p);
+                carry[p] = sums[p];
+                if (M > 0) carry[p] = (BASE ? c[p] * delta[i] + s[p] * delta[partner(i)] : delta[i]) - sums[p];
+            }
         }
     }
 #pragma unroll

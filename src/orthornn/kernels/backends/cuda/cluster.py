@@ -16,7 +16,9 @@ from .product import WARP, Product, free_tiles
 
 BLOCKS = (2, 4, 8)  # of a cluster; more than 8 are not allowed everywhere
 MOST_SLOTS = 4  # sequences of a cluster
-EXCHANGE = 600  # cycles from a state that is computed to one that is everywhere
+# Cycles of a step besides its products, as measured on an H200: from a state that is computed to one that is everywhere,
+# and of what is done for each group of sequences.
+EXCHANGE, GROUP = 900, 350
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,9 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        """Dynamic shared memory of a block: two states and two shares of every sequence, then weights."""
+        """Dynamic shared memory of a block: barriers, two states and two shares of every sequence, then weights."""
         state = -(-max(self.product.vector, self.count * self.product.rows) // 4) * 4
-        return 4 * 2 * self.slots * (state + self.product.rows) + self.product.shared
+        return 32 + 4 * 2 * self.slots * (state + self.product.rows) + self.product.shared
 
     @property
     def macros(self) -> dict[str, int]:
@@ -61,8 +63,9 @@ class Shape:
     @property
     def cycles(self) -> float:
         """The cost of a step of all its sequences, by count: of several, the exchange is hidden."""
-        own = self.slots * (self.product.cycles + 2 * self.threads / WARP)
-        return own + EXCHANGE if self.slots == 1 else max(own, 2 * EXCHANGE)
+        if self.slots == 1:
+            return self.product.cycles + EXCHANGE
+        return max(self.slots * self.product.cycles + 2 * GROUP, self.product.cycles + EXCHANGE)
 
     def blocks(self, batch: int) -> int:
         """Return the number of blocks for so many sequences."""
@@ -89,25 +92,24 @@ def best(n: int, batch: int) -> Shape | None:
     """Return the shape of least cost for so many sequences, or None if no cluster can hold W or no GPU here has clusters."""
     if not multiprocessor.has_clusters():
         return None
+    return min(shapes(n, batch), key=lambda shape: shape.cycles * waves(shape, batch), default=None)
+
+
+def shapes(n: int, batch: int) -> list[Shape]:
+    """Return every shape that fits, with as many sequences of a cluster as make the fewest turns."""
     found, batch = [], max(batch, 1)
     for count in BLOCKS:
-        turns = -(-batch // (number(count) * MOST_SLOTS))
-        slots = -(-batch // (number(count) * turns))
         rows = -(-n // (4 * count)) * 4
         if rows * (count - 1) >= n:
             continue  # a block would have no rows
-        found += _shapes(n, count, slots, rows)
-    return min(found, key=lambda shape: shape.cycles * waves(shape, batch), default=None)
-
-
-def _shapes(n: int, count: int, slots: int, rows: int) -> list[Shape]:
-    found = []
-    for threads in range(WARP, 512 + 1, WARP):
-        tiles = free_tiles(threads)
-        for lanes in (4, 8, 16, 32) if tiles >= 0 else ():
-            product = Product(rows, n, threads, lanes)
-            held = min(product.quads, tiles // product.passes)
-            shape = Shape(n, count, slots, Product(rows, n, threads, lanes, held))
-            if product.passes * product.quads <= 64 and shape.bytes <= multiprocessor.shared_limit():
-                found.append(shape)
+        turns = -(-batch // (number(count) * MOST_SLOTS))
+        slots = -(-batch // (number(count) * turns))
+        for threads in range(WARP, 512 + 1, WARP):
+            tiles = free_tiles(threads)
+            for lanes in (4, 8, 16, 32) if tiles >= 0 else ():
+                product = Product(rows, n, threads, lanes)
+                held = min(product.quads, tiles // product.passes)
+                shape = Shape(n, count, slots, Product(rows, n, threads, lanes, held))
+                if product.passes * product.quads <= 64 and shape.bytes <= multiprocessor.shared_limit():
+                    found.append(shape)
     return found

@@ -13,6 +13,7 @@ import importlib.resources
 import pathlib
 import re
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from ....errors import BackendError
 
+_compiling = threading.Lock()  # the logs of two threads were seen to be mixed
 HEADERS = ("device.cuh", "product.cuh", "recurrence.cuh")
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MAJORS = (13, 12, 11)  # of CUDA, for a torch that is not built for it
@@ -129,7 +131,8 @@ def version() -> tuple[int, int] | None:
 
 def compile_source(source: str, macros: Mapping[str, int], capability: tuple[int, int]) -> Compiled:
     """Return machine code of a source file for one GPU architecture."""
-    return _compile(text_of(source), macros, capability, source)
+    with _compiling:
+        return _compile(text_of(source), macros, capability, source)
 
 
 def _compile(text: str, macros: Mapping[str, int], capability: tuple[int, int], name: str = "trial.cu") -> Compiled:

@@ -1,7 +1,7 @@
 // What the kernels of recurrences share: their arguments, rows in 32 or 16 bits, and activations.
 //
 // Macros: N units, CODE of the activation (orthornn/activations.py), UNIT and PAIR (what its parameter belongs to), KEEP
-// (pre-activations are written), LAST (the gradient is that of the last states), CLIP, HALVED (rows x, states, what is
+// (pre-activations are written), PACKED (steps have rows of their own number), LAST (the gradient is that of the last states), CLIP, HALVED (rows x, states, what is
 // saved and their gradients are stored in bfloat16; all else, the state that goes from step to step too, is float32).
 #pragma once
 
@@ -51,8 +51,12 @@ constexpr int HALF = N / 2;
 // The partner of unit i in the other half; an odd middle is its own.
 __device__ inline int partner(int i) { return i < HALF ? i + (N - HALF) : i >= N - HALF ? i - (N - HALF) : i; }
 
-__device__ inline size_t row_of(const Arguments& a, int t, int b) {
-    return (a.offsets ? a.offsets[t] : (long long)t * a.batch) + b;
+// Where the row of step t of sequence b begins in an array (R, width), and the same for the step `by` steps later.
+__device__ inline size_t begin_of(const Arguments& a, int t, int b, int width) {
+    return ((size_t)(PACKED ? a.offsets[t] : (long long)t * a.batch) + b) * width;
+}
+__device__ inline size_t begin_of(const Arguments& a, int t, int b, int width, size_t here, int by) {
+    return PACKED ? begin_of(a, t + by, b, width) : here + (long long)by * a.batch * width;
 }
 
 __device__ inline float parameter_of(const Arguments& a, int i) {

@@ -42,6 +42,7 @@ def _macros(shape: Shape, stored: torch.dtype, call: Call, base: Base, last: boo
         "PAIR": activation.parameter == "pair",
         "KEEP": activation.reads == "preactivation",
         "BASE": base is not None,
+        "PACKED": call.layout.is_ragged,
         "LAST": last,
         "CLIP": call.options.clip is not None,
         "HALVED": stored == torch.bfloat16,

@@ -71,17 +71,21 @@ def run(plan: BenchmarkPlan, say: Callable[[str], object] = print) -> dict[str, 
         say(f"{kind}: {name}: {_shown(row)}")
         return row
 
-    for case in plan.cases:
+    steps = min(plan.work.T, 100)
+    for case in plan.cases:  # whole layers on the backends that run them
         for one in recurrence.recurrences(case, device):
-            steps = min(plan.work.T, 100)
-            verdict = attempt("verify", one.name, partial(recurrence.verify, one, device, steps))
-            if verdict.get("right") and verdict.get("same_bits"):
-                attempt("recurrences", one.name, partial(recurrence.measure, one, device, plan.work.T, plan.rounds))
+            if one.is_chosen(device):
+                attempt("verify", one.name, partial(recurrence.verify, one, device, steps))
         attempt("layers", case.name, partial(layers.measure, case, plan.work, plan.rounds))
         if case.name in EPOCHS:
             for precision in PRECISIONS:
                 measure = partial(layers.epoch, case, plan.work, precision, plan.rounds)
                 attempt("epochs", f"{case.name} {precision}", measure)
+    for case in plan.cases:  # and the recurrences alone, on every backend
+        for one in recurrence.recurrences(case, device):
+            verdict = attempt("verify", one.name, partial(recurrence.verify, one, device, steps))
+            if verdict.get("right") and verdict.get("same_bits"):
+                attempt("recurrences", one.name, partial(recurrence.measure, one, device, plan.work.T, plan.rounds))
     results["seconds"] += time.monotonic() - started
     write_results(plan.folder, results, tables(results))
     _require(results)

@@ -1,4 +1,4 @@
-"""Whole layers side by side: ours, cuDNN's, flashrnn's LSTM, and the dense loop as a CUDA graph.
+"""Whole layers side by side: ours, cuDNN's, some of them as one CUDA graph, flashrnn's LSTM, and the dense loop.
 
 Forward and backward to all parameters, parametrization and input projection included, each in its precisions. For ours
 bfloat16 is torch.autocast: states in 16 bits, W and all sums float32. For the others it is all of the network.
@@ -21,7 +21,8 @@ from ..timing import Contender, interleave, ratio
 from .precision import PRECISIONS, Precision, arithmetic
 from .recurrence import peak_bytes
 
-GRU, GRAPH, FLASH = "gru", "loop-graph", "flashrnn"
+GRU, LOOP, FLASH = "gru", "loop-graph", "flashrnn"
+GRAPHS = {f"{name}-graph": name for name in (OURS, "rnn", "lstm")}  # each as one CUDA graph
 _CLASSES, _MNIST_SEQUENCES = 10, 60_000
 
 TITLES = {
@@ -30,7 +31,10 @@ TITLES = {
     "lstm": "nn.LSTM",
     GRU: "nn.GRU",
     FLASH: "flashrnn LSTM",
-    GRAPH: "dense loop, CUDA graph",
+    LOOP: "dense loop, CUDA graph",
+    "ours-graph": "orthornn, CUDA graph",
+    "rnn-graph": "nn.RNN, CUDA graph",
+    "lstm-graph": "nn.LSTM, CUDA graph",
 }
 
 
@@ -55,7 +59,7 @@ class FlashLSTM(nn.Module):
 
 def missing(name: str, device: torch.device) -> str | None:
     """Return why a network cannot be timed here, or None."""
-    if name in (GRAPH, FLASH) and device.type != "cuda":
+    if (name in (LOOP, FLASH) or name in GRAPHS) and device.type != "cuda":
         return "it runs only on CUDA devices"
     if name == FLASH and importlib.util.find_spec("flashrnn") is None:
         return "the package flashrnn is not installed"
@@ -65,23 +69,24 @@ def missing(name: str, device: torch.device) -> str | None:
 def entries() -> list[tuple[str, Precision]]:
     """Return every network in every precision that it is timed in."""
     found: list[tuple[str, Precision]] = [(name, p) for name in (OURS, "rnn", "lstm", GRU) for p in PRECISIONS]
-    return [*found, (GRAPH, "float32"), (GRAPH, "tf32"), (FLASH, "bfloat16")]
+    graphs: list[tuple[str, Precision]] = [(name, "float32") for name in (*GRAPHS, LOOP)]
+    return [*found, *graphs, (LOOP, "tf32"), (FLASH, "bfloat16")]
 
 
 def _runnable(name: str, precision: Precision, case: Case, work: Work) -> Callable[[], object]:
     """Return what is timed: forward and backward, gradients cleared before."""
     device = torch.device(work.device)
-    if name in (GRU, GRAPH, FLASH):
+    if name in (GRU, LOOP, FLASH):
         make: dict[str, Callable[[], nn.Module]] = {
             GRU: lambda: nn.GRU(1, case.n),
-            GRAPH: lambda: StepLoop(1, case.n),
+            LOOP: lambda: StepLoop(1, case.n),
             FLASH: lambda: FlashLSTM(case.n),
         }
         module = make[name]().to(device)
         x, grad = torch.rand(work.T, case.batch, 1, device=device), torch.randn(case.batch, case.n, device=device)
         runnable = Runnable(name, module, x, grad, "last")
     else:
-        runnable = Runnable.make(name, case, work)
+        runnable = Runnable.make(GRAPHS.get(name, name), case, work)
     autocast: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if precision == "bfloat16":
         runnable.x, runnable.grad = runnable.x.bfloat16(), runnable.grad.bfloat16()
@@ -89,6 +94,8 @@ def _runnable(name: str, precision: Precision, case: Case, work: Work) -> Callab
             autocast = torch.autocast(device.type, torch.bfloat16)
         else:
             runnable.module.bfloat16()
+    if isinstance(runnable.module, nn.RNNBase):
+        runnable.module.flatten_parameters()  # else they would be copied in every call
 
     def run() -> None:
         runnable.clear()
@@ -96,7 +103,7 @@ def _runnable(name: str, precision: Precision, case: Case, work: Work) -> Callab
             out = output_of(runnable.module, runnable.x, runnable.output)
         out.backward(runnable.grad)
 
-    return _captured(run, device) if name == GRAPH else run
+    return _captured(run, device) if name == LOOP or name in GRAPHS else run
 
 
 def _captured(run: Callable[[], None], device: torch.device) -> Callable[[], object]:

@@ -51,6 +51,10 @@ class Recurrence:
         """The size from which a backend is chosen."""
         return Size(self.case.n, self.case.m or None, self.case.batch, 784)
 
+    def is_chosen(self, device: torch.device) -> bool:
+        """Return whether it is this backend that a layer of this case runs on."""
+        return self.backend == dispatch.choose("auto", device, torch.float32, self.size)
+
 
 def recurrences(case: Case, device: torch.device) -> list[Recurrence]:
     """Return the backends that can run a case, each in the precisions that change what it does."""
