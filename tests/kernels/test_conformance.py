@@ -50,6 +50,12 @@ def test_awkward_sizes(backend, kind, case, dtype):
     check(replace(case, kind=kind, output="last", bias=False), backend, dtype)
 
 
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_size_that_takes_a_cluster_of_a_gpu(backend, output):
+    check(Case("dense", "modrelu", n=341, steps=4, batch=5, packed=True, output=output), backend, torch.float32)
+
+
 @pytest.mark.parametrize("gain", [0.9, 1.05])
 @pytest.mark.parametrize("kind", ["dense", "packed"])
 @pytest.mark.parametrize("base", [False, True])
