@@ -1,11 +1,10 @@
 """Compile the GPU kernels for several architectures on a machine without a GPU, and report what each one takes.
 
-    python benchmarks/compile_ahead.py [--architectures 90,80,100] [--backends cuda,triton] [--out FILE] [--jobs N]
+    python benchmarks/compile_ahead.py [--architectures 90,80,100] [--out FILE] [--jobs N]
 
 Public functions are called as on a GPU, forward and backward, but each launch is replaced by the compilation of the
-kernel that it would run: by NVRTC for `cuda` (from torch's CUDA wheels, or `pip install nvidia-cuda-nvrtc`), and by
-Triton with the assembler of its wheel for `triton`. So the kernels are those of the launches, with Triton's
-specialization on sizes of 1 and on multiples of 16.
+kernel that it would run by NVRTC (from torch's CUDA wheels, or `pip install nvidia-cuda-nvrtc`). So the kernels are
+those of the launches.
 
 The exit status is 1 if a kernel does not compile, or needs more shared memory than a block of the architecture has.
 A kernel that spills is reported, with the bytes of its stack frame.
@@ -14,17 +13,13 @@ A kernel that spills is reported, with the bytes of its stack frame.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from multiprocessing import get_context
@@ -39,21 +34,18 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from orthornn import activations  # noqa: E402
 from orthornn.kernels import compact_wy_rnn, dense_rnn, rotations_rnn  # noqa: E402
-from orthornn.kernels.backends import CUDA, TRITON, multiprocessor  # noqa: E402
+from orthornn.kernels.backends import CUDA, multiprocessor  # noqa: E402
 from orthornn.kernels.backends.cuda import backend, chain, cluster, nvrtc  # noqa: E402
-from orthornn.kernels.backends.triton import launch  # noqa: E402
 from orthornn.kernels.call import Size  # noqa: E402
 
 # Bytes of shared memory that one block can have, by compute capability.
 SHARED = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
 SHARED = {architecture: 1024 * size for architecture, size in SHARED.items()}
-KERNELS = {"dense": ("forward_kernel", "backward_kernel"), "compact_wy": ("forward_kernel", "backward_kernel")}
-KERNELS["rotations"] = ("scan_kernel",)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A call whose kernels are compiled. m: None for a dense W, -1 for rotations. block: Triton's sequences per program."""
+    """A call whose kernels are compiled. m: None for a dense W, -1 for rotations."""
 
     n: int
     m: int | None = None
@@ -65,8 +57,6 @@ class Wanted:
     ragged: bool = False
     clip: float | None = None
     base: bool = True
-    precision: str = "highest"
-    block: int | None = None
 
     @property
     def name(self) -> str:
@@ -74,18 +64,20 @@ class Wanted:
         kind = {None: f"dense {self.n}", -1: f"rotations {self.n}"}.get(self.m, f"reflections {self.n},{self.m}")
         words = [kind, f"B={self.batch}", f"T={self.steps}", self.activation, self.stored]
         words += [self.output] * (self.output != "all") + ["ragged"] * self.ragged + ["clip"] * (self.clip is not None)
-        words += ["no base"] * (bool(self.m) and not self.base) + ["tf32"] * (self.precision != "highest")
-        return " ".join([*words, *([f"block {self.block}"] if self.block else [])])
+        return " ".join(words + ["no base"] * (bool(self.m) and not self.base))
 
 
-# The sizes that are timed, those where the strategy changes, and awkward ones.
+# The sizes that are timed, those where the shape changes, and awkward ones.
 TIMED = [Wanted(n) for n in (128, 170, 256)] + [Wanted(n, m) for n, m in ((256, 32), (512, 32))]
 OTHERS = [Wanted(n) for n in (1, 5, 33, 192, 300, 320)]
 OTHERS += [Wanted(n, m) for n, m in ((7, 3), (33, 33), (128, 16), (128, 32), (1024, 32), (512, 64), (256, 128))]
+# Those of a cluster; a kernel is the same for any number of steps.
+CLUSTERS = [Wanted(n, batch=batch, steps=16) for n in (300, 360, 512, 768) for batch in (1, 50, 512)]
+CLUSTERS += [Wanted(512, 128, steps=16)]
 
 
-def cuda_calls() -> Iterator[Wanted]:
-    """Yield the calls whose CUDA C++ kernels are compiled: every activation at two small sizes, a few at the others."""
+def calls() -> Iterator[Wanted]:
+    """Yield the calls whose kernels are compiled: every activation at two small sizes, a few at the others."""
     for small, name, stored in product((Wanted(38), Wanted(38, 19)), activations.ACTIVATIONS, ("float32", "bfloat16")):
         for output, clip in (("all", None), ("last", 1.0)):
             for base in (True, False) if small.m else (True,):
@@ -94,49 +86,14 @@ def cuda_calls() -> Iterator[Wanted]:
         for output, stored in product(("all", "last"), ("float32", "bfloat16")):
             yield replace(one, output=output, stored=stored)
         yield replace(one, activation="complex_modrelu" if one.n % 2 == 0 else "oplu", clip=1.0)
+    for one in CLUSTERS:
+        for output, stored in product(("all", "last"), ("float32", "bfloat16")):
+            yield replace(one, output=output, stored=stored)
+    yield Wanted(256, -1, activation="identity")
 
 
-def triton_calls() -> Iterator[Wanted]:
-    """Yield the calls whose Triton kernels are compiled: every activation at a small size, every strategy, and
-    sequences and steps of 1, for which Triton compiles other kernels.
-    """
-    small = (Wanted(20, 4, batch=3, steps=5), Wanted(20, batch=3, steps=5))
-    for k, name in enumerate(activations.ACTIVATIONS):
-        options = {"stored": ("float32", "bfloat16")[k % 2], "output": ("all", "last")[k // 2 % 2]}
-        yield replace(small[k % 2], activation=name, ragged=k % 3 == 0, clip=(None, 1.0)[k // 3 % 2], **options)
-        precision = ("highest", "high")[k % 2]
-        yield replace(small[1 - k % 2], activation=name, block=16, precision=precision, **options)
-    for one in small:
-        yield replace(one, batch=1)
-        yield replace(one, batch=1, steps=1, output="last", ragged=True)
-    yield from (Wanted(1, batch=1, steps=1), Wanted(1, 1, batch=1, steps=1), Wanted(16, 0), Wanted(7, 3, base=False))
-    for one in [*TIMED, *OTHERS]:
-        if one.m or one.n <= 192:
-            yield one
-            yield replace(one, batch=512, precision="high")
-    for one in (Wanted(170), Wanted(256, 32)):
-        yield replace(one, stored="bfloat16")
-        yield replace(one, stored="bfloat16", batch=512, precision="high", output="last")
-    yield from (Wanted(n, activation="oplu") for n in (70, 128))  # pairs need halves of equal size
-    yield from (Wanted(1024, 512), Wanted(512, 128), Wanted(512, 128, batch=512, precision="high"))
-    for n, output in ((1, "all"), (20, "last"), (256, "all"), (1024, "last")):
-        yield Wanted(n, -1, activation="identity", output=output)
-    yield Wanted(256, -1, activation="identity", batch=1, steps=17)
-
-
-@contextmanager
-def _arithmetic(wanted: Wanted) -> Iterator[None]:
-    before, launch.BLOCK = torch.get_float32_matmul_precision(), wanted.block
-    torch.set_float32_matmul_precision(wanted.precision)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-        launch.BLOCK = None
-
-
-def call(wanted: Wanted, backend: str) -> None:
-    """Run a public function forward and backward on a backend whose launches are replaced."""
+def call(wanted: Wanted) -> None:
+    """Run a public function forward and backward on the backend, whose launches are replaced."""
     n, m, B, T = wanted.n, wanted.m, wanted.batch, wanted.steps
     generator = torch.Generator().manual_seed(0)
 
@@ -149,28 +106,27 @@ def call(wanted: Wanted, backend: str) -> None:
     batch_sizes = torch.full((T,), B, dtype=torch.int64) if wanted.ragged else None
     x = leaf(*((T * B,) if wanted.ragged else (T, B)), n).detach()
     x = x.to(getattr(torch, wanted.stored)).requires_grad_()
-    options: dict[str, Any] = {"output": wanted.output, "batch_sizes": batch_sizes, "backend": backend}
-    with _arithmetic(wanted):
-        if m == -1:
-            W = torch.linalg.qr(leaf(n, n))[0].detach()
-            out = rotations_rnn(x, leaf(B, n), W, **options)
-        elif m is None:
-            out = dense_rnn(x, leaf(B, n), leaf(n, n), phi.name, parameter, clip=wanted.clip, **options)
-        else:
-            base = (torch.ones(n), torch.zeros(n)) if wanted.base else None
-            out = compact_wy_rnn(x, leaf(B, n), leaf(n, m), base, phi.name, parameter, clip=wanted.clip, **options)
-        out.sum().backward()
+    options: dict[str, Any] = {"output": wanted.output, "batch_sizes": batch_sizes, "backend": CUDA.name}
+    if m == -1:
+        W = torch.linalg.qr(leaf(n, n))[0].detach()
+        out = rotations_rnn(x, leaf(B, n), W, **options)
+    elif m is None:
+        out = dense_rnn(x, leaf(B, n), leaf(n, n), phi.name, parameter, clip=wanted.clip, **options)
+    else:
+        base = (torch.ones(n), torch.zeros(n)) if wanted.base else None
+        out = compact_wy_rnn(x, leaf(B, n), leaf(n, m), base, phi.name, parameter, clip=wanted.clip, **options)
+    out.sum().backward()
 
 
 def memory_of(architecture: int) -> Any:
-    """Return a context in which strategies are chosen for the shared memory of an architecture."""
+    """Return a context in which shapes are chosen for the shared memory of an architecture."""
     limit = min(multiprocessor.SHARED, SHARED[architecture])
     return mock.patch.object(multiprocessor, "shared_limit", return_value=limit)
 
 
-def compile_cuda(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
-    """Yield the resources of the kernels that a call launches on the backend `cuda`."""
-    found: list[tuple[nvrtc.Program, Mapping[str, int], int, str]] = []
+def compiled(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
+    """Yield the resources of the kernels that a call launches."""
+    found: dict[str, tuple[nvrtc.Program, Mapping[str, int], int]] = {}
 
     class Launch:
         def __init__(
@@ -179,7 +135,7 @@ def compile_cuda(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
             self.program, self.macros, self.shared = program, macros, shared
 
         def launch(self, name: str, blocks: tuple[int, int, int], arguments: nvrtc.Arguments) -> None:
-            found.append((self.program, self.macros, self.shared, name))
+            found[name] = self.program, self.macros, self.shared
 
     chain.best.cache_clear()
     cluster.best.cache_clear()
@@ -190,15 +146,16 @@ def compile_cuda(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
         mock.patch.object(CUDA, "unavailable", return_value=None),
         memory_of(architecture),
     ):
-        paired = activations.get(wanted.activation).paired
-        reason = CUDA.unsupported(torch.float32, Size(wanted.n, wanted.m, wanted.batch, paired=paired))
+        paired, rotations = activations.get(wanted.activation).paired, wanted.m == -1
+        size = Size(wanted.n, None if rotations else wanted.m, wanted.batch, paired=paired, rotations=rotations)
+        reason = CUDA.unsupported(torch.float32, size)
         if reason is not None:
             yield {"kernel": "none", "unsupported": reason}
             return
-        call(wanted, "cuda")
-    for program, macros, shared, name in found:
-        compiled = nvrtc.compile_source(program.source, macros, divmod(architecture, 10))
-        own = nvrtc.resources(compiled.log)[name]
+        call(wanted)
+    for name, (program, macros, shared) in found.items():
+        log = nvrtc.compile_source(program.source, macros, divmod(architecture, 10)).log
+        own = nvrtc.resources(log)[name]
         spilled = own.spill_stores + own.spill_loads
         yield {
             "kernel": name,
@@ -210,81 +167,12 @@ def compile_cuda(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
         }
 
 
-class Target:
-    """The driver that Triton asks for the GPU that it compiles for."""
-
-    def __init__(self, architecture: int) -> None:
-        from triton.backends.compiler import GPUTarget
-
-        self.target = GPUTarget("cuda", architecture, 32)
-
-    def get_current_target(self) -> Any:
-        """Return the architecture."""
-        return self.target
-
-    def get_current_device(self) -> int:
-        """Return a number of the device under which kernels are cached."""
-        return self.target.arch
-
-    def get_current_stream(self, device: int) -> int:
-        """Return the default stream."""
-        return 0
-
-
-def compile_triton(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
-    """Yield the resources of the kernels that a call launches on the backend `triton`."""
-    import triton
-    from triton.runtime import driver
-
-    found: list[tuple[str, Any]] = []
-
-    class Ahead:
-        def __init__(self, jit: Any) -> None:
-            self.jit = jit
-
-        def __getitem__(self, grid: tuple[int, ...]) -> Any:
-            def run(*given: Any, **constants: Any) -> None:
-                found.append((self.jit.__name__, self.jit.warmup(*given, grid=grid, **constants)))
-
-            return run
-
-    driver.set_active(Target(architecture))
-    folder = {None: "dense", -1: "rotations"}.get(wanted.m, "compact_wy")
-    module = importlib.import_module(f"orthornn.kernels.backends.triton.{folder}")
-    kernels = {name: Ahead(getattr(module, name)) for name in KERNELS[folder]}
-    with (
-        mock.patch.multiple(module, **kernels),
-        mock.patch.object(TRITON, "unavailable", return_value=None),
-        memory_of(architecture),
-    ):
-        call(wanted, "triton")
-    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-    for name, kernel in dict(found).items():
-        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-            file.write(kernel.asm["cubin"])
-            file.flush()
-            command = [str(tools / "cuobjdump"), "--dump-resource-usage", file.name]
-            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        used = {key: int(value) for key, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", text)}
-        yield {
-            "kernel": name,
-            "threads": 32 * kernel.metadata.num_warps,
-            "registers": used["REG"],
-            "stack": used["STACK"],
-            "spilled": used["STACK"] + used["LOCAL"],
-            "shared": kernel.metadata.shared,
-        }
-
-
-COMPILE = {"cuda": (cuda_calls, compile_cuda), "triton": (triton_calls, compile_triton)}
-
-
-def rows_of(backend: str, architecture: int, wanted: Wanted) -> list[dict[str, Any]]:
+def rows_of(architecture: int, wanted: Wanted) -> list[dict[str, Any]]:
     """Return a row for each kernel of a call, or one with the error."""
-    head = {"backend": backend, "architecture": architecture, "call": wanted.name}
+    head = {"architecture": architecture, "call": wanted.name}
     started, rows = time.process_time(), []
     try:
-        for row in COMPILE[backend][1](wanted, architecture):
+        for row in compiled(wanted, architecture):
             if row.get("shared", 0) > SHARED[architecture]:
                 row["failed"] = f"{row['shared']} bytes of shared memory; a block has {SHARED[architecture]}"
             rows.append(head | row)
@@ -294,7 +182,7 @@ def rows_of(backend: str, architecture: int, wanted: Wanted) -> list[dict[str, A
 
 
 def _shown(row: dict[str, Any]) -> str:
-    head = f"sm_{row['architecture']} {row['backend']:<6} {row['call']:<60} {row['kernel']:<15}"
+    head = f"sm_{row['architecture']} {row['call']:<60} {row['kernel']:<8}"
     if "failed" in row:
         return f"{head} FAILED {row['failed'].strip().splitlines()[-1]}"
     if "unsupported" in row:
@@ -306,17 +194,17 @@ def _shown(row: dict[str, Any]) -> str:
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
-    """Return lines of the totals per backend and architecture, and of what failed or spills most."""
+    """Return lines of the totals of each architecture, and of what failed or spills most."""
     lines = []
-    for key in sorted({(row["backend"], row["architecture"]) for row in rows}):
-        own = [row for row in rows if (row["backend"], row["architecture"]) == key]
+    for architecture in sorted({row["architecture"] for row in rows}):
+        own = [row for row in rows if row["architecture"] == architecture]
         done = [row for row in own if "registers" in row and "failed" not in row]
         spill = [row for row in done if row["spilled"]]
         lines.append(
-            f"{key[0]:<6} sm_{key[1]}: {len(done)} kernels of {len({row['call'] for row in own})} calls compiled, "
+            f"sm_{architecture}: {len(done)} kernels of {len({row['call'] for row in own})} calls compiled, "
             f"{sum('failed' in row for row in own)} failed, {len(spill)} spill, most "
             f"{max((row['spilled'] for row in done), default=0)} B; shared memory at most "
-            f"{max((row['shared'] for row in done), default=0) / 1024:.1f} of {SHARED[key[1]] / 1024:.0f} KB"
+            f"{max((row['shared'] for row in done), default=0) / 1024:.1f} of {SHARED[architecture] / 1024:.0f} KB"
         )
     lines += [_shown(row) for row in sorted((r for r in rows if r.get("spilled")), key=lambda r: -r["spilled"])[:20]]
     return lines + [_shown(row) for row in rows if "failed" in row]
@@ -326,24 +214,18 @@ def main() -> int:
     """Return the exit status: 1 if anything failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--architectures", default="90,80,100")
-    parser.add_argument("--backends", default="cuda,triton")
     parser.add_argument("--out", type=Path, help="a JSON file for all rows")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--calls", default="", help="only calls whose names match this regular expression")
     options = parser.parse_args()
-    if "triton" in options.backends:
-        os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="orthornn-triton-"))
     jobs = [
-        (backend, int(architecture), wanted)
+        (int(architecture), wanted)
         for architecture in options.architectures.split(",")
-        for backend in options.backends.split(",")
-        for wanted in COMPILE[backend][0]()
+        for wanted in dict.fromkeys(calls())
         if re.search(options.calls, wanted.name)
     ]
     rows: list[dict[str, Any]] = []
-    libraries: dict[str, Any] = {"torch": torch.__version__, "nvrtc": nvrtc.version()}
-    if "triton" in options.backends:
-        libraries["triton"] = importlib.import_module("triton").__version__
+    libraries = {"torch": torch.__version__, "nvrtc": nvrtc.version()}
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         for done in as_completed([pool.submit(rows_of, *job) for job in jobs]):
             rows += done.result()

@@ -237,14 +237,8 @@ def main() -> int:
     """Run everything; 1 if something is not right."""
     device, steps = torch.device(sys.argv[1]), int(sys.argv[2])
     on_gpu = device.type == "cuda"
-    try:
-        import triton
-
-        version = triton.__version__
-    except ImportError:
-        version = "none"
     name = torch.cuda.get_device_name() if on_gpu else "CPU"
-    head = {"device": name, "torch": torch.__version__, "cuda": torch.version.cuda, "triton": version}
+    head = {"device": name, "torch": torch.__version__, "cuda": torch.version.cuda}
     print(*(f"{key} {value}" for key, value in head.items()), "python", sys.version.split()[0], flush=True)
     if on_gpu:
         properties = torch.cuda.get_device_properties(0)

@@ -29,12 +29,6 @@ PUBLIC = {
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-def is_gpu_code(function: Function) -> bool:
-    """Return whether Triton compiles the function: it takes addresses and sizes, since a GPU has no objects."""
-    decorators = [] if isinstance(function, ast.Lambda) else function.decorator_list
-    return any("triton.jit" in ast.unparse(decorator) for decorator in decorators)
-
-
 def parameters(function: Function, in_class: bool) -> int:
     """Return the number of parameters a caller may pass; ``self`` is none of them."""
     a = function.args
@@ -49,8 +43,7 @@ def functions(text: str) -> Iterator[tuple[str, int]]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, Function):
                 name = above + getattr(child, "name", "<lambda>")
-                if not is_gpu_code(child):
-                    yield name, parameters(child, in_class)
+                yield name, parameters(child, in_class)
                 yield from walk(child, f"{name}.", False)
             elif isinstance(child, ast.ClassDef):
                 yield from walk(child, f"{above}{child.name}.", True)
@@ -81,8 +74,6 @@ class A:
         return lambda self, x: x
     @classmethod
     def make(cls, a): ...
-@triton.jit
-def kernel(a, b, c): ...
 def function(self, a): ...
 """
     assert dict(functions(text)) == {"A.method": 5, "A.method.<lambda>": 2, "A.make": 1, "function": 2}

@@ -32,10 +32,9 @@ class Versions(NamedTuple):
 
 
 # Oldest first: its torch, Python and NumPy are the floors of pyproject.toml (tests/test_versions.py compares them).
-# `make test` covers the pin of constraints.txt in between.
+# `make test` covers the pin of constraints.txt in between. Those in the middle have a NumPy in between, too.
 MATRIX = (
     Versions("3.10", "2.6.0", "1.24.0"),
-    # With NumPy 2.4 the interpreters of their Triton do not run (tests/kernels/backends/test_triton.py).
     Versions("3.11", "2.8.0", "2.3.5"),
     Versions("3.12", "2.9.1", "2.3.5"),
     Versions("3.13", "2.15.0"),

@@ -374,7 +374,7 @@ def test_bad_arguments_are_refused():
     with pytest.raises(DTypeError, match="boolean"):
         delta_rnn(**{**given, "reset": given["reset"].long()})
     with pytest.raises(ArgumentError, match="backend"):
-        delta_rnn(**given, backend="triton")
+        delta_rnn(**given, backend="cuda")
 
 
 def test_a_backend_that_cannot_run_is_refused(monkeypatch):

@@ -7,7 +7,7 @@ import torch
 
 from orthornn.errors import ArgumentError, BackendError, OrthornnWarning
 from orthornn.kernels import compact_wy_rnn, dense_rnn, dispatch
-from orthornn.kernels.backends import BACKENDS, CPP, REFERENCE, TRITON
+from orthornn.kernels.backends import BACKENDS, CPP, REFERENCE
 from orthornn.kernels.backends.cuda import nvrtc
 from orthornn.kernels.call import Size
 from orthornn.kernels.cost_model import cheaper_form
@@ -38,9 +38,10 @@ def test_a_backend_that_is_added_is_listed(monkeypatch):
     assert "another" in available(torch.device("cpu"))
 
 
-def test_an_unknown_backend():
-    with pytest.raises(ArgumentError, match="'reference'"):
-        choose("referense", torch.device("cpu"))
+@pytest.mark.parametrize("name", ["referense", "triton"])
+def test_an_unknown_backend(name):
+    with pytest.raises(ArgumentError, match=f"'cuda', 'graph', 'reference', but got '{name}'"):
+        choose(name, torch.device("cpu"))
 
 
 def test_missing_kernels_are_said_once_at_first_use(monkeypatch):
@@ -61,12 +62,17 @@ def test_missing_kernels_are_said_once_at_first_use(monkeypatch):
 
 def test_what_is_chosen_on_a_gpu(monkeypatch):
     monkeypatch.setattr(nvrtc, "missing", lambda device: None)
-    monkeypatch.setattr(TRITON, "unavailable", lambda device: None)
+    rotations = Size(1024, steps=784, rotations=True)
     chosen = {
-        "cuda": [Size(170), Size(256, 32, 128, 784), Size(1024, 32), Size(512, batch=50), Size(512, 512)],
-        "triton": [Size(1024, 512), Size(9, 0)],
-        "graph": [Size(1024, steps=784, batch=128), Size(512, steps=784, paired=True)],
-        "reference": [Size(1024, steps=3), Size(1024, steps=784, ragged=True)],
+        "cuda": [Size(170), Size(256, 32, 128, 784), Size(1024, 32), Size(512, batch=50), Size(512, 512), rotations],
+        "graph": [Size(1024, steps=784, batch=128), Size(512, steps=784, paired=True), Size(1024, 512, steps=784)],
+        "reference": [
+            Size(1024, steps=3),
+            Size(1024, steps=784, ragged=True),
+            Size(9, 0),
+            rotations._replace(ragged=True),
+            rotations._replace(resets=True),
+        ],
     }
     for name, sizes in chosen.items():
         for size in sizes:
@@ -75,8 +81,8 @@ def test_what_is_chosen_on_a_gpu(monkeypatch):
     assert choose("auto", torch.device("cuda"), torch.float64, Size(170)) == "reference"
     with pytest.raises(BackendError, match="float32"):
         choose("cuda", torch.device("cuda"), torch.float64, Size(170))
-    with pytest.raises(BackendError, match="N=512"):
-        choose("triton", torch.device("cuda"), torch.float32, Size(512))
+    with pytest.raises(BackendError, match="N=1024"):
+        choose("cuda", torch.device("cuda"), torch.float32, Size(1024))
 
 
 def test_a_backend_has_its_own_description():
@@ -104,19 +110,16 @@ def test_recurrences_that_only_the_cpu_has_compiled(monkeypatch, otherwise):
         choose_compiled("cpp", cpu, otherwise)
 
 
-def test_rotations_on_a_gpu_without_triton_run_by_the_reference(monkeypatch):
+def test_rotations_on_a_gpu_without_kernels_run_by_the_reference(monkeypatch):
     size = Size(1024, steps=784, rotations=True)
-    monkeypatch.setattr(nvrtc, "missing", lambda device: None)
-    monkeypatch.setattr(TRITON, "unavailable", lambda device: None)
-    assert choose("auto", torch.device("cuda"), torch.float32, size) == "triton"
-    monkeypatch.setattr(TRITON, "unavailable", lambda device: "it is missing")
+    monkeypatch.setattr(nvrtc, "missing", lambda device: "it is missing")
     assert choose("auto", torch.device("cuda"), torch.float32, size) == "reference"  # a graph has no rotations
     assert choose("auto", torch.device("cuda"), torch.float32, size._replace(rotations=False)) == "graph"
 
 
 def test_gpu_backends_on_a_cpu_say_why_not():
     x, h0 = torch.zeros(3, 2, 4), torch.zeros(2, 4)
-    for backend in ("cuda", "graph", "triton"):
+    for backend in ("cuda", "graph"):
         with pytest.raises(BackendError, match=backend):
             dense_rnn(x, h0, torch.eye(4), "tanh", backend=backend)
         with pytest.raises(BackendError, match=backend):

@@ -474,7 +474,7 @@ def test_bad_arguments_are_refused():
     with pytest.raises(ArgumentError, match="memory"):
         reflection_rnn(k, 2.0, h0, memory="all")
     with pytest.raises(ArgumentError, match="backend"):
-        reflection_rnn(k, 2.0, h0, backend="triton")
+        reflection_rnn(k, 2.0, h0, backend="cuda")
 
 
 def test_a_backend_that_cannot_run_is_refused(monkeypatch):

@@ -10,6 +10,7 @@ import torch
 from orthornn import activations, kernels
 from orthornn.errors import ArgumentError, BackendError, DeviceError, DTypeError, ShapeError
 from orthornn.kernels import operator_rnn
+from orthornn.kernels.backends import CUDA
 from orthornn.kernels.call import Size
 from orthornn.kernels.dispatch import choose
 from orthornn.layout import SequenceLayout
@@ -266,6 +267,7 @@ def test_a_mask_that_is_changed_before_the_backward_pass():
         out.sum().backward()
 
 
-def test_which_backends_refuse():
+def test_which_backends_refuse(monkeypatch):
+    monkeypatch.setattr(CUDA, "unavailable", lambda device: None)
     with pytest.raises(BackendError, match="no resets inside a sequence"):
-        choose("triton", torch.device("cuda"), torch.float32, Size(8, resets=True))
+        choose("cuda", torch.device("cuda"), torch.float32, Size(8, resets=True))

@@ -42,7 +42,7 @@ def run(case: Case, tensors: dict[str, Tensor], backend: str, grad: Tensor, stor
     return out, torch.autograd.grad(out, case.differentiable(tensors), grad, materialize_grads=True), saved
 
 
-def near(found: Tensor, expected: Tensor, bound: float, rounding: float) -> None:
+def near(found: Tensor, expected: Tensor, bound: float, rounding: float = ROUNDING) -> None:
     """Within bound of the largest entry, and where found is bfloat16 within its own rounding besides."""
     expected = expected.detach().double()
     largest = float(expected.abs().max()) if expected.numel() else 0.0
@@ -51,7 +51,7 @@ def near(found: Tensor, expected: Tensor, bound: float, rounding: float) -> None
     assert (excess <= 0).all(), float(excess.max())
 
 
-def check_halved(case: Case, backend: str, device: torch.device, rounding: float = ROUNDING) -> None:
+def check_halved(case: Case, backend: str, device: torch.device) -> None:
     case = case.draw()
     got, wide = halved(case, torch.float32, device), halved(case, torch.float64, torch.device("cpu"))
     exact = {name: t.double() if t.is_floating_point() else t for name, t in wide.items()}
@@ -61,14 +61,14 @@ def check_halved(case: Case, backend: str, device: torch.device, rounding: float
     assert out.dtype == torch.bfloat16
     bound = tolerance(torch.float32, case.steps * case.n)
     if case.inputs is None and not case.bias:
-        near(out, want, bound, rounding)
+        near(out, want, bound)
     else:  # each step's projected row is rounded, after its bias was
         largest = float(want.detach().abs().max()) + 2 * float(exact["x"].detach().abs().max())
-        near(out, want, bound + 2 * case.steps * ROUNDING * largest, rounding)
+        near(out, want, bound + 2 * case.steps * ROUNDING * largest)
     _, expected, mine = run(case, wide, "reference", grad, stored)
     assert len(stored) == len(mine) >= 1
     for found, wanted in zip(grads, expected):
-        near(found, wanted, bound, 2 * rounding)  # both are rounded
+        near(found, wanted, bound, 2 * ROUNDING)  # both are rounded
 
 
 def alternating(shift: int) -> list[Case]:

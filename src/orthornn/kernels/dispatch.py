@@ -9,7 +9,7 @@ import torch
 
 from .._checks import check_choice
 from ..errors import BackendError, OrthornnWarning
-from .backends import BACKENDS, CPP, CUDA, GRAPH, REFERENCE, TRITON, Backend
+from .backends import BACKENDS, CPP, CUDA, GRAPH, REFERENCE, Backend
 from .call import Call, Size
 
 NAMES = ("auto", *BACKENDS)
@@ -21,7 +21,7 @@ def available(device: torch.device) -> dict[str, str | None]:
     """Return, in order of preference, None for every backend that can run on this device, and the reason for the
     others.
     """
-    if device.type == "cpu":  # an interpreter or an emulation is for tests, never chosen
+    if device.type == "cpu":  # an emulation is for tests, never chosen
         first = (CPP.name, REFERENCE.name)
         names = [*first, *(name for name in BACKENDS if name not in first)]
     else:
@@ -84,9 +84,8 @@ def choose(name: str, device: torch.device, dtype: torch.dtype = torch.float32, 
         return REFERENCE.name
     if size is None:
         return next(name for name, reason in available(device).items() if reason is None)
-    for backend in (CUDA, TRITON):
-        if backend.unavailable(device) is None and backend.unsupported(dtype, size) is None:
-            return backend.name
+    if CUDA.unavailable(device) is None and CUDA.unsupported(dtype, size) is None:
+        return CUDA.name
     # A graph is captured again for every set of lengths, and float64 is for verification.
     worth_a_graph = dtype == torch.float32 and not size.ragged and not size.rotations and size.steps >= FEW_STEPS
     return (GRAPH if worth_a_graph else REFERENCE).name

@@ -13,9 +13,11 @@ import torch
 from orthornn import activations
 from orthornn.errors import BackendError
 from orthornn.kernels.backends import CUDA as CUDA_BACKEND
-from orthornn.kernels.backends import multiprocessor
-from orthornn.kernels.backends.cuda import backend, chain, cluster, nvrtc, recurrence
+from orthornn.kernels.backends import REFERENCE, multiprocessor
+from orthornn.kernels.backends.cuda import backend, chain, cluster, nvrtc, recurrence, rotations
 from orthornn.kernels.backends.cuda.product import RESERVE, Product
+from orthornn.kernels.call import Call, Options, Size
+from orthornn.layout import SequenceLayout
 from support import emulation
 from support.against_oracle import check_not_finite, close
 from support.cases import Case
@@ -115,6 +117,102 @@ def test_a_cluster_covers_its_rows_and_fits(n, batch):
     assert shape.blocks(batch) * shape.slots >= batch * shape.count
 
 
+ROTATIONS = {
+    "one step": (16, Case("rotations", "identity", n=1, batch=1, steps=1)),
+    "a part of a piece": (16, Case("rotations", "identity", n=5, batch=2, steps=13)),
+    "a piece and a part": (16, Case("rotations", "identity", n=6, batch=2, steps=20, gain=0.9)),
+    "a whole number of pieces": (2, Case("rotations", "identity", n=7, steps=4)),
+    "pieces of pieces": (2, Case("rotations", "identity", n=2, batch=1, steps=17)),
+    "two blocks of pairs": (2, Case("rotations", "identity", n=131, batch=1, steps=3, inputs=None)),
+    "the last state": (2, Case("rotations", "identity", n=4, batch=2, steps=7, output="last")),
+    "the last state of one": (2, Case("rotations", "identity", n=3, steps=1, output="last")),
+    "no step": (16, Case("rotations", "identity", n=3, steps=0, output="last")),
+    "segments": (2, Case("rotations", "identity", n=5, steps=7, memory="checkpoint", segment=3)),
+}
+
+
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_cuda_emulated_rotations(name, folder, monkeypatch):
+    piece, case = ROTATIONS[name]
+    monkeypatch.setattr(rotations, "PIECE", piece)
+    check_emulated(case, folder, monkeypatch)
+
+
+def rotations_call(T: int, h0: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> Call:
+    """A call whose weight is not read."""
+    B, n = h0.shape
+    options = Options("rotations", activations.get("identity"))
+    return Call(
+        torch.zeros(T, B, n), None, None, h0, torch.zeros(n, n), c, s, None, None, SequenceLayout(T, B), options
+    )
+
+
+@pytest.mark.parametrize("n", [1, 6, 7])
+@pytest.mark.parametrize("last", [False, True])
+def test_cuda_emulated_rotations_with_any_coefficients(n, last, folder, monkeypatch):
+    """Blocks that are no rotations, and an odd middle with s in it, next to the reference."""
+    monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
+    monkeypatch.setattr(rotations, "PIECE", 2)
+    T, B = 11, 2
+    c, s = 0.6 * torch.randn(2, n, dtype=torch.float64)
+    call = rotations_call(T, torch.randn(B, n), c, s)
+    x, grad = torch.randn(T * B, n), torch.randn(B if last else T * B, n)
+    expected = [call.layout.flatten(REFERENCE.scan(call, x).states), *REFERENCE.scan_backward(call, grad, last, x)[:2]]
+    found = [
+        call.layout.flatten(CUDA_BACKEND.scan(call, x).states),
+        *CUDA_BACKEND.scan_backward(call, grad, last, x)[:2],
+    ]
+    for mine, theirs in zip(found, expected):
+        close(mine, theirs.double(), tolerance(torch.float32, 4 * T))
+
+
+@pytest.mark.parametrize("piece", [16, 10_000])
+def test_cuda_emulated_rotations_of_ten_thousand_steps(piece, folder, monkeypatch):
+    """The angle of a float32 coefficient is off by up to 6e-8, 6e-4 in all; rounding of states has no direction."""
+    monkeypatch.setattr(rotations, "PIECE", piece)
+    T, half = 10_000, 3
+    angles = torch.linspace(0.3, 2.9, half, dtype=torch.float64)
+    c, s = angles.cos().repeat(2), torch.cat([-angles.sin(), angles.sin()])
+    h0 = torch.randn(1, 2 * half, generator=torch.Generator().manual_seed(0))
+    first, second = h0.double().split(half, dim=1)
+    wanted = torch.cat(
+        [
+            (T * angles).cos() * first - (T * angles).sin() * second,
+            (T * angles).cos() * second + (T * angles).sin() * first,
+        ],
+        dim=1,
+    )
+    monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
+    errors = []
+    for turns in ((c, s), (c.float().double(), s.float().double())):
+        call = rotations_call(T, h0, *turns)
+        errors.append(float((rotations.forward(call, call.rows)[-1] - wanted).abs().max() / h0.abs().max()))
+    assert errors[0] <= tolerance(torch.float32, 100) / 8
+    assert errors[1] > 10 * errors[0]
+
+
+def test_many_sequences_or_steps_or_units_of_rotations_fit_a_grid(monkeypatch):
+    """The second and third axes of a grid end at 65535."""
+    grids: list[tuple[int, int, int]] = []
+    launches = types.SimpleNamespace(launch=lambda name, blocks, arguments: grids.append(blocks))
+    monkeypatch.setattr(nvrtc, "load", lambda *given: launches)
+    for T, B, n in ((1, 70_000, 1), (70_000, 1, 1), (1, 1, 70_000)):
+        c, s = torch.ones(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+        rotations._scan(torch.zeros(T * B, n), torch.zeros(B, n), (c, s), torch.zeros(T, B, n))
+    assert max(max(pieces, pairs) for _, pieces, pairs in grids) < 65536
+    assert max(sequences for sequences, _, _ in grids) == 70_000
+
+
+def test_rotations_need_equal_lengths_without_resets_in_float32():
+    size, single = Size(9, rotations=True), torch.float32
+    assert CUDA_BACKEND.unsupported(single, size) is None
+    assert CUDA_BACKEND.unsupported(single, size._replace(n=100_000)) is None
+    assert "sequences of unequal lengths" in CUDA_BACKEND.unsupported(single, size._replace(ragged=True))
+    assert "no resets" in CUDA_BACKEND.unsupported(single, size._replace(resets=True))
+    assert "in float32" in CUDA_BACKEND.unsupported(torch.float64, size)
+    assert CUDA_BACKEND.describe(size) == "cuda: pieces of the sequence at once"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "m"), [(170, 0), (256, 0), (256, 32), (512, 32), (256, 128)])
 def test_cuda_emulated_sizes(n, m, folder, monkeypatch):
@@ -135,7 +233,8 @@ def test_a_shape_covers_its_products_and_fits(n, m):
         assert product.vector >= product.columns
 
 
-def test_more_rows_than_an_int_can_count(folder, tmp_path):
+@pytest.mark.parametrize("kernel", ["forward", "scan"])
+def test_more_rows_than_an_int_can_count(kernel, folder, tmp_path):
     """T B > 2^31: the first sequence alone, in files with holes, of which 4 pages each are in use."""
     batch, steps = 2**30, 4
     rows = {
@@ -143,13 +242,19 @@ def test_more_rows_than_an_int_can_count(folder, tmp_path):
         for name in ("x", "states")
     }
     rows["x"][::batch] = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    shape = chain.Shape(1, 0, (Product(1, 1, 32, 4, 1),))
-    macros = dict.fromkeys(("CODE", "UNIT", "PAIR", "KEEP", "BASE", "PACKED", "LAST", "CLIP", "HALVED"), 0)
-    kernels = emulation.loader(folder)(shape.program, shape.macros | macros, shape.bytes)
-    h0, W = torch.zeros(1), torch.ones(1)
-    arguments = recurrence.Arguments.of(**rows, h0=h0, first=W, steps=steps, batch=batch)
-    kernels.launch("forward", (1, 1, 1), arguments)
-    assert rows["states"][::batch].tolist() == [1.0, 3.0, 6.0, 10.0]
+    sizes = {"steps": steps, "batch": batch}
+    if kernel == "scan":
+        kernels = emulation.loader(folder)(rotations.PROGRAM, {"THREADS": rotations.THREADS}, 0)
+        c, s = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+        arguments = rotations.Arguments.of(**rows, **sizes, c=c, s=s, n=1, length=steps, power=1, reverse=True)
+    else:
+        shape = chain.Shape(1, 0, (Product(1, 1, 32, 4, 1),))
+        macros = dict.fromkeys(("CODE", "UNIT", "PAIR", "KEEP", "BASE", "PACKED", "LAST", "CLIP", "HALVED"), 0)
+        kernels = emulation.loader(folder)(shape.program, shape.macros | macros, shape.bytes)
+        h0, W = torch.zeros(1), torch.ones(1)
+        arguments = recurrence.Arguments.of(**rows, **sizes, h0=h0, first=W)
+    kernels.launch(kernel, (1, 1, 1), arguments)
+    assert rows["states"][::batch].tolist() == ([10.0, 9.0, 7.0, 4.0] if kernel == "scan" else [1.0, 3.0, 6.0, 10.0])
 
 
 class FakeDriver:
@@ -277,6 +382,8 @@ def test_machine_code(capability):
     compiled = nvrtc.compile_source(shape.program.source, shape.macros | macros, capability)
     assert compiled.code[:4] == b"\x7fELF"
     assert set(nvrtc.resources(compiled.log)) == set(shape.program.kernels)
+    compiled = nvrtc.compile_source(rotations.PROGRAM.source, {"THREADS": rotations.THREADS}, capability)
+    assert nvrtc.resources(compiled.log)["scan"][1:4] == (0, 0, 0)  # neither a stack nor spills
 
 
 def test_the_report_of_the_assembler():

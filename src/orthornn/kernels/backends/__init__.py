@@ -2,8 +2,8 @@
 
 name         runs on     what it is
 cpp          CPU         compiled kernels (csrc/), all parameter gradients included
-cuda         CUDA        CUDA C++ compiled at run time: one launch, weights in one multiprocessor, float32
-triton       CUDA        Triton: one launch, float32; compact WY of any size, dense up to N = 192
+cuda         CUDA        CUDA C++ compiled at run time, float32: weights in one multiprocessor, or W in a cluster of them;
+                         rotations of any size
 graph        CUDA        the reference's loop of matrix products as a CUDA graph, any size and precision
 reference    any device  the specification: plain torch, a loop over steps
 """
@@ -13,8 +13,7 @@ from .cuda.backend import CUDA
 from .cuda_graph import GRAPH
 from .protocol import Backend
 from .reference.backend import REFERENCE
-from .triton.backend import TRITON
 
-BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPP, CUDA, TRITON, GRAPH, REFERENCE)}
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPP, CUDA, GRAPH, REFERENCE)}
 
-__all__ = ["BACKENDS", "CPP", "CUDA", "GRAPH", "REFERENCE", "TRITON", "Backend"]
+__all__ = ["BACKENDS", "CPP", "CUDA", "GRAPH", "REFERENCE", "Backend"]

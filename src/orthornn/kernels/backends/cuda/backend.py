@@ -1,5 +1,5 @@
 """The CUDA C++ backend: W, or U and V, in registers and shared memory of one multiprocessor (chain.cu), or W in those of a
-cluster of them (cluster.cu).
+cluster of them (cluster.cu); rotations by pieces of the sequence (rotations.cu).
 
 For compact WY the base B is moved out of the loop, so that no thread waits for its partner's unit twice in a step:
 
@@ -19,7 +19,7 @@ from ....compact_wy import apply_base_transpose
 from ...call import Call, Size
 from .. import multiprocessor
 from ..scan import Scan, ScanBackend, ScanGradients, reflected
-from . import chain, cluster, nvrtc, recurrence
+from . import chain, cluster, nvrtc, recurrence, rotations
 
 
 @functools.lru_cache(maxsize=1024)
@@ -55,13 +55,15 @@ class CudaBackend(ScanBackend):
         return nvrtc.missing(device) if device.type == "cuda" else "it runs only on CUDA devices"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """Return why it cannot run a call: weights must fit into a multiprocessor or a cluster of them, in float32."""
+        """Return why it cannot run a call: weights must fit into a multiprocessor or a cluster of them, in float32, and
+        rotations need equal lengths.
+        """
         if size.resets:
             return "it has no resets inside a sequence"
-        if size.rotations:
-            return "it has no kernel for rotations"
         if dtype != torch.float32:
             return f"it computes in float32, not in {dtype}"
+        if size.rotations:
+            return "sequences of unequal lengths are not for its kernel of rotations" if size.ragged else None
         if size.m == 0:
             return "it needs a reflection at least"
         if _shape(size) is None:
@@ -72,12 +74,16 @@ class CudaBackend(ScanBackend):
 
     def describe(self, size: Size) -> str:
         """Return the shape of the kernel, for a reader."""
+        if size.rotations:
+            return "cuda: pieces of the sequence at once"
         shape = _shape(size)
         assert shape is not None  # the size is supported
         return f"cuda: {shape.describe()}"
 
     def scan(self, call: Call, x: Tensor) -> Scan:
         """Run the loop on the device."""
+        if call.options.kind == "rotations":
+            return Scan(rotations.forward(call, x))
         shape = _of(call)
         if call.factors is None:
             states, saved, _ = recurrence.forward(shape, call, x, call.weight.contiguous(), None, None)
@@ -92,6 +98,8 @@ class CudaBackend(ScanBackend):
 
     def scan_backward(self, call: Call, grad: Tensor, last: bool, saved: Tensor) -> ScanGradients:
         """Run the loop backwards on the device."""
+        if call.options.kind == "rotations":
+            return ScanGradients(*rotations.backward(call, grad, last))
         shape = _of(call)
         if call.factors is None:
             weight = call.weight.contiguous()

@@ -8,8 +8,6 @@ from typing import Literal
 
 import torch
 
-from ....kernels.backends.triton.backend import interpreted
-
 Precision = Literal["float32", "tf32", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
 
@@ -35,11 +33,9 @@ def bound(precision: Precision, steps: int, n: int) -> float:
 
     float32: 8 eps sqrt(T N), as bench/verify.py derives it. tf32: each step rounds both operands of every product, and
     errors of either sign add up as a square root does: 8 * 2 * 2^-11 sqrt(T). bfloat16: what float32 may, and one
-    rounding of what is stored (states are not carried on rounded), twice where a gradient is stored as well; Triton's
-    interpreter, which cuts digits off where a GPU rounds, makes twice that error.
+    rounding of what is stored (states are not carried on rounded), twice where a gradient is stored as well.
     """
     single = 8 * torch.finfo(torch.float32).eps * (steps * n) ** 0.5
     if precision == "tf32":
         return single + 16 * _TF32_ROUNDING * steps**0.5
-    roundings = 4 if interpreted() else 2
-    return single + (roundings * _BFLOAT16_ROUNDING if precision == "bfloat16" else 0.0)
+    return single + (2 * _BFLOAT16_ROUNDING if precision == "bfloat16" else 0.0)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ....activations import Name
 from ....kernels import compact_wy_rnn, dense_rnn, dispatch
-from ....kernels.backends import BACKENDS
+from ....kernels.backends import BACKENDS, GRAPH
 from ....kernels.call import Size
 from ..cases import Case
 from ..timing import Contender, interleave
@@ -66,7 +66,7 @@ def recurrences(case: Case, device: torch.device) -> list[Recurrence]:
         if BACKENDS[backend].unsupported(torch.float32, one.size) is not None:
             continue
         found += [one, Recurrence(case, backend, "bfloat16")]
-        if backend in ("triton", "graph"):  # the others multiply without tensor cores
+        if backend == GRAPH.name:  # the others multiply without tensor cores
             found.append(Recurrence(case, backend, "tf32"))
     return found
 
