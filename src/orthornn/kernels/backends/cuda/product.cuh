@@ -43,45 +43,31 @@ struct Product {
                 }
     }
 
-    // A v for COUNT vectors: the sums of row(p) are in sums[.][p] of the threads for which owns() holds. Every thread of
-    // the block calls it.
-    template <int COUNT>
-    __device__ void multiply(const float* const (&v)[COUNT], float (&sums)[COUNT][PASSES]) const {
-        const bool upper = lane & (LANES / 2), odd = lane & (LANES / 4);
+    // A v: the sums of row(p) are in sums[p] of the threads for which owns() holds. Every thread of the block calls it.
+    __device__ void multiply(const float* v, float (&sums)[PASSES]) const {
+        const float4* vector = reinterpret_cast<const float4*>(v) + lane;
 #pragma unroll
         for (int p = 0; p < PASSES; ++p) {
-            float s[COUNT][4] = {};
+            float s[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
             for (int q = 0; q < QUADS; ++q) {
-                float4 h[COUNT];
-#pragma unroll
-                for (int c = 0; c < COUNT; ++c) h[c] = reinterpret_cast<const float4*>(v[c])[lane + q * LANES];
+                const float4 h = vector[q * LANES];
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const float4 w = q < HELD ? held[p][q < HELD ? q : 0][r]
                                               : rest[((p * (QUADS - HELD) + q - HELD) * 4 + r) * THREADS];
-#pragma unroll
-                    for (int c = 0; c < COUNT; ++c)
-                        s[c][r] = fmaf(w.x, h[c].x, fmaf(w.y, h[c].y, fmaf(w.z, h[c].z, fmaf(w.w, h[c].w, s[c][r]))));
+                    s[r] = fmaf(w.x, h.x, fmaf(w.y, h.y, fmaf(w.z, h.z, fmaf(w.w, h.w, s[r]))));
                 }
             }
             // Four sums over LANES threads: the first two exchanges halve how many a thread is still responsible for.
+            const bool upper = lane & (LANES / 2), odd = lane & (LANES / 4);
+            const float a = (upper ? s[2] : s[0]) + shuffle(upper ? s[0] : s[2], LANES / 2);
+            const float b = (upper ? s[3] : s[1]) + shuffle(upper ? s[1] : s[3], LANES / 2);
+            float sum = (odd ? b : a) + shuffle(odd ? a : b, LANES / 4);
 #pragma unroll
-            for (int c = 0; c < COUNT; ++c) {
-                const float a = (upper ? s[c][2] : s[c][0]) + shuffle(upper ? s[c][0] : s[c][2], LANES / 2);
-                const float b = (upper ? s[c][3] : s[c][1]) + shuffle(upper ? s[c][1] : s[c][3], LANES / 2);
-                sums[c][p] = (odd ? b : a) + shuffle(odd ? a : b, LANES / 4);
-            }
-#pragma unroll
-            for (int step = LANES / 8; step > 0; step /= 2)
-#pragma unroll
-                for (int c = 0; c < COUNT; ++c) sums[c][p] += shuffle(sums[c][p], step);
+            for (int step = LANES / 8; step > 0; step /= 2) sum += shuffle(sum, step);
+            sums[p] = sum;
         }
-    }
-
-    __device__ void multiply(const float* v, float (&sums)[PASSES]) const {
-        const float* const vectors[1] = {v};
-        multiply(vectors, reinterpret_cast<float(&)[1][PASSES]>(sums));
     }
 
     __device__ static float shuffle(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }

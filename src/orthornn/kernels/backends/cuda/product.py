@@ -2,7 +2,7 @@
 
 A matrix is dealt out in 4 x 4 tiles; a thread holds `held` tiles of a row of tiles in registers and reads the others from
 shared memory. The cost counts issue slots of one multiprocessor (SM): 4 warps issue a multiply-add a cycle, shared memory
-delivers 128 bytes a cycle, a shuffle takes one cycle. More than one pass over the rows takes eight times its count, as
+delivers 128 bytes a cycle, a shuffle takes one cycle. More than one pass over the rows takes fourteen times its count, as
 measured on an H200.
 """
 
