@@ -2,8 +2,8 @@
 
 A matrix is dealt out in 4 x 4 tiles; a thread holds `held` tiles of a row of tiles in registers and reads the others from
 shared memory. The cost counts issue slots of one multiprocessor (SM): 4 warps issue a multiply-add a cycle, shared memory
-delivers 128 bytes a cycle, a shuffle takes one cycle. More than one pass over the rows takes fourteen times its count, as
-measured on an H200.
+delivers 128 bytes a cycle, a shuffle takes one cycle. Several passes over the rows take SEVERAL_PASSES times their count
+(measured on an H200: reflections (512, 32) with 256 and with 512 threads).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from .. import multiprocessor
 
+SEVERAL_PASSES = 14
 RESERVE = 48  # registers a thread needs besides its weights
 WARP = 32
 
@@ -54,9 +55,8 @@ class Product:
         from_shared = self.passes * (self.quads - self.held)
         shuffles = self.passes * (3 + max(self.lanes // 4, 1).bit_length() - 1)
         latency = self.passes * (16 * self.quads + 25 * (2 + max(self.lanes // 8, 1).bit_length()))
-        return max(warps * (4 * tiles + 2 * tiles + 16 * from_shared + shuffles), latency) * (
-            1 if self.passes == 1 else 3
-        )
+        count = max(warps * (4 * tiles + 2 * tiles + 16 * from_shared + shuffles), latency)
+        return count if self.passes == 1 else SEVERAL_PASSES * count
 
 
 def free_tiles(threads: int) -> int:
