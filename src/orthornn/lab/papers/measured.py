@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from ..._checks import check_choice
+from ..bench.cases import Case
 from ..report.markdown import markdown_table
 
 LENGTHS = ("512", "1024", "4096")
@@ -171,6 +172,75 @@ def drift(results: Path) -> str:
     ]
     titles = ["n", "updates", "largest error so far", "error after the last correction"]
     return "\n".join([*markdown_table(titles, rows), "", f"`{record['command']}`"])
+
+
+def gpu(results: Path, kind: str) -> str:
+    """Return a table of results/gpu: "layers", "epochs", "kernels" or "backends".
+
+    Raises:
+        ArgumentError: If the kind is another one.
+    """
+    check_choice("kind", kind, _GPU)
+    name, lines = _GPU[kind]
+    record = json.loads((results / "gpu" / name).read_text(encoding="utf-8"))
+    machine = record["machine"]
+    return "\n".join([*lines(record), "", f"{machine['device']}, torch {machine['torch']}, T = {record['T']}."])
+
+
+def gpu_ratio(results: Path, case: str, network: str, other: str) -> str:
+    """Return how many times as long as another network one takes in results/gpu/layers-h200.json."""
+    record = json.loads((results / "gpu" / "layers-h200.json").read_text(encoding="utf-8"))
+    networks = record["layers"][case]["networks"]
+    return _two_digits(networks[network]["ms"] / networks[other]["ms"])
+
+
+def _gpu_layers(record: Record) -> list[str]:
+    rows = []
+    for name, row in record["layers"].items():
+        ms = {key.removesuffix(" float32"): one["ms"] for key, one in row["networks"].items() if "float32" in key}
+        cells = [Case.parse(name).title, f"{ms['ours']:.2g}", f"{ms['ours-graph']:.2g}"]
+        cells += [f"{_two_digits(ms[peer] / ms['ours'])} x" for peer in ("rnn", "lstm", "gru")]
+        cells += [f"{_two_digits(ms[f'{peer}-graph'] / ms['ours-graph'])} x" for peer in ("rnn", "lstm")]
+        rows.append(cells)
+    titles = ["layer", "ms", "as a graph, ms", "`nn.RNN`", "`nn.LSTM`", "`nn.GRU`"]
+    return markdown_table([*titles, "`nn.RNN`, both as graphs", "`nn.LSTM`, both as graphs"], rows)
+
+
+def _gpu_epochs(record: Record) -> list[str]:
+    rows: dict[str, list[str]] = {}
+    for key, row in record["epochs"].items():
+        case = key.split()[0]
+        rows.setdefault(case, [Case.parse(case).title]).append(f"{row['epoch_s']:.2g}")
+    return markdown_table(["layer", "float32, s", "tf32, s", "bfloat16, s"], rows.values())
+
+
+def _gpu_kernels(record: Record) -> list[str]:
+    rows = []
+    for one in record["kernels"]:
+        size = f"{one['n']}" if not one["m"] else f"{one['n']}, {one['m']}"
+        blocks = "1" if one["blocks"] == 1 else f"cluster of {one['blocks']}"
+        cells = [size, one["batch"], blocks, one["sequences"], one["threads"], _each(iter(one["lanes"]))]
+        rows.append([*cells, f"{one['forward_us']:.2g}", f"{one['backward_us']:.2g}"])
+    titles = ["N, M", "B", "multiprocessors", "sequences by turns", "threads", "lanes", "forward, us", "backward, us"]
+    return markdown_table(titles, rows)
+
+
+def _gpu_backends(record: Record) -> list[str]:
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for key, one in record["recurrences"].items():
+        case, backend, precision = key.split()
+        rows.setdefault((case, precision), {})[backend] = f"{one['both_us']:.2g}"
+    names = ("cuda", "triton", "graph")
+    cells = [[Case.parse(c).title, p, *(row.get(name, "") for name in names)] for (c, p), row in rows.items()]
+    return markdown_table(["recurrence", "precision", *(f"`{name}`, us" for name in names)], cells)
+
+
+_GPU = {
+    "layers": ("layers-h200.json", _gpu_layers),
+    "epochs": ("layers-h200.json", _gpu_epochs),
+    "kernels": ("kernels-h200.json", _gpu_kernels),
+    "backends": ("backends-h200.json", _gpu_backends),
+}
 
 
 def _two_digits(value: float) -> str:

@@ -89,6 +89,7 @@ _GUIDES = (
     "stacked_layers",
     "streaming",
     "episodes",
+    "gpu",
     "input_dependent",
     "long_sequences",
     "microcontroller",

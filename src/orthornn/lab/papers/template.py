@@ -20,6 +20,8 @@ A template is Markdown with places in double braces:
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
     {{integers mnist}}  {{integers sensor}}
+    {{gpu layers}}  {{gpu epochs}}  {{gpu kernels}}  {{gpu backends}}
+    {{gpu CASE | NETWORK | OTHER}}    how many times as long as OTHER a network takes on a GPU
 
 Only finished rows may be shown: a row that had less than the full training, or whose experiment is not complete, is an
 error outside of {{unfinished}}.
@@ -38,7 +40,7 @@ from ...errors import ArgumentError
 from ..leaderboard import markdown, stored, table
 from ..report.markdown import markdown_table
 from .devices import amplifier, microcontroller
-from .measured import delta_rule, drift, group_words, long_step, reflections, resets
+from .measured import delta_rule, drift, gpu, gpu_ratio, group_words, long_step, reflections, resets
 from .results import best_test, reproduced, share
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -312,6 +314,10 @@ def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str
     return "\n".join(lines)
 
 
+def _gpu(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    return gpu_ratio(evidence.results, name, *options) if options else gpu(evidence.results, name)
+
+
 def _usual_calls(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     content = json.loads((evidence.results / "bench" / "usual-calls.json").read_text(encoding="utf-8"))
     ways, title = content["last_state"]["ways"], content["last_state"]["title"]
@@ -394,6 +400,7 @@ _BLOCKS = {
     "unfinished": _unfinished,
     "speed": _speed,
     "fact": _fact,
+    "gpu": _gpu,
     "usual_calls": _usual_calls,
     "demo": _demo,
     "words": lambda evidence, name, options, page: group_words(evidence.results, name),
