@@ -2,7 +2,7 @@
 
     smoke        every backend, every module, streams, threads and captures once: which compile, run and are right
     bench        orthornn.lab.bench.gpu: every backend verified and timed, layers next to cuDNN's
-    conformance  the kernels' test suite on the GPU, a test function at a time
+    conformance  the kernels' test suite on the GPU
     profile      the kernels of the case of `bench` that is furthest from its goal
     train        scoRNNs of 360 and 512 units (helfrich2018, Table 1) and the oRNN of Table 3 of mhammedi2017 on pixel
                  MNIST, as far as the time reaches; $ORTHORNN_DATA is the folder that holds mnist
@@ -169,29 +169,27 @@ def tests_on_a_device() -> list[str]:
 
 
 def conformance(call: Call) -> None:
-    """`make test-gpu`, a test function at a time, so that a later call resumes after the last one that passed."""
-    done = call.read("conformance.json")
+    """`make test-gpu`; a later call runs the tests that have not passed yet."""
+    passed, failed = set(call.read("conformance.json").get("passed", [])), set()
     workers = ["-n", str(min(12, os.cpu_count() or 1))] if _has("xdist") and not call.dry else []
     names = tests_on_a_device()
     if call.dry:
         names = [name for name in names if name.endswith("test_inputs_and_no_steps")]
-    end = time.monotonic() + call.limit("conformance")
-    for name in names:
-        left = min(end - time.monotonic(), call.left())
-        if done.get(name, {}).get("passed") or left < (2 if call.dry else 20):
-            continue
-        started = time.monotonic()
-        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--maxfail=5", *workers, name]
-        status, text = call.python(words, left)
-        done[name] = {"passed": status == 0, "seconds": round(time.monotonic() - started, 1), "end": text[-3000:]}
-        if status == 0:
-            done[name]["end"] = text.strip().splitlines()[-1]
-        call.write("conformance.json", done)
-    waiting = [name for name in names if name not in done]
-    failed = [name for name, row in done.items() if not row["passed"]]
-    call.say(f"  {len(done) - len(failed)} of {len(names)} test functions passed, {len(waiting)} have not run")
-    call.say(f"  failed: {', '.join(failed) or 'none'}")
-    call.check("conformance", int(bool(failed)))
+    words = ["-m", "pytest", "-v", "-p", "no:cacheprovider", "--maxfail=20", *workers]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as chosen:
+        chosen.write("\n".join([*names, *(f"--deselect={name}" for name in sorted(passed))]) + "\n")
+        chosen.flush()
+        status, text = call.python([*words, f"@{chosen.name}"], call.limit("conformance"))
+    for line in text.splitlines():  # "[gw0] [ 5%] PASSED NAME" of several workers, or "NAME PASSED [ 5%]"
+        found = re.search(r"(PASSED|FAILED|ERROR) +(tests/\S.*?)\s*$", line) or re.match(
+            r"(?P<name>tests/\S.*?) (?P<verdict>PASSED|FAILED|ERROR)\b", line
+        )
+        if found:
+            verdict, name = (found["verdict"], found["name"]) if "name" in found.groupdict() else found.groups()
+            (passed if verdict == "PASSED" else failed).add(name.split(" - ")[0])
+    call.write("conformance.json", {"passed": sorted(passed), "failed": sorted(failed), "complete": status in (0, 5)})
+    call.say(f"  {len(passed)} tests passed, {len(failed)} failed; {'all' if status in (0, 5) else 'not all'} have run")
+    call.check("conformance", int(bool(failed) or status not in (0, 5, None)))
 
 
 PROFILE = """

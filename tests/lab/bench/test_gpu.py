@@ -186,8 +186,9 @@ def test_the_one_call(tmp_path):
         assert ("cayley-20-b3 cpp bfloat16" in smoke["backends"]) == (extension.missing() is None)
         assert all(words.startswith("right") for words in (smoke["backends"] | smoke["modules"]).values())
         rows = json.loads((folder / "conformance.json").read_text())
-        assert rows
-        assert all(row["passed"] for row in rows.values())
+        assert len(rows["passed"]) >= 2
+        assert rows["failed"] == []
+        assert rows["complete"]
         assert "epochs" in json.loads((folder / "results.json").read_text())
         assert "PROFILE" in (folder / "profile.txt").read_text()
 
