@@ -1,7 +1,8 @@
 // Runs a CUDA kernel of one-dimensional blocks on a CPU: every thread of a cluster of BLOCKS blocks is a fiber, and a round
-// runs each of them once up to its next barrier or shuffle, in an order drawn anew for each round. So results that hang on
-// an order between two barriers (a missing barrier) differ from run to run, and threads that meet at different places are
-// found. What is stored to another block comes there at once or, with an odd seed, as late as the barriers allow.
+// runs each of one block once up to its next barrier or shuffle, in an order drawn anew for each round. So results that hang
+// on an order between two barriers (a missing barrier) differ from run to run, and threads that meet at different places are
+// found. Of the blocks of a cluster any one goes on that can. What is stored to another block comes there at once or, with an
+// odd seed, as late as the barriers allow.
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,7 +11,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <random>
+#include <span>
 #include <vector>
 
 #define __device__
@@ -70,7 +73,7 @@ static void start() {
     wait('e');
 }
 static void receive(const Store& store);
-static bool has_passed(void* barrier, int phase);
+static bool has_passed(const Fiber& fiber);
 static void deliver(void* barrier) {  // what counts for it
     std::vector<Store> rest;
     for (const Store& one : stores)
@@ -81,15 +84,15 @@ static void deliver(void* barrier) {  // what counts for it
 static void run(const int* blocks, int threads, int bytes, unsigned seed, void (*kernel)()) {
     std::mt19937 random(seed);
     body = kernel, late = seed % 2;
-    std::vector<int> order(threads * BLOCKS);
+    std::vector<int> order(threads);
+    std::iota(order.begin(), order.end(), 0);
     for (int first = 0; first < blocks[0] * blocks[1] * blocks[2]; first += BLOCKS) {
-        fibers = std::vector<Fiber>(order.size());
-        slots[0].assign(order.size(), NAN), slots[1].assign(order.size(), NAN);
+        fibers = std::vector<Fiber>(threads * BLOCKS);
+        slots[0].assign(fibers.size(), NAN), slots[1].assign(fibers.size(), NAN);
         std::vector<std::vector<float>> memory(BLOCKS, std::vector<float>(bytes / 4 + 4, NAN));
         memories.clear();
         for (auto& one : memory) memories.push_back(reinterpret_cast<char*>(((size_t)one.data() + 15) / 16 * 16));
-        for (int t = 0; t < (int)order.size(); ++t) {
-            order[t] = t;
+        for (int t = 0; t < (int)fibers.size(); ++t) {
             Fiber& fiber = fibers[t];
             const int block = first + t / threads;
             fiber.thread = {t % threads, 0, 0};
@@ -102,19 +105,35 @@ static void run(const int* blocks, int threads, int bytes, unsigned seed, void (
             fiber.context.uc_link = nullptr;
             makecontext(&fiber.context, start, 0);
         }
-        while (!fibers[0].done) {
+        const auto fibers_of = [&](int rank) { return std::span(fibers).subspan(rank * threads, threads); };
+        for (int running = BLOCKS; running > 0;) {
+            std::vector<int> ready, waiting;
+            int meeting = 0;
+            for (int rank = 0; rank < BLOCKS; ++rank) {
+                const auto own = fibers_of(rank);
+                if (own[0].done) continue;
+                if (own[0].waits == 'c') ++meeting;
+                else if (own[0].waits != 'm' || std::all_of(own.begin(), own.end(), has_passed)) ready.push_back(rank);
+                else waiting.push_back(rank);
+            }
+            if (meeting == BLOCKS) {
+                for (int rank = 0; rank < BLOCKS; ++rank) fibers_of(rank)[0].waits = 0, ready.push_back(rank);
+            }
+            if (ready.empty()) {
+                const size_t before = stores.size();
+                for (int rank : waiting) deliver(fibers_of(rank)[0].barrier);
+                if (stores.size() == before) fprintf(stderr, "a barrier never ends\n"), abort();
+                continue;
+            }
+            const int rank = ready[random() % ready.size()];
             std::shuffle(order.begin(), order.end(), random);
             for (int t : order) {
-                current = t, threadIdx = fibers[t].thread, blockIdx = fibers[t].block;
-                swapcontext(&scheduler, &fibers[t].context);
+                current = rank * threads + t, threadIdx = own().thread, blockIdx = own().block;
+                swapcontext(&scheduler, &own().context);
             }
-            for (Fiber& fiber : fibers)
-                if (fiber.waits != fibers[0].waits) fprintf(stderr, "threads wait at different places\n"), abort();
-            if (fibers[0].waits == 'm')
-                for (Fiber& fiber : fibers) {
-                    deliver(fiber.barrier);
-                    if (!has_passed(fiber.barrier, fiber.phase)) fprintf(stderr, "a barrier never ends\n"), abort();
-                }
+            for (const Fiber& fiber : fibers_of(rank))
+                if (fiber.waits != fibers_of(rank)[0].waits) fprintf(stderr, "threads wait at different places\n"), abort();
+            if (fibers_of(rank)[0].done) --running;
         }
         if (!stores.empty()) fprintf(stderr, "a block ends before its stores have arrived\n"), abort();
     }
@@ -154,7 +173,9 @@ void emulation::receive(const Store& store) {
     barrier->bytes -= 16;
     barrier->check();
 }
-bool emulation::has_passed(void* barrier, int phase) { return reinterpret_cast<Barrier*>(barrier)->phase != phase; }
+bool emulation::has_passed(const Fiber& fiber) {
+    return reinterpret_cast<const Barrier*>(fiber.barrier)->phase != fiber.phase;
+}
 
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
