@@ -19,7 +19,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Product:
-    """The shape of one product in chain.cu: rows x columns over `threads` threads, `lanes` of them a group of rows."""
+    """The shape of one product: rows x columns over `threads` threads, `lanes` of them a group of rows."""
 
     rows: int
     columns: int
