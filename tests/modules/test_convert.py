@@ -168,6 +168,23 @@ def test_a_copy_has_the_dtype_the_mode_and_what_is_trained_of_its_network(dtype)
     assert all(module.training for module in convert(network.train(), Householder()).modules())
 
 
+@pytest.mark.parametrize(
+    ("field", "dtype"), [("real", torch.float32), ("real", torch.bfloat16), ("complex", torch.float32)]
+)
+def test_a_matrix_that_is_orthogonal_to_its_own_rounding_is_exact(field, dtype):
+    torch.manual_seed(0)
+    network = OrthogonalRNN(I, 40, parametrization=Stiefel(field=field), dtype=dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        converted = convert(network, Householder(field=field), approximate=False)
+    W, found = (n.weight_hh_l0.detach().to(torch.complex128) for n in (network, converted))
+    assert torch.linalg.matrix_norm(found - W) <= tolerance(dtype, 8 * 40)
+    with torch.no_grad():
+        network.transition_l0.free()[0].mul_(1.1)
+    with pytest.raises(NotOnGroupError):
+        convert(network, Householder(field=field), approximate=False)
+
+
 @pytest.mark.parametrize("make", [ReflectionRNN, DeltaRNN])
 def test_a_transition_that_depends_on_the_input_is_refused(make):
     with pytest.raises(ArgumentError, match=f"but got a {make.__name__}, whose transition depends on the input"):

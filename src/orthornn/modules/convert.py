@@ -99,16 +99,27 @@ def _converted(name: str, transition: Transition, to: Parametrization, approxima
         )
     W = transition.method(*(value.double() for value in transition.wide_free()))
     replacement.method.double()
-    free, distance = _represent(replacement.method, W, approximate)
+    free, distance = _represent(replacement.method, W, transition.free()[0].dtype, approximate)
     replacement.assign_(free)
     return replacement, distance
 
 
-def _represent(method: BoundParametrization, W: Tensor, approximate: bool) -> tuple[tuple[Tensor, ...], float]:
-    """Return (free tensors, ||W(free) - W||_F), the distance 0 where right_inverse takes W."""
+def _represent(
+    method: BoundParametrization, W: Tensor, stored: torch.dtype, approximate: bool
+) -> tuple[tuple[Tensor, ...], float]:
+    """Return (free tensors, ||W(free) - W||_F), the distance 0 where right_inverse takes W.
+
+    stored: The dtype of the free tensors that W is from. If they are W itself (Stiefel), W is orthogonal only to that.
+    """
     try:
         return method.right_inverse(W), 0.0
     except NotOnGroupError:
+        if W.is_complex():
+            stored = torch.complex128 if stored == torch.float64 else torch.complex64
+        narrow = W.to(stored)
+        if torch.equal(narrow.to(W.dtype), W):
+            with contextlib.suppress(NotOnGroupError):
+                return method.right_inverse(narrow), 0.0
         if not approximate:
             raise
     candidates = _nearest_of_group(method, widen(W))
