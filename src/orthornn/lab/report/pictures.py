@@ -31,19 +31,20 @@ _LARGEST = 10_000_000  # of a number in a task's description, for data to be mad
 def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry: str, trivial: float | None) -> Any:
     """Return the mean of `entry` over seeds against updates, and a band from the least to the greatest.
 
-    More than seven groups could not be told apart: the best by validation have colors, the others are gray.
+    A mean is of all seeds of a group: where only some of them have a value, as after one has stopped, each has a thin line
+    of its own. More than seven groups could not be told apart: the best by validation have colors, the others are gray.
     """
     figure = canvas((7.0, 4.2))
     axes = figure.add_subplot()
     names = best_groups(groups)
     for name, runs in sorted(groups.items(), key=lambda pair: pair[0] in names):
-        by_step: dict[int, list[float]] = {}
-        for run in runs:
-            for record in run.of_kind(kind):
-                if entry in record:
-                    by_step.setdefault(record["step"], []).append(record[entry])
-        steps = sorted(by_step)
-        values = [by_step[step] for step in steps]
+        seeds = [{record["step"]: record[entry] for record in run.of_kind(kind) if entry in record} for run in runs]
+        steps = sorted(set.intersection(*map(set, seeds)))
+        values = [[seed[step] for seed in seeds] for step in steps]
+        rest = [[step for step in sorted(seed) if not steps or step >= steps[-1]] for seed in seeds]
+        for seed, later in zip(seeds, rest):
+            shade = color(names, name) if name in names else "0.8"
+            axes.plot(later, [seed[step] for step in later], color=shade, linewidth=0.5, zorder=1)
         if name not in names:  # behind the others
             axes.plot(steps, [np.mean(v) for v in values], color="0.8", linewidth=0.8, zorder=1)
             continue
