@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import io
+import json
 import os
 import re
 import signal
@@ -306,6 +307,19 @@ def test_only_the_same_comparison_is_resumed(tmp_path):
     with pytest.raises(ArgumentError, match=r"holds, but got other runs: lstm differs. Pass the options"):
         compare.Comparison({"ornn": configs["ornn"]}, tmp_path / "both")
     assert sorted(tmp_path.glob("both/**/*")) == before
+
+
+def test_a_comparison_begun_before_an_option_was_there_is_resumed(tmp_path):
+    configs = compare.configs(BASE, ["ornn", "lstm"])
+    compare.Comparison(configs, tmp_path / "both").close()
+    plain = json.loads((tmp_path / "both" / "compare.json").read_text())
+    del plain["sha256"], plain["ornn"]["task"]["symbols"], plain["lstm"]["model"]["gain"], plain["lstm"]["seed"]
+    (tmp_path / "both" / "compare.json").write_text(json.dumps(plain))
+    compare.Comparison(configs, tmp_path / "both").close()
+    plain["ornn"]["task"]["no such option"] = 1
+    (tmp_path / "both" / "compare.json").write_text(json.dumps(plain))
+    with pytest.raises(ArgumentError, match=r"got other runs: ornn differs"):
+        compare.Comparison(configs, tmp_path / "both")
 
 
 class Gone(io.StringIO):

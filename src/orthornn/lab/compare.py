@@ -15,12 +15,13 @@ import math
 import signal
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from .._checks import check_choice, check_integer
-from ..errors import ArgumentError, CheckpointError, Interrupted, NonFiniteError, OrthornnError
+from ..errors import ArgumentError, CheckpointError, ConfigError, Interrupted, NonFiniteError, OrthornnError
 from .report.figures import Curve
 from .report.runs import chosen
 from .report.significance import mean_and_spread, verdicts
@@ -256,6 +257,9 @@ def _is_same(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
     if not is_begun(folder):
         return False
     before, now = read_json(folder / _COMPARISON, "Objects"), json.loads(json.dumps(_described(configs)))
+    for name in before.keys() & now.keys():  # options that are newer than the folder have their defaults
+        with suppress(ConfigError):
+            before[name] = json.loads(json.dumps(RunConfig.read(before[name]).to_dict()))
     if before == now:
         return True
     names = [name for name in dict.fromkeys((*before, *now)) if before.get(name) != now.get(name)]
@@ -319,19 +323,23 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
         )
     if any(result.best_test for result in results.values()):
         shown.notes.append("validation and test: of the weights of the best validation")
-    if isinstance(task, Numbers):
-        units = f"in the units of the target{'s' * (len(task.target_columns) > 1)}"
+    if isinstance(task, Numbers) and len(by_model(results)) == len(results):  # else the summary over seeds has them
         for name, result in results.items():
             of = f" of {name}" * (len(results) > 1)
-            shown.notes.append(f"test{of} {units}: {_in_words(chosen(result.summary())[1])}")
+            shown.notes.append(f"test{of} {_units(task)}: {_in_words([chosen(result.summary())[1]])}")
     for name, loss in task.baselines().items():
         shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial baseline")
     return shown
 
 
-def _in_words(metrics: Mapping[str, float]) -> str:
-    """Return all metrics but the loss, which the table has."""
-    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items() if name != "loss")
+def _units(task: Numbers) -> str:
+    return f"in the units of the target{'s' * (len(task.target_columns) > 1)}"
+
+
+def _in_words(tests: Sequence[Mapping[str, float]]) -> str:
+    """Return the means over seeds of all metrics but the loss, which the table has."""
+    names = [name for name in dict.fromkeys(name for test in tests for name in test) if name != "loss"]
+    return ", ".join(f"{name} {mean_and_spread([test[name] for test in tests if name in test])}" for name in names)
 
 
 def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:
@@ -434,6 +442,9 @@ def summary(results: dict[str, RunResult]) -> Table:
             ]
         )
     shown.notes += verdicts(values, task.higher_is_better, f"test {task.metric}", validation)
+    if isinstance(task, Numbers):
+        for name, pairs in found.items():
+            shown.notes.append(f"test of {name} {_units(task)}: {_in_words([test for _, test in pairs])}")
     return shown
 
 

@@ -62,6 +62,12 @@ def test_a_target_that_is_the_same_everywhere_has_no_r2():
     assert with_r2(means_of(found[:, :1], wanted[:, :1], 3)).keys() == {"mae"}
 
 
+@pytest.mark.parametrize("power", [160, 300])
+def test_targets_whose_squares_overflow_have_no_r2(power):
+    wanted = 10.0**power * np.array([[1.0], [2.0], [-1.0]])
+    assert with_r2(means_of(wanted / 2, wanted, 2)) == {"mae": pytest.approx(10.0**power * 2 / 3)}
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("regress")
@@ -125,3 +131,22 @@ def test_the_command_prints_them(tmp_path, capsys):
     assert [float(word) for word in said.groups()] == pytest.approx([stored[n] for n in ("mse", "mae", "r2")], rel=1e-3)
     assert main(["evaluate", str(tmp_path / "run"), str(tmp_path / "line.csv")]) == 0
     assert re.search(r"mae \S+   r2 \S+", capsys.readouterr().out)
+
+
+def test_a_comparison_over_seeds_prints_their_means(tmp_path, capsys):
+    x = RANDOM.standard_normal(300)
+    (tmp_path / "line.csv").write_text("\n".join(["x,y", *(f"{value},{2 * value + 1:.5f}" for value in x)]) + "\n")
+    words = ["--target", "y", "--every-step", "--steps", "3", "--seeds", "2", "--models", "rnn,ornn"]
+    assert main(["compare", str(tmp_path / "line.csv"), *words, "--out", str(tmp_path / "both")]) == 0
+    said = capsys.readouterr().out
+    for name in ("rnn", "ornn"):
+        stored = [
+            json.loads((tmp_path / "both" / f"{name}-seed{seed}" / "result.json").read_text())["best_test"]
+            for seed in (0, 1)
+        ]
+        (line,) = re.findall(rf"^test of {name} in the units of the target: .*$", said, re.MULTILINE)
+        for metric in ("mse", "mae", "r2"):
+            mean, spread = map(float, re.search(rf"{metric} (\S+) ± ([^,\s]+)", line).groups())
+            values = [one[metric] for one in stored]
+            assert mean == pytest.approx(np.mean(values), rel=1e-3)
+            assert spread == pytest.approx(np.std(values, ddof=1), rel=0.06)

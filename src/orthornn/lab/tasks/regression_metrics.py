@@ -41,7 +41,7 @@ def with_r2(means: Mapping[str, float]) -> dict[str, float]:
     shares = []
     for place in (name.removeprefix(_PARTS[0]) for name in names):
         error, mean, square = (means[part + place] for part in _PARTS)
-        variance = square - mean**2
+        variance = square - mean * mean
         if variance > _ROUNDING * square:
             shares.append(1 - error / variance)
     found = {name: value for name, value in means.items() if not name.startswith(_PARTS)}
