@@ -121,9 +121,9 @@ def test_a_forecast_sees_a_whole_period(tmp_path, capsys):
     path.write_text("\n".join(["v", *(f"{math.sin(t * math.pi / 24):.5f}" for t in range(300))]) + "\n")
     words = own_data([str(path), "--target", "v", "--horizons", "4"])
     assert words[0] == "forecast"
-    assert words[-4:] == ["--skipped", "49", "--window", "144"]
+    assert words[-4:] == ["--horizons", "4", "--skipped", "49"]
     said = capsys.readouterr().out
-    assert "v has a period of 48 steps, so --skipped 49 --window 144" in said
+    assert "v has a period of 48 steps, so --skipped 49" in said
     found = expand(words)
     assert found[found.index("--lags") + 1] == "49"
     assert own_data([str(path), "--target", "v", "--ahead", "1", "--skipped", "3"])[-2:] == ["--skipped", "3"]
@@ -162,12 +162,12 @@ def test_several_series_to_forecast_are_divided_by_time_and_see_a_period(tmp_pat
     path = tmp_path / "shops.csv"
     path.write_text("\n".join(["shop,v", *(f"{name},{value}" for name, value in rows)]) + "\n")
     words = [str(path), "--target", "v", "--sequence", "shop", "--ahead", "1"]
-    assert own_data(words)[-6:] == ["--skipped", "25", "--window", "100", "--split-by", "time"]
+    assert own_data(words)[-4:] == ["--skipped", "25", "--split-by", "time"]
     said = capsys.readouterr().out
     assert "v has a period of 24 steps" in said
     assert "3 series, each of which is divided by time" in said
     for more in (["--split-by", "sequences"], ["--split_by=sequences"], ["--group", "shop"], ["--embedding", "2"]):
-        assert own_data([*words, *more])[-4:] == ["--skipped", "25", "--window", "100"]
+        assert own_data([*words, *more])[-2:] == ["--skipped", "25"]
     short = tmp_path / "short.csv"
     short.write_text("\n".join(["sequence,v", *(f"{k // 20},{k % 7}.5" for k in range(80))]) + "\n")
     assert "--split-by" not in own_data([str(short), "--target", "v", "--ahead", "1"])

@@ -256,8 +256,8 @@ def test_rows_of_the_future_say_only_what_is_known(tmp_path):
 def test_what_is_known_ahead_is_that_of_its_own_sequence(tmp_path):
     rows = [f"s{s},{100 * s + t},{t}.5" for s in range(3) for t in range(20)]
     (tmp_path / "many.csv").write_text("\n".join(["sequence,a,v", *rows]) + "\n")
-    common = {"data": str(tmp_path / "many.csv"), "target": "v", "known": "a", "skipped": 1, "window": 6}
-    for options in ({"horizons": 2, "split_by": "time"}, {"ahead": 3}):
+    common = {"data": str(tmp_path / "many.csv"), "target": "v", "known": "a", "skipped": 1}
+    for options in ({"horizons": 2, "split_by": "time", "window": 6}, {"ahead": 3}):
         task = Forecast(**common, **options)
         mean, deviation = task._scale
         names = task.preprocessing()["columns"]

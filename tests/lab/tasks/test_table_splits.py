@@ -277,3 +277,18 @@ def test_both_of_two_series_to_forecast_are_divided_by_time(tmp_path):
         next(Regress(data=path, target="value", sequence="id").test(1))
     with pytest.raises(DataError, match="at least 3 sequence"):
         next(Forecast(data=path, target="value", sequence="id", split_by="sequences", skipped=4).test(1))
+
+
+def test_a_window_of_whole_sequences_is_refused(tmp_path):
+    path = write(tmp_path / "a.csv", id=np.repeat(np.arange(6), 40), value=np.sin(np.arange(240) / 5))
+    whole = {"data": path, "target": "value", "sequence": "id", "skipped": 4}
+    with pytest.raises(ArgumentError, match=r"window, --window, only where sequences are divided by time, but got 12"):
+        next(Forecast(**whole, window=12).test(1))
+    assert {steps for _, steps in Forecast(**whole)._pieces["train"]} == {40}
+    assert {steps for _, steps in Forecast(**whole, window=12, split_by="time")._pieces["train"]} == {12}
+
+
+@pytest.mark.parametrize(("skipped", "window"), [(16, 100), (33, 100), (34, 102), (49, 147)])
+def test_a_window_has_room_for_the_steps_that_a_forecast_skips(tmp_path, skipped, window):
+    task = Forecast(data=write(tmp_path / "a.csv", value=np.sin(np.arange(900) / 5)), target="value", skipped=skipped)
+    assert {steps for _, steps in task._pieces["train"]} == {window}

@@ -337,8 +337,8 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
 def _of_forecast(path: Path, given: Mapping[str, str]) -> list[str]:
     """Return what a forecast sees and how its series are divided, where nothing else is asked for.
 
-    --skipped and --window such that it sees a whole period of the longest series, if that is long. --split-by time for
-    several series of enough steps, which so all have a part in training.
+    --skipped such that it sees a whole period of the longest series, if that is long. --split-by time for several series
+    of enough steps, which so all have a part in training.
     """
     names = {name.replace("_", "-") for name in given}
     ready = bool({"skipped", "window"} & names)
@@ -348,8 +348,7 @@ def _of_forecast(path: Path, given: Mapping[str, str]) -> list[str]:
     look = look_at_series(path, given["target"], given.get("sequence"), given.get("time"), csv_format(given))
     words: list[str] = []
     if not ready and look.period is not None and look.period >= Forecast.skipped:
-        window = max(Forecast.window, 3 * look.period)
-        words = ["--skipped", str(look.period + 1), "--window", str(window)]
+        words = ["--skipped", str(look.period + 1)]
         say(
             f"{shown_name(path)}: {names_in(given['target'])[0]} has a period of {look.period} steps, so {' '.join(words)}"
         )

@@ -49,8 +49,9 @@ class TableOptions(Task):
     """Share of the sequences, or of the time, for the test, from 0 to 1."""
     split_seed: int = 0
     """Seed of the split."""
-    window: int = 100
-    """Steps per window, at least 2, if sequences are divided by time."""
+    window: int | None = None
+    """Steps per window, at least 2, if sequences are divided by time. Default: 100, or three times the `skipped` steps
+    of a forecast, if that is more."""
     categories: str | None = None
     """Columns of words or codes, separated by commas, that the network reads as one input per value in the training
     data. Default: none."""
@@ -122,7 +123,8 @@ class TableOptions(Task):
         check_number("validation_share", self.validation_share, 0, 1)
         check_number("test_share", self.test_share, 0, 1)
         check_integer("split_seed", self.split_seed, 0)
-        check_integer("window", self.window, 2)
+        if self.window is not None:
+            check_integer("window", self.window, 2)
         self._sound.check()
 
     sees_target: ClassVar[bool] = False

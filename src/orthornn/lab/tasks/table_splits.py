@@ -20,6 +20,7 @@ from .splits import PART_NAMES, PARTS, counts, divided, shares
 from .table_rows import TableRows
 
 _OVERLAP = 8  # training windows that see a step
+_STEPS = 100  # of a window, if nothing else is asked for and no forecast reads more
 
 
 class TableSplits(TableRows):
@@ -174,6 +175,11 @@ class TableSplits(TableRows):
         _ = self._targets_of_rows, self.input_columns  # what is wrong with them is said first
         sequences = self._sequences
         if self._whole:
+            if self.window is not None:
+                raise ArgumentError(
+                    f"Expected window, --window, only where sequences are divided by time, but got {self.window} for whole "
+                    f"sequences. Leave it out, or divide by time: split_by='time', --split-by time."
+                )
             return {
                 part: [(int(sequences.starts[i]), int(sequences.lengths[i])) for i in which]
                 for part, which in self._pieces_of_sequences().items()
@@ -187,18 +193,19 @@ class TableSplits(TableRows):
 
     def _windows(self, start: int, length: int, overlapping: bool) -> list[tuple[int, int]]:
         """Return windows such that every step that can have a loss has one: exactly one, if not overlapping."""
-        new = self.window - self.skipped - self.leads[-1]
+        window = max(_STEPS, 3 * self.skipped) if self.window is None else self.window
+        new = window - self.skipped - self.leads[-1]
         if new < 1:
             raise DataError(
-                f"Expected window to be at least {self.skipped + self.leads[-1] + 1}, but {self.window} leaves nothing to "
+                f"Expected window to be at least {self.skipped + self.leads[-1] + 1}, but {window} leaves nothing to "
                 f"predict after {self.skipped} skipped steps and {self.leads[-1]} ahead."
             )
         stride = max(1, new // _OVERLAP) if overlapping else new
-        last = max(0, length - self.window) if overlapping else max(0, length - self.skipped - self.leads[-1] - 1)
+        last = max(0, length - window) if overlapping else max(0, length - self.skipped - self.leads[-1] - 1)
         found = list(range(0, last + 1, stride))
         if overlapping and found[-1] < last:
             found.append(last)  # the newest steps
-        return [(start + at, min(self.window, length - at)) for at in found]
+        return [(start + at, min(window, length - at)) for at in found]
 
     @property
     def _training_rows(self) -> np.ndarray:
