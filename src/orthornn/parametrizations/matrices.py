@@ -73,10 +73,10 @@ def polar_of_determinant(A: Tensor, sign: float) -> Tensor:
 
 
 def solve(A: Tensor, B: Tensor) -> Tensor:
-    """Return A^-1 B. Raise torch.linalg.LinAlgError if A is singular; while a CUDA graph is captured, which the host
-    may not wait for, return NaN then.
+    """Return A^-1 B. Raise torch.linalg.LinAlgError if A is singular; on CUDA, where the host would have to wait for what it
+    has launched, and may not while a graph is captured, return NaN then.
     """
-    if not is_captured(A):
+    if not (A.is_cuda or is_captured(A)):
         return torch.linalg.solve(A, B)
     X, info = torch.linalg.solve_ex(A, B)
     return X.masked_fill(info != 0, math.nan)
