@@ -97,9 +97,9 @@ class Trainer:
             parameter.grad = None
         if config.accumulate == self.processes.count == 1:
             loss, extra = self._loss(batch)
-            value = loss.item()
-            self._check(value, batch)
             (loss if extra is None else loss + extra).backward()
+            value = loss.item()  # only now: a GPU's host has launched the backward pass before it waits
+            self._check(value, batch)
             self.stop = stop
         else:
             value = self._sum_of_parts(batch, stop)
@@ -171,8 +171,8 @@ class Trainer:
         value = 0.0
         for part, weight in split_batch(self.task, batch, self.config.accumulate * count)[rank::count]:
             loss, extra = self._loss(part)
-            value += weight * loss.item() if weight else 0.0  # a mean of nothing is NaN
             (weight * (loss if extra is None else loss + extra)).backward()
+            value += weight * loss.item() if weight else 0.0  # a mean of nothing is NaN
         gradients = [p.grad for p in self._trained if p.grad is not None]
         wishes = [float(stop == wish) for wish in (1, 2)]
         value, *wishes = self.processes.sum_(gradients, [value, *wishes])
