@@ -81,7 +81,7 @@ RECIPES = {
     "numbers": Recipe(
         "numbers from your own sequences",
         f"--parameters 12k --pool mean {_TRAINING}",
-        "--model blocks --decay True",
+        "--model blocks --decay True --angles inputs",
         _OTHERS,
     ),
     "forecast": Recipe(

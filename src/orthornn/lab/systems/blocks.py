@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
+
+from torch import Tensor, nn
 
 from ..._checks import check_choice, check_number
 from ...errors import ArgumentError
 from ...modules import OrthogonalBlocks
 from ...modules.blocks import Mixing, Norm
 from ...parametrizations import Rotations
-from ...parametrizations.householder import Angles
+from .input_angles import set_angles
 from .model import OrthogonalModel, Where
 
 DEFAULT_DEPTH = 2
+Angles = Literal["full", "quarter", "log", "inputs"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,8 @@ class Blocks(OrthogonalModel):
     norm: Norm | None = None
     """Normalization of the inputs of every block but the first: layer, rms or none. Default: layer."""
     angles: Angles | None = None
-    """Draw of the rotations' angles: from the full circle, from -90 to 90 degrees (quarter), or log-uniform (log).
-    Default: full."""
+    """Draw of the rotations' angles: from the full circle, from -90 to 90 degrees (quarter), log-uniform (log), or where
+    the training inputs have their frequencies (inputs). Default: full."""
     decay: bool | None = None
     """Train a factor below 1 for each rotation, so that W is no longer orthogonal. Default: no."""
     decay_in: Literal["all", "first"] | None = None
@@ -47,6 +51,8 @@ class Blocks(OrthogonalModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.angles is not None:
+            check_choice("angles", self.angles, get_args(Angles))
         if self.decay_in is not None:
             check_choice("decay_in", self.decay_in, ("all", "first"))
         if self.r_min is not None and check_number("r_min", self.r_min, 0, Rotations.radii[1]) == 0:
@@ -69,7 +75,7 @@ class Blocks(OrthogonalModel):
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalBlocks:
         """Return the core with its initial values."""
-        plain = Rotations(**self.given("angles"))
+        plain = Rotations(**({} if self.angles == "inputs" else self.given("angles")))
         method = dataclasses.replace(plain, **self.given("decay"))
         if self.r_min is not None:
             method = dataclasses.replace(method, radii=(self.r_min, method.radii[1]))
@@ -78,3 +84,8 @@ class Blocks(OrthogonalModel):
         above = plain if self.decay_in == "first" else method
         methods = [method, *[above] * (self._depth - 1)]
         return OrthogonalBlocks(input_size, width, size, self._depth, parametrization=methods, **options, **where)
+
+    def start(self, core: nn.Module, sequences: Iterable[Tensor]) -> None:
+        """Draw the angles by the spectrum of the training sequences, if that is asked for."""
+        if self.angles == "inputs":
+            set_angles(core, sequences)

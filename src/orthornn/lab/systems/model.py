@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any, ClassVar, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..._checks import check_below_1, check_choice, check_integer
 from ...errors import ArgumentError
@@ -143,6 +144,14 @@ class Model:
     def core(self, input_size: int, width: int, where: Where) -> Core:
         """Return the recurrent core with its initial values, which come from torch's global generator."""
         raise NotImplementedError
+
+    def start(self, core: nn.Module, sequences: Iterable[Tensor]) -> None:
+        """Set those initial values of a core that depend on the data, in place, before its training.
+
+        Args:
+            core: What `core` returned.
+            sequences: Training sequences (T, I), made only if they are asked for.
+        """
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ...errors import ArgumentError, DeviceError, NonFiniteError
 from ...kernels import denormals_as_zero
 from ...modules import Transition
 from ..systems import SequenceModel
+from ..systems.input_angles import sequences_of
 from ..tasks import Batch
 from . import guards
 from .batch_splitting import split_batch, to_device
@@ -25,6 +26,9 @@ from .penalized import check_penalties, penalized_loss
 from .processes import Processes
 from .schedule import make_scheduler, rates_after
 from .sizes import check_memory
+
+_FIRST = 256  # sequences that a model may look at before its first update, and the numbers in them
+_NUMBERS = 1 << 22
 
 
 class Trainer:
@@ -61,6 +65,7 @@ class Trainer:
         check_memory(config.model, description)
         self.model: SequenceModel = make_model(config.model, description)
         check_penalties(self.model, config.penalties)
+        config.model.start(self.model.core, _first_sequences(config, self.model))
         self.warm = task.warm_start(self.model)
         self.model.to(self.device)
         self.optimizer = make_optimizer(self.model, config.optimizer)
@@ -273,3 +278,23 @@ def detached(state: Any) -> Any:
     if isinstance(state, tuple):
         return tuple(detached(entry) for entry in state)
     return state.detach() if isinstance(state, torch.Tensor) else state
+
+
+def _first_sequences(config: RunConfig, model: SequenceModel) -> Iterator[torch.Tensor]:
+    """Yield training sequences (T, I) as the core reads them, without vectors of series: 256, or all of an epoch; fewer if
+    they are long.
+    """
+    task, size, numbers = config.task, config.batch_size, 0
+    batches, every = -(-_FIRST // size), task.steps_per_epoch(size)
+    for step in range(batches if every is None else max(1, min(batches, every))):
+        inputs = task.train_batch(step, size, config.seed).inputs
+        if model.token_classes is not None:
+            raise ArgumentError(
+                f"Expected inputs of numbers, whose frequencies angles='inputs' asks for, but {task.name} has tokens. Pass "
+                f"other angles, --angles full."
+            )
+        for sequence in sequences_of(inputs):
+            yield sequence if model.series is None else sequence[:, :-1]
+            numbers += sequence.numel()
+            if numbers >= _NUMBERS:
+                return
