@@ -175,7 +175,7 @@ class TableSplits(TableRows):
         _ = self._targets_of_rows, self.input_columns  # what is wrong with them is said first
         sequences = self._sequences
         if self._whole:
-            if self.window is not None:
+            if self.window not in (None, _STEPS):  # runs from before it could be None have 100 in any case
                 raise ArgumentError(
                     f"Expected window, --window, only where sequences are divided by time, but got {self.window} for whole "
                     f"sequences. Leave it out, or divide by time: split_by='time', --split-by time."
