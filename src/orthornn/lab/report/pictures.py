@@ -41,15 +41,14 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
         seeds = [{record["step"]: record[entry] for record in run.of_kind(kind) if entry in record} for run in runs]
         steps = sorted(set.intersection(*map(set, seeds)))
         values = [[seed[step] for seed in seeds] for step in steps]
-        rest = [[step for step in sorted(seed) if not steps or step >= steps[-1]] for seed in seeds]
-        for seed, later in zip(seeds, rest):
-            shade = color(names, name) if name in names else "0.8"
-            axes.plot(later, [seed[step] for step in later], color=shade, linewidth=0.5, zorder=1)
+        own = color(names, name) if name in names else "0.8"
+        for seed in seeds:
+            rest = sorted(step for step in seed if not steps or step >= steps[-1])
+            axes.plot(rest, [seed[step] for step in rest], color=own, linewidth=0.5, zorder=1)
         if name not in names:  # behind the others
-            axes.plot(steps, [np.mean(v) for v in values], color="0.8", linewidth=0.8, zorder=1)
+            axes.plot(steps, [np.mean(v) for v in values], color=own, linewidth=0.8, zorder=1)
             continue
         label = f"{name} ({len(runs)} seeds)" if len(runs) > 1 else name
-        own = color(names, name)
         axes.plot(steps, [np.mean(v) for v in values], color=own, label=words(label), marker=marker(steps))
         if len(runs) > 1:
             axes.fill_between(steps, [min(v) for v in values], [max(v) for v in values], color=own, alpha=0.2)
