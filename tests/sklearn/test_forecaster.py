@@ -116,6 +116,40 @@ def test_times_of_pandas_are_in_order_and_those_of_both_tables(kind):
     clone(made).fit(y.set_axis(range(60, 0, -1)))  # numbers are no times
 
 
+@pytest.mark.parametrize("kind", ["MS", "D", "period", "timedelta"])
+def test_what_is_known_ahead_has_the_times_of_the_steps_to_forecast(kind):
+    """Prices of other days than those to forecast were taken for theirs."""
+    pandas = pytest.importorskip("pandas")
+    if kind == "period":
+        times = pandas.period_range("2024-01", periods=50, freq="M")
+    elif kind == "timedelta":
+        times = pandas.to_timedelta(np.arange(50), "s")
+    else:
+        times = pandas.date_range("2023-02-01", periods=50, freq=kind, tz="Europe/Berlin")
+    y, price = pandas.Series(np.sin(np.arange(40) / 2), times[:40]), pandas.DataFrame({"price": np.arange(50.0)}, times)
+    found = OrthogonalForecaster("gru", horizon=3, lags=4, hidden_size=4, steps=2).fit(y, price[:40])
+    np.testing.assert_array_equal(found.predict(X=price[40:43]), found.predict(y, price[:43]))
+    assert found.predict(y[20:39], price[20:42]).shape == (3,)
+    assert found.predict(y[4:8], price[4:11]).shape == (3,)
+    for wrong, message in [
+        (lambda: found.predict(X=price[39:42]), "times that follow .*, the last one of the series, but got"),
+        (lambda: found.predict(X=price[:3]), "times that follow"),
+        (lambda: found.predict(X=price[41:44]), "times that follow"),
+        (lambda: found.predict(X=price.iloc[[40, 41, 43]]), "times that follow"),
+        (lambda: found.predict(X=price.iloc[[40, 41, 41]]), "times that follow"),
+        (lambda: found.predict(y[:30], price[3:36]), "times of y, but got .* in row 1, where y has"),
+        (lambda: found.predict(y[:30], pandas.concat([price[:30], price[31:34]])), "times that follow"),
+        (lambda: found.score(y, price[3:43]), "times of y"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            wrong()
+    if kind != "timedelta":
+        other = price[40:43].set_axis(pandas.period_range("2030", periods=3, freq="Y"))
+        other = other if kind == "period" else price[40:43].tz_localize(None)
+        with pytest.raises(ValueError, match="X with times like those of the series"):
+            found.predict(X=other)
+
+
 @pytest.mark.parametrize("horizon", [1, 2, 7])
 def test_no_window_for_training_predicts_a_step_of_the_validation(monkeypatch, horizon):
     tasks = []

@@ -83,7 +83,7 @@ class OrthogonalForecaster(SequenceEstimator):
                     f"lags={self.lags}, but got {len(series)}. Lower them."
                 )
             self.flat_ = np.ndim(y) == 1
-            self.window_, self.last_ = window, series
+            self.window_, self.last_, self.times_ = window, series, _times(y)
             self.names_ = {"y": names_of(y), "X": names_of(X)}
             _check_times(y, X)
             self.known_ = None if X is None else self._known(X, len(series), "those of y")
@@ -121,9 +121,12 @@ class OrthogonalForecaster(SequenceEstimator):
             if y is None:
                 coming = self._known(X, self.horizon, "the steps to forecast", self.known_.shape[1])
                 known = np.concatenate([self.known_, coming])
+                _check_later(getattr(self, "times_", None), _times(X))
             else:
                 rows = len(series) + self.horizon
                 known = self._known(X, rows, "those of y and the steps to forecast", self.known_.shape[1])
+                _check_times(y, X)
+                _check_later(_times(y), _times(X), len(series))
         found = self._outputs([self._inputs(series, known)[-self.window_ :]]).reshape(self.horizon, -1)
         forecast = found * self.target_deviation_ + self.target_mean_
         return forecast[:, 0] if self.flat_ else forecast
@@ -140,8 +143,7 @@ class OrthogonalForecaster(SequenceEstimator):
             raise ValueError(
                 f"Expected more than {self.horizon} steps, those of the horizon, but got {len(series)}. Give a longer series."
             )
-        before = series[: -self.horizon]
-        found = self.predict(before[:, 0] if self.flat_ else before, X)
+        found = self.predict(getattr(y, "iloc", y)[: -self.horizon], X)
         wanted = series[-self.horizon :]
         return float(r2_score(wanted, found.reshape(wanted.shape)))
 
@@ -244,7 +246,10 @@ def _numbers(values: Any, which: str) -> np.ndarray:
 
 
 def _check_times(y: Any, X: Any) -> None:
-    """Raise ValueError if X has other times than y, both being tables of pandas with times of one kind as the index."""
+    """Raise ValueError if X has other times than y, both being tables of pandas with times of one kind as the index.
+
+    Rows of X after the last one of y are not read.
+    """
     times, others = _times(y), _times(X)
     if times is None or type(times) is not type(others):
         return
@@ -254,9 +259,44 @@ def _check_times(y: Any, X: Any) -> None:
     )
     if found is not None:
         raise ValueError(
-            f"Expected X to have the times of y, but got {found}. Fit with X.loc[y.index]; what is known of later steps is "
-            f"for predict."
+            f"Expected X to have the times of y, but got {found}. Fit with X.loc[y.index]; in predict, the rows of the steps "
+            f"to forecast follow these."
         )
+
+
+def _check_later(times: Any, others: Any, rows: int = 0) -> None:
+    """Raise ValueError if what is known ahead does not have the times of the steps to forecast.
+
+    They come after those of the series, at distances like those in it: at most one and a half times the longest, since
+    months have unequal lengths.
+
+    Args:
+        times: Those of the series, or None.
+        others: Those of what is known ahead, or None.
+        rows: Of the others, how many are of the series.
+    """
+    if times is None or type(times) is not type(others):
+        return
+    line = times[-1:].append(others[rows:])
+    if line.dtype == object:  # other time zones or other lengths of the periods
+        raise ValueError(
+            f"Expected X with times like those of the series, {times.dtype}, but got {others.dtype}. Convert its index."
+        )
+    steps, usual = _steps_between(line), _steps_between(times)
+    shortest, longest = (min(1, usual.min()), 1.5 * usual.max()) if len(usual) else (1, np.inf)
+    wrong = (steps < shortest) | (steps > longest)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"Expected X to have the times that follow {times[-1]}, the last one of the series, but got {line[row + 1]} "
+            f"after {line[row]}. Give the rows of the steps to forecast."
+        )
+
+
+def _steps_between(times: Any) -> np.ndarray:
+    """Return the differences of neighbouring times of pandas, as numbers: nanoseconds, or a count of periods."""
+    exact = times.as_unit("ns") if hasattr(times, "as_unit") else times
+    return np.diff(exact.astype("int64"))
 
 
 def _times(table: Any) -> Any:
