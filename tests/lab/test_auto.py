@@ -267,6 +267,14 @@ def test_the_options_of_a_candidate_are_its_own(tmp_path):
     assert search.configs["forgetting-last"].model.pool == "last"
     assert search.configs["forgetting"].model.pool == "mean"
 
+    forgetting = {"forgetting", "forgetting-last"}
+    for decay, left_out in [(False, forgetting), (True, {"strict"})]:
+        options = {"hidden_size": 4, "decay": decay, "forget_bias": 3.0}
+        found = auto.Search.begin(configure, options, 1, tmp_path / f"decay-{decay}").configs
+        assert found.keys() == auto.CANDIDATES.keys() - left_out
+        assert found["lstm"].model.forget_bias == 3
+        assert all(config.model.decay == decay for config in found.values() if hasattr(config.model, "decay"))
+
     def at_every_step(model: Model) -> RunConfig:
         return RunConfig(task=Copying(T=5), model=model)
 

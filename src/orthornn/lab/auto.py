@@ -33,6 +33,8 @@ from .training.json_files import read_json
 from .training.schedule import check_warmup
 from .training.signals import StopSignals
 
+AUTO = "auto"
+"""The name that stands for a search in the place of a model."""
 STATE = SEARCH
 _CANDIDATES, _RETRAINED = "candidates", "retrained"
 _BUDGET = "Name a budget with minutes, --minutes, such as 5."
@@ -40,7 +42,7 @@ _SEARCH = 0.6  # share of the time
 _TURN_SECONDS = 0.25
 
 CANDIDATES: dict[str, dict[str, Any]] = {
-    "strict": {"model": "blocks"},
+    "strict": {"model": "blocks", "decay": False},
     "forgetting": {"model": "blocks", "decay": True},
     "forgetting-last": {"model": "blocks", "decay": True, "pool": "last"},
     "gated": {"model": "goru"},
@@ -73,7 +75,8 @@ class Search:
 
         Args:
             configure: From a model to its run.
-            options: Size and options that candidates have if their model knows them, besides their own.
+            options: Size and options that candidates have if their model knows them. They count before a candidate's own,
+                but for where it reads its states (pool); one of another decay is left out.
             minutes: The budget, for candidates and the training of the winner.
             folder: Where everything is written.
 
@@ -93,7 +96,10 @@ class Search:
             used |= {*known}
             given = {key: value for key, value in options.items() if key in known}
             own = {key: value for key, value in chosen.items() if key != "model"}
-            config = configure(kind(**{**given, **own}))
+            if "decay" in given and given["decay"] != own["decay"]:
+                continue
+            at = {"pool": own["pool"]} if "pool" in own else {}
+            config = configure(kind(**{**own, **given, **at}))
             if "pool" not in own or config.task.output == "last":
                 check_warmup(config)
                 configs[name] = config

@@ -16,8 +16,8 @@ from orthornn.lab.cli.arguments import own_data, read_options
 from orthornn.lab.cli.compare import CompareArguments
 from orthornn.lab.cli.recipes import announce_recipe, expand, limit_warmup
 from orthornn.lab.cli.train import TrainArguments
-from orthornn.lab.recipes import OF_TASKS, RECIPES
-from orthornn.lab.systems import MODELS, build, count_parameters, model_named
+from orthornn.lab.recipes import OF_TASKS, RECIPES, SKIPPED
+from orthornn.lab.systems import MODEL_OPTIONS, MODELS, build, count_parameters, model_named
 from orthornn.lab.tasks import TASKS, PixelMNIST
 from orthornn.lab.training import read_config
 
@@ -299,3 +299,17 @@ def test_a_pool_for_predictions_at_every_step_is_an_error_and_that_of_a_recipe_i
         arguments.given_model_options()
     same = read_options(TrainArguments[TASKS[task]], "orthornn train", "", [*words, "--pool", "last"])
     assert same.given_model_options()["pool"] == "last"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_candidates_of_a_search_have_the_options_of_a_recipe_for_its_model(name):
+    """A search tried blocks without what the default has, so that it could find a worse network than the default."""
+    found, own = options("--recipe", name, "--model", "auto"), dict(RECIPES[name].pairs())
+    expected = {"--model": "auto"}
+    known = {key.replace("_", "-") for key in (*MODELS["blocks"].options(), "parameters")}
+    for key, value in own.items():
+        if key not in ("model", "decay", "decay-in", "hidden-size") and (
+            key in known or key.replace("-", "_") not in MODEL_OPTIONS
+        ):
+            expected[f"--{key}"] = "16" if value == SKIPPED else value
+    assert found == expected

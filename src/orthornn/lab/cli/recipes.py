@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ..._checks import check_choice
 from ...errors import ArgumentError
+from ..auto import AUTO, CANDIDATES
 from ..recipes import NONE, OF_TASKS, RECIPES, SKIPPED, Recipe
 from ..systems import MODEL_OPTIONS, MODELS, Model
 from ..tasks import TASKS, Forecast
@@ -20,6 +21,7 @@ from .lines import say
 # Options that exclude one another: one that is given replaces the other in a recipe.
 _EITHER = (("steps", "epochs"), ("hidden-size", "parameters"))
 _MOST_OF_LAGS = 0.75  # of a recipe's parameters
+_WITH_DECAY = {"decay-in", "r-min"}
 
 
 def expand(words: Sequence[str], own_model: bool = True) -> list[str]:
@@ -50,7 +52,8 @@ def expand(words: Sequence[str], own_model: bool = True) -> list[str]:
     for pair in _EITHER:
         if given & set(pair):
             given |= set(pair)
-    pairs = recipe.pairs(_trains_its_own(recipe, values, own_model), others=True)
+    searched = own_model and _named(values, own_model) == [AUTO]
+    pairs = recipe.pairs(searched or _trains_its_own(recipe, values, own_model), others=not searched)
     given |= _meaningless(values) | _of_other_models(dict(pairs), values, own_model)
     if "every-step" in values or (joined[0] in TASKS and TASKS[joined[0]].output == "all"):
         given |= {"pool", "label-smoothing"}
@@ -75,7 +78,7 @@ def _meaningless(values: Mapping[str, str]) -> set[str]:
     if values.get("head") == "linear":
         found.add("head-width")
     if values.get("decay", "").lower() == "false":
-        found |= {"decay-in", "r-min"}
+        found |= _WITH_DECAY
     if values.get("schedule") == "plateau":
         found.add("warmup")
     if values.get("optimizer", "adamw") != "adamw" and values.get("recurrent-optimizer") != "adamw":
@@ -92,13 +95,17 @@ def _of_other_models(recipe: Mapping[str, str], values: Mapping[str, str], own_m
         own_model: Whether the recipe chooses the model, if none is named.
     """
     named, own = _named(values, own_model), recipe.get("model", "")
-    alone = own_model and named in ([], [own])
+    alone, searched = own_model and named in ([], [own]), own_model and named == [AUTO]
     trained = [own] if alone else MODELS if named == ["all"] else named
+    if searched:
+        trained = [str(candidate["model"]) for candidate in CANDIDATES.values()]
     kinds = [MODELS[name] for name in trained if name in MODELS] or [Model]
     has = {option for kind in kinds for option in kind.options()}
     left = {option.replace("_", "-") for option in MODEL_OPTIONS if option not in has}
     if not own_model:
         left.add("model")
+    if searched:  # some of the candidates forget, and others do not
+        left |= {"decay", *_WITH_DECAY}
     return left if alone or own in named else left | {"hidden-size"}
 
 

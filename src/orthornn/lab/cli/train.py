@@ -13,7 +13,7 @@ import torch
 
 from ...errors import ArgumentError, MissingPackageError
 from .. import compare
-from ..auto import STATE, Search
+from ..auto import AUTO, STATE, Search
 from ..report.figures import learning_curves
 from ..systems import model_named
 from ..tasks import Classify
@@ -48,7 +48,6 @@ SUMMARY = (
 )
 _MINUTES = 10.0
 _HELP = {"-h", "--help"}
-AUTO = "auto"
 RESUME = "Resumes a run from its newest intact checkpoint, bit for bit."
 
 
