@@ -99,12 +99,16 @@ def inverse_T(U: Tensor) -> Tensor:
     A column of zeros (no reflection) takes 1 on T's diagonal.
     """
     wide = U.double()
-    gram = wide.mT @ wide
+    identity = torch.eye(U.shape[1], dtype=wide.dtype, device=U.device)
+    return torch.linalg.solve_triangular(_upper_T(wide), identity, upper=True).to(U.dtype)
+
+
+def _upper_T(U: Tensor) -> Tensor:
+    """Return T of Proposition 1, (M, M), with 1 on the diagonal for a column of zeros."""
+    gram = U.mT @ U
     diagonal = gram.diagonal() / 2
     diagonal = torch.where(diagonal == 0, torch.ones_like(diagonal), diagonal)
-    T = gram.triu(1) + torch.diag(diagonal)
-    identity = torch.eye(U.shape[1], dtype=wide.dtype, device=U.device)
-    return torch.linalg.solve_triangular(T, identity, upper=True).to(U.dtype)
+    return gram.triu(1) + torch.diag(diagonal)
 
 
 def factors(U: Tensor, n: int | None = None) -> tuple[Tensor, Tensor]:
@@ -173,11 +177,14 @@ def _base_product(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> 
 
 def product(U: Tensor, base: Base = None, n: int | None = None) -> Tensor:
     """Return W = (I - U T^-1 U') B as a matrix (N, N): built in float64, cast to the dtype of U. Differentiable."""
-    wide, S = factors(U, n)
+    wide = U.double()
+    if U.dim() == 1:
+        assert n is not None
+        wide = normalize(unpack(wide, n))
     identity = torch.eye(wide.shape[0], dtype=wide.dtype, device=U.device)
-    columns = apply_base(identity, None if base is None else (base[0].double(), base[1].double())).mT
-    # apply_base(I) has the rows B e_i, which are the columns of B; W's columns are Q applied to them.
-    return (columns - wide @ (S @ (wide.mT @ columns))).to(U.dtype)
+    # Q = I - U T^-1 U', and a row q' of Q becomes (B'q)': no product with B as a matrix.
+    Q = identity - wide @ torch.linalg.solve_triangular(_upper_T(wide), wide.mT, upper=True)
+    return apply_base_transpose(Q, None if base is None else (base[0].double(), base[1].double())).to(U.dtype)
 
 
 def reflector_gradient(U: Tensor, h_tilde_C_tilde: Tensor, d_h_tilde: Tensor, h_C_tilde: Tensor) -> Tensor:

@@ -178,6 +178,8 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
             f"  form        {form}: 2nm + m^2/2 = {costs['compact_wy']:.0f} multiply-adds per step {sign} n^2 = "
             f"{costs['dense']:.0f} (OrthogonalRNN(form=...) overrides)"
         )
+        if cost_model.cheaper_form(n, m, (B, B * T)) != form:
+            lines.append(f"  in training compact_wy: {B * T} rows cost less than building W for them, and its gradient")
     lines += [_linear(n, m, B, T, returned) for returned in ("last state", "10 numbers per step", "all states")]
     reasons = dispatch.available(torch.device("cpu"))
     backend = dispatch.choose("auto", torch.device("cpu"))
@@ -190,7 +192,8 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
             f"  chain       {build.isa}, on {count} of {torch.get_num_threads()} thread(s): sequences are shared out, "
             f"and there {'is 1' if B == 1 else f'are {B}'}"
         )
-    return [*lines, *_memory(n, m if m is not None and form == "compact_wy" else 0, B, T)]
+    compact = m is not None and cost_model.cheaper_form(n, m, (B, B * T)) == "compact_wy"
+    return [*lines, *_memory(n, m if m is not None and compact else 0, B, T)]
 
 
 def _memory(n: int, m: int, B: int, T: int) -> list[str]:

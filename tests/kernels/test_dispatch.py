@@ -22,6 +22,16 @@ def test_the_form_with_fewer_multiply_adds(n, m, form):
     assert cheaper_form(n, m) == form
 
 
+@pytest.mark.parametrize("n", [64, 512])
+def test_a_matrix_is_built_for_enough_rows_only(n):
+    for m, batch in [(n, 1), (n, 8), (n // 2 + 10, 50)]:
+        forms = [cheaper_form(n, m, (batch, batch * T)) for T in (1, 10, 100, 10_000, 100_000)]
+        assert forms[0] == "compact_wy"
+        assert forms[-1] == "dense"
+        assert forms == sorted(forms)  # the longer call is the one that pays
+    assert cheaper_form(n, n // 4, (50, 10**6)) == "compact_wy"
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
 def test_every_backend_is_listed_and_the_specification_is_the_last_resort(device):
     """A backend that is added is tested where it can run, since the tests take theirs from this list."""

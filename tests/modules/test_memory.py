@@ -227,8 +227,8 @@ def test_inference_keeps_nothing():
     x = torch.randn(30, 2, 1)
     with torch.no_grad():
         found = rnn(x, output="last")[0]
-    rnn.set_memory("store")
-    assert torch.equal(found, rnn(x, output="last")[0])
+        rnn.set_memory("store")
+        assert torch.equal(found, rnn(x, output="last")[0])
 
 
 def test_models_have_it_where_their_core_does():

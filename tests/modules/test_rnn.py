@@ -25,6 +25,7 @@ from orthornn import (
 )
 from orthornn.errors import ArgumentError, DTypeError, ReadOnlyError, ShapeError, TransformError
 from orthornn.kernels.backends.cpp import extension
+from orthornn.modules.transition import Transition
 from support.against_oracle import BACKENDS
 from support.tolerances import tolerance
 from support.versions import TORCH
@@ -535,3 +536,27 @@ def test_outputs_and_states_share_no_memory(make):
         fresh = network.initial_states(batch)
         fresh[0].fill_(5)
         assert all((state != 5).all() for state in fresh[1:])
+
+
+@pytest.mark.parametrize("steps", [3, 6000], ids=["short", "long"])
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_a_matrix_of_all_reflections_is_built_only_for_a_long_call(steps, field, monkeypatch):
+    """An update of one short sequence took four times as long as by the reflections themselves."""
+    taken = []
+    compact = Transition.compact
+    monkeypatch.setattr(Transition, "compact", lambda self: taken.append("compact_wy") or compact(self))
+    net = OrthogonalRNN(I, 9, parametrization=Householder(field=field), dtype=torch.float64)
+    x, found = torch.randn(steps, 2, I, dtype=torch.float64), {}
+    for form in ("dense", "auto"):
+        net.form = form
+        net.zero_grad()
+        out = net(x)[0]
+        out.abs().square().sum().backward()
+        found[form] = [out.detach(), *(p.grad.clone() for p in net.parameters())]
+        assert taken == (["compact_wy"] if form == "auto" and steps == 3 else [])
+    for one, other in zip(found["dense"], found["auto"]):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    taken.clear()
+    with torch.no_grad():  # W is built once for all calls
+        net(x)
+    assert not taken

@@ -23,14 +23,32 @@ def operator_pays(cost: tuple[int, int], n: int, rows: int) -> bool:
     return _CALL * calls + _SLOWER * arithmetic * rows < n * n * (rows + _MATRIX_ROWS)
 
 
-def cheaper_form(n: int, m: int) -> str:
-    """Return "compact_wy" or "dense" for a transition of M reflections that has both forms, by the multiply-adds of a
-    step.
+# Of a matrix that is built of M reflections for one call, forward and backward, as measured on a CPU at N = 8 ... 512: what
+# this costs more than the factors of the reflections, besides arithmetic and per N^2 M; what a row costs more by reflections,
+# besides arithmetic; and how much longer a row takes that is alone in its step. The unit is that of `multiply_adds`, whose
+# count of a row stands for both passes.
+_BUILD, _BUILD_PRODUCT, _ROW, _ALONE_IN_STEP = 20_000_000, 5, 2000, 2
 
-    The crossover measured on CPUs is at M/N between 0.41 and 0.55, which is where the two counts cross.
+
+def cheaper_form(n: int, m: int, built_for: tuple[int, int] | None = None) -> str:
+    """Return "compact_wy" or "dense" for a transition of M reflections that has both forms.
+
+    By the multiply-adds of a step, the crossover measured on CPUs is at M/N between 0.41 and 0.55, which is where the two
+    counts cross. A matrix that is built for a short call does not pay at any M.
+
+    Args:
+        built_for: (B, rows of all steps) of the call for which W is built, and differentiated. Default: None, W is known, or
+            used often.
     """
     costs = multiply_adds(n, m)
-    return "compact_wy" if costs["compact_wy"] < costs["dense"] else "dense"
+    saved = costs["compact_wy"] - costs["dense"]
+    if saved < 0:
+        return "compact_wy"
+    if built_for is None:
+        return "dense"
+    batch, rows = built_for
+    saved = (saved + _ROW) * (_ALONE_IN_STEP if batch == 1 else 1)
+    return "compact_wy" if rows * saved < _BUILD + _BUILD_PRODUCT * n * n * m else "dense"
 
 
 def multiply_adds(n: int, m: int) -> dict[str, float]:

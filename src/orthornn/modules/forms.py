@@ -23,12 +23,15 @@ class FormSizes(NamedTuple):
         operator_cost: What its structure costs (see `operator_pays`), or None if it has none or if not all states are
             stored.
         batch: B.
+        built_rows: Rows of all steps of a call for which W would be built; None where it is known, or where no choice may
+            depend on the length.
     """
 
     n: int
     num_reflections: int | None
     operator_cost: tuple[int, int] | None
     batch: int
+    built_rows: int | None = None
 
 
 def choose_form(wanted: str, sizes: FormSizes) -> Form:
@@ -46,7 +49,8 @@ def choose_form(wanted: str, sizes: FormSizes) -> Form:
     if sizes.num_reflections is None or wanted == "dense":
         return "dense"
     if wanted == "auto":
-        return cheaper_form(sizes.n, sizes.num_reflections)  # type: ignore[return-value]
+        built_for = None if sizes.built_rows is None else (sizes.batch, sizes.built_rows)
+        return cheaper_form(sizes.n, sizes.num_reflections, built_for)  # type: ignore[return-value]
     return "compact_wy"
 
 

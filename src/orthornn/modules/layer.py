@@ -19,7 +19,7 @@ from ..complex_as_real import complex_dtype, complex_state, embed_matrix, embed_
 from ..kernels import recurrence, rotation
 from ..kernels.call import Call, Options, States
 from ..kernels.checkpointing import Mode, segment_length
-from ..kernels.cost_model import Linear, rotations_pay
+from ..kernels.cost_model import Linear, cheaper_form, rotations_pay
 from ..kernels.functional import scaled
 from ..kernels.interception import is_autocast, is_observed, no_autocast, refuse_clip
 from ..kernels.operator_rnn import OperatorCall, number_like, run_operator
@@ -247,7 +247,8 @@ class Layer:
         # Applied by its structure, all states are stored.
         structured = settings.memory == "store" or wanted == "operator"
         cost = self.transition.operator_cost if structured else None
-        form = choose_form(wanted, FormSizes(self.size, m, cost, call.layout.batch)) if W is None else "rotations"
+        sizes = FormSizes(self.size, m, cost, call.layout.batch, self._built_rows(call))
+        form = choose_form(wanted, sizes) if W is None else "rotations"
         if form == "operator":
             return self._run_operator(call)
         gain = self._gain(h0)
@@ -360,6 +361,15 @@ class Layer:
             held=not learns,
             read=None if readout is None else readout[0].shape[0],
         )
+
+    def _built_rows(self, call: Call) -> int | None:
+        """Return the rows of a call on a CPU for which W would be built and differentiated, if the form depends on them."""
+        m = self.transition.num_reflections
+        if m is None or cheaper_form(self.size, m) == "compact_wy":
+            return None
+        if not self.transition.builds or not call.h0.is_cpu or is_observed(call.x, call.h0):
+            return None
+        return call.layout.rows
 
     def _gain(self, h0: Tensor) -> float | Tensor:
         return self.gain.to(h0.dtype) if isinstance(self.gain, Tensor) else self.gain

@@ -182,6 +182,11 @@ class Transition(nn.Module):
         return _learns(self.free())
 
     @property
+    def builds(self) -> bool:
+        """Whether a call builds W anew, and its gradient: it is not cached. No tool of torch computes anything for this."""
+        return torch.is_grad_enabled() and any([p.requires_grad for group in self.trained() for p in group])
+
+    @property
     def num_reflections(self) -> int | None:
         """The number of reflections of the compact form, or None if there is no such form."""
         return self._method.num_reflections
@@ -266,6 +271,11 @@ class BuiltTransition(NamedTuple):
     def learns(self) -> bool:
         """Whether W requires a gradient."""
         return self.W.requires_grad
+
+    @property
+    def builds(self) -> bool:
+        """Return False: W is there."""
+        return False
 
     @property
     def num_reflections(self) -> int | None:

@@ -236,18 +236,25 @@ def test_doctor(capsys):
 
 
 @pytest.mark.parametrize(
-    ("m", "form", "cost"), [(32, "compact_wy", "16896"), (200, "dense", "122400"), (None, "dense", "65536")]
+    ("m", "T", "form", "cost", "trained"),
+    [
+        (32, 10, "compact_wy", "16896", "compact_wy"),
+        (200, 10, "dense", "122400", "compact_wy"),
+        (200, 10_000, "dense", "122400", "dense"),
+        (None, 10, "dense", "65536", "dense"),
+    ],
 )
-def test_doctor_says_what_a_network_would_get_and_why(capsys, m, form, cost):
+def test_doctor_says_what_a_network_would_get_and_why(capsys, m, T, form, cost, trained):
     sizes = [] if m is None else ["--m", str(m)]
-    assert run("doctor", "--n", "256", *sizes, "--B", "3", "--T", "10") == 0
+    assert run("doctor", "--n", "256", *sizes, "--B", "3", "--T", str(T)) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
     assert lines["form"].split()[1].rstrip(":") == form
     assert cost in lines["form"]
     assert "65536" in lines["form"]
     backend = choose("auto", torch.device("cpu"))
     assert lines["backend"].split()[1] == f"{backend}:"
-    assert f"{10 * 3 * (256 + (m if form == 'compact_wy' else 0))} numbers" in lines["memory"]
+    assert f"{T * 3 * (256 + (m if trained == 'compact_wy' else 0))} numbers" in lines["memory"]
+    assert ("in" in lines) == (trained != form)  # "in training compact_wy"
     assert ("chain" in lines) == (backend == "cpp")
 
 
