@@ -96,35 +96,29 @@ struct ComplexModReLU {
     using V = Vector<T>;
     using M = Bits<T>;
     static constexpr bool pairs = true, keeps_z = true, trained = true;
-    // |z| with the larger part taken out, so that no square leaves the range; 1 in place of 0.
+    // |z| with the larger part taken out, so that no square leaves the range; 1 in place of 0, and NaN for NaN.
     static ORTHORNN_INLINE V modulus(V x, V y) {
         const V a = absolute(x), b = absolute(y);
         const V large = a > b ? a : b, small = a > b ? b : a;
         const V ratio = small / (large == T(0) ? broadcast<T>(1) : large);
         const V r = large * square_root(fma(ratio, ratio, broadcast<T>(1)));
-        return large == T(0) ? broadcast<T>(1) : r;
+        return large == T(0) ? broadcast<T>(1) + small : r;
     }
-    static ORTHORNN_INLINE M active(V x, V y, V r, V b) { return ((x != T(0)) | (y != T(0))) & (r + b > T(0)); }
-    // What stands in the place of results where the unit is not active: 0, or NaN where an input is not finite.
-    static ORTHORNN_INLINE V idle(V x, V y) {
-        const V difference = (x + y) - (x + y);
-        return difference == T(0) ? zero<T>() : difference;
-    }
+    // Also where r or b is NaN, which is not lost.
+    static ORTHORNN_INLINE M active(V x, V y, V r, V b) { return ((x != T(0)) | (y != T(0))) & ~(r + b <= T(0)); }
     static ORTHORNN_INLINE void forward(V& x, V& y, V b, M) {
         const V r = modulus(x, y), scale = (r + b) / r;
         const M on = active(x, y, r, b);
-        const V off = idle(x, y);
-        x = on ? scale * x : off;
-        y = on ? scale * y : off;
+        x = on ? scale * x : zero<T>();
+        y = on ? scale * y : zero<T>();
     }
     static ORTHORNN_INLINE void backward(V& g, V& f, V x, V y, V b, V& db, M) {
         const V r = modulus(x, y), scale = (r + b) / r, u = x / r, v = y / r;
         const M on = active(x, y, r, b);
-        const V off = idle(x, y);
-        const V along = on ? fma(u, g, v * f) : off;
+        const V along = on ? fma(u, g, v * f) : zero<T>();
         const V shrink = b * along / r;
-        g = on ? scale * g - shrink * u : off;
-        f = on ? scale * f - shrink * v : off;
+        g = on ? scale * g - shrink * u : zero<T>();
+        f = on ? scale * f - shrink * v : zero<T>();
         db = along;
     }
 };

@@ -86,6 +86,25 @@ def test_a_nan_is_not_lost(name, parameter_value, partner):
         assert grad_parameter.isnan().any()
 
 
+@pytest.mark.parametrize("name", [name for name, phi in ACTIVATIONS.items() if phi.parameter_size(6)])
+def test_a_parameter_that_is_nan_is_not_lost(name):
+    """A bias that has diverged switched units off, and the loss stayed finite."""
+    phi = get(name)
+    parameter = torch.full((phi.parameter_size(6),), 0.1)
+    parameter[1] = float("nan")
+    parameter.requires_grad_()
+    z = torch.full((2, 6), -1.5, requires_grad=True)
+    h = phi(z, parameter)
+    lost = torch.zeros(6, dtype=torch.bool)
+    lost[[1, 4] if phi.paired else [1]] = True
+    assert torch.equal(h.isnan(), lost.expand(2, 6))
+    (by_autograd,) = torch.autograd.grad(h, z, h.detach())
+    saved = h if phi.reads == "state" else z
+    grad_z, _ = phi.backward(h.detach(), saved.detach(), parameter.detach())
+    for grad in (by_autograd, grad_z):
+        assert torch.equal(grad.isnan(), lost.expand(2, 6))
+
+
 def test_closed_values():
     z = torch.tensor([3.0, -4.0, 0.5, -0.25])
     assert torch.equal(get("relu")(z), torch.tensor([3.0, 0.0, 0.5, 0.0]))

@@ -217,8 +217,8 @@ class ModReLU(Activation):
 class ComplexModReLU(Activation):
     """modReLU on pairs: phi(z) = (1 + b/r) z for a pair z with r = |z| > 0 and r + b > 0.
 
-    dL/dz = (1 + b/r) g - b (z.g) z / r^3 and dphi/db = z / r. Elsewhere phi = 0 and both are 0; where r is NaN, all
-    are NaN.
+    dL/dz = (1 + b/r) g - b (z.g) z / r^3 and dphi/db = z / r. Elsewhere phi = 0 and both are 0; where r or b is NaN, phi
+    is NaN.
     """
 
     name, code, parameter, reads, paired, keeps_norm = "complex_modrelu", 7, "pair", "preactivation", True, True
@@ -241,31 +241,22 @@ class ComplexModReLU(Activation):
         real, imaginary = real / unit, imaginary / unit
         length = torch.hypot(torch.where(at_zero, torch.ones_like(real), real), imaginary)
         size = unit * length + parameter
-        idle = torch.where(length.isnan(), length, torch.zeros_like(length))
-        active = ~at_zero & (size > 0)
-        parts = [torch.where(active, size * (part / length), idle) for part in (real, imaginary)]
+        active = ~(at_zero | (size <= 0))  # NaN, of z or of b, is not lost
+        parts = [torch.where(active, size * (part / length), torch.zeros_like(part)) for part in (real, imaginary)]
         return torch.cat(parts, dim=-1)
 
     def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         (real, _, imaginary), (g_real, _, g_imaginary) = _halves(saved), _halves(grad)
         assert parameter is not None
-        scale, modulus, active, idle = self._scale(real, imaginary, parameter)
-        unit_real, unit_imaginary = real / modulus, imaginary / modulus
-        along = torch.where(active, unit_real * g_real + unit_imaginary * g_imaginary, idle)
-        shrink = parameter * along / modulus
-        grad_real = torch.where(active, scale * g_real - shrink * unit_real, idle)
-        grad_imaginary = torch.where(active, scale * g_imaginary - shrink * unit_imaginary, idle)
-        return torch.cat([grad_real, grad_imaginary], dim=-1), along
-
-    @staticmethod
-    def _scale(real: Tensor, imaginary: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return (1 + b/r where active, else idle), r with 1 in place of 0, active, idle: 0, or NaN for NaN."""
-        zero = torch.zeros_like(real)
-        at_zero = (real == 0) & (imaginary == 0)
+        zero, at_zero = torch.zeros_like(real), (real == 0) & (imaginary == 0)
         modulus = torch.hypot(torch.where(at_zero, torch.ones_like(real), real), imaginary)
-        active = ~at_zero & (modulus + b > 0)
-        idle = torch.where(modulus.isnan(), modulus, zero)
-        return torch.where(active, (modulus + b) / modulus, idle), modulus, active, idle
+        active, scale = ~(at_zero | (modulus + parameter <= 0)), (modulus + parameter) / modulus
+        unit_real, unit_imaginary = real / modulus, imaginary / modulus
+        along = torch.where(active, unit_real * g_real + unit_imaginary * g_imaginary, zero)
+        shrink = parameter * along / modulus
+        grad_real = torch.where(active, scale * g_real - shrink * unit_real, zero)
+        grad_imaginary = torch.where(active, scale * g_imaginary - shrink * unit_imaginary, zero)
+        return torch.cat([grad_real, grad_imaginary], dim=-1), along
 
 
 class OPLU(Activation):

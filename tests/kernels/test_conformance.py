@@ -10,7 +10,15 @@ import torch
 from orthornn import activations
 from orthornn.kernels import dense_rnn
 from orthornn.kernels.backends.cpp import extension
-from support.against_oracle import BACKENDS, DEVICE, DTYPES, check, check_clip, check_not_finite
+from support.against_oracle import (
+    BACKENDS,
+    DEVICE,
+    DTYPES,
+    check,
+    check_clip,
+    check_not_finite,
+    check_parameter_is_nan,
+)
 from support.cases import Case
 
 
@@ -125,6 +133,12 @@ def test_what_is_not_finite_goes_the_same_way_in_every_backend(activation, bad):
     for backend in BACKENDS:
         check_not_finite(backend, activation, bad)
         check_not_finite(backend, activation, bad, clip=0.5)
+
+
+@pytest.mark.parametrize("activation", [name for name, phi in activations.ACTIVATIONS.items() if phi.parameter_size(6)])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_parameter_that_is_nan_is_not_lost(backend, activation):
+    check_parameter_is_nan(backend, activation)
 
 
 @pytest.mark.parametrize("kind", ["dense", "packed"])

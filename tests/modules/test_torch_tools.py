@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import io
 import types
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils.rnn import PackedSequence
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.flop_counter import FlopCounterMode
 
 from orthornn import (
     GORU,
@@ -390,3 +394,18 @@ def test_the_response_does_not_look_at_initial_states_while_cuda_captures(monkey
     call = types.SimpleNamespace(x=inputs(), h0=torch.zeros(B, N, dtype=torch.float64), layout=None)
     captured.begin(monkeypatch)
     assert impulse.last_state(None, call) is None
+
+
+@pytest.mark.parametrize("recomputes", ["counted", "selective"])
+@pytest.mark.parametrize("kind", [OrthogonalRNN, ReflectionRNN, DeltaRNN, OrthogonalBlocks])
+def test_activation_checkpointing_of_a_custom_operator(kind, recomputes):
+    """It unpacks what was saved once; the operators asked for it twice."""
+    more = (4,) if kind is OrthogonalBlocks else ()
+    net, x = kind(I, N, *more, dtype=torch.float64), inputs()
+    wanted = torch.autograd.grad(net(x)[0].square().sum(), [*net.parameters()])
+    policy = partial(create_selective_checkpoint_contexts, lambda *_, **__: CheckpointPolicy.MUST_RECOMPUTE)
+    options = {"context_fn": policy} if recomputes == "selective" else {}
+    with FlopCounterMode(display=False) if recomputes == "counted" else contextlib.nullcontext():
+        checkpoint(net, x, use_reentrant=False, **options)[0].square().sum().backward()
+    for one, other in zip([p.grad for p in net.parameters()], wanted):
+        torch.testing.assert_close(one, other, rtol=EXACT, atol=EXACT)

@@ -85,6 +85,22 @@ def check_not_finite(
         torch.testing.assert_close(mine, theirs, rtol=bound, atol=bound, equal_nan=True)
 
 
+def check_parameter_is_nan(backend: str, activation: str, device: torch.device = DEVICE) -> None:
+    """A parameter of one unit that is NaN reaches the states, and the states of no unit that does not see it."""
+    size = activations.get(activation).parameter_size(6)
+    parameter = torch.full((size,), -0.1, device=device)
+    parameter[1] = float("nan")
+    x = torch.full((2, 3, 6), -1.5, device=device).requires_grad_()
+    h0, W = torch.zeros(3, 6, device=device), 0.5 * torch.eye(6, device=device)
+    out = dense_rnn(x, h0, W, activation, parameter, backend=backend)
+    lost = torch.zeros(6, dtype=torch.bool, device=device)
+    lost[[1, 4] if size == 3 else [1]] = True
+    assert torch.equal(out[0].isnan(), lost.expand(3, 6))
+    assert out[1].isnan().all()  # 0 times NaN, in the product with W
+    (grad,) = torch.autograd.grad(out[0].square().sum(), x)
+    assert grad[0][:, lost].isnan().all()
+
+
 def check_clip(backend, kind):
     case = Case(kind, "tanh", n=6, m=3, steps=6, batch=2, clip=0.05).draw()
     dtype = torch.float32 if refused(case, backend, torch.float64) else torch.float64

@@ -161,7 +161,8 @@ class OperatorKernel(Kernel[C]):
     def _differentiate(self, ctx: Any, grads: list[Tensor | None]) -> tuple[list[Tensor | None], None]:
         requires = ctx.needs_input_grad[0]
         count = len(requires)
-        tensors, saved = list(ctx.saved_tensors[:count]), list(ctx.saved_tensors[count:])
+        every = list(ctx.saved_tensors)  # once: activation checkpointing unpacks them once
+        tensors, saved = every[:count], every[count:]
         arriving = [grads[0] if ctx.returns_all else None, grads[1]]
         if all(g is None for g in arriving):
             return [None] * count, None

@@ -19,7 +19,7 @@ from orthornn.kernels.backends.cuda.product import RESERVE, Product
 from orthornn.kernels.call import Call, Options, Size
 from orthornn.layout import SequenceLayout
 from support import emulation
-from support.against_oracle import check_not_finite, close
+from support.against_oracle import check_not_finite, check_parameter_is_nan, close
 from support.cases import Case
 from support.tolerances import tolerance
 
@@ -59,6 +59,13 @@ def test_cuda_emulated_not_finite(bad, folder, monkeypatch):
     monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
     monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
     check_not_finite("cuda", "complex_modrelu", bad, torch.device("cpu"), clip=0.5)
+
+
+@pytest.mark.parametrize("activation", ["modrelu", "complex_modrelu", "scaled_tanh"])
+def test_cuda_emulated_parameter_that_is_nan(activation, folder, monkeypatch):
+    monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
+    monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
+    check_parameter_is_nan("cuda", activation, torch.device("cpu"))
 
 
 def test_cuda_emulated_last_state(folder, monkeypatch):

@@ -73,12 +73,12 @@ __device__ inline float phi(float z, float other, int i, float p, float slope) {
     if (CODE == 4) return z > 0.0f ? z : slope * z;
     if (CODE == 5) return z > 0.0f ? z : p * z;
     if (CODE == 6) {
-        const float shrunk = fmaxf(fabsf(z) + p, 0.0f);
+        const float size = fabsf(z) + p, shrunk = size < 0.0f ? 0.0f : size;  // not fmaxf, which loses NaN
         return z > 0.0f ? shrunk : z < 0.0f ? -shrunk : z;
     }
     if (CODE == 7) {
         const float r = hypotf(z, other);
-        return r > 0.0f && r + p > 0.0f ? (r + p) / r * z : r == r ? 0.0f : r;
+        return r > 0.0f && !(r + p <= 0.0f) ? (r + p) / r * z : r == r ? 0.0f : r;
     }
     if (CODE == 8) {
         if (i < HALF) return z >= other ? z : other;
@@ -116,7 +116,7 @@ __device__ inline float phi_backward(float g, float other_g, float saved, float 
     }
     if (CODE == 7) {
         const float r = hypotf(saved, other_saved);
-        if (!(r > 0.0f && r + p > 0.0f)) return grad_p = r == r ? 0.0f : r;
+        if (!(r > 0.0f) || r + p <= 0.0f) return grad_p = r == r ? 0.0f : r;
         const float along = saved / r * g + other_saved / r * other_g;
         grad_p = along;
         return (r + p) / r * g - p * along / r * (saved / r);
