@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
+import functools
 import importlib.util
-import io
 import os
+import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +20,7 @@ from .cli.train import TrainArguments, train_as_asked
 from .predict import Loaded, load
 from .systems import options as model_options
 from .tasks import TASKS
+from .tasks.columns import SUFFIXES
 from .tasks.frames import Frame, source
 from .tasks.table_options import entry_of
 
@@ -71,27 +72,15 @@ def train(data: Any, target: str | Iterable[str] | None = None, *, task: str | N
         words = list(own_data([name, *words]))
         if words[0] not in TASKS:
             raise ArgumentError(
-                f"Expected a DataFrame, a file of a known kind or the name of a task, but got {os.fspath(name)!r}. Tasks: "
-                f"{', '.join(TASKS)}."
+                f"Expected a DataFrame, a file that ends in {', '.join(SUFFIXES)}, a folder of sounds or the name of a task, "
+                f"but got {os.fspath(name)!r}. Tasks: {', '.join(TASKS)}."
             )
     _check_names(words[0], {key for key, value in options.items() if value is not None})
-    result, folder = _carried_out(words)
+    result, folder = train_as_asked(words)
     del kept
     loaded = load(folder)
     loaded.result = result.of_best(loaded.model)
     return loaded
-
-
-def _carried_out(words: list[str]) -> Any:
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            return train_as_asked(words)
-    except SystemExit:
-        text = " ".join(line.strip("╭╮╰╯│─ ") for line in complaint.getvalue().splitlines())
-        raise ArgumentError(
-            f"Expected options of `orthornn train`, but got a wrong one: {' '.join(text.split())}"
-        ) from None
 
 
 def _words(options: dict[str, Any]) -> list[str]:
@@ -101,7 +90,7 @@ def _words(options: dict[str, Any]) -> list[str]:
         option = name.replace("_", "-")
         if value is None:
             continue
-        if isinstance(value, (bool, np.bool_)):
+        if isinstance(value, (bool, np.bool_)) and name not in _with_truth_values():
             found.append(f"--{option}" if value else f"--no-{option}")
             continue
         if isinstance(value, Mapping):
@@ -113,6 +102,15 @@ def _words(options: dict[str, Any]) -> list[str]:
         else:
             found += [f"--{option}", value if isinstance(value, Frame) else str(value)]
     return found
+
+
+@functools.cache
+def _with_truth_values() -> frozenset[str]:
+    """Return the options that are followed by True or False, because they may be None too: those of models, and some."""
+    of_models = {name for name, option in model_options().items() if bool in typing.get_args(option.kind)}
+    kinds: list[Any] = list(TASKS.values())
+    of_tasks = {entry.name for kind in kinds for entry in dataclasses.fields(kind) if "bool | None" in str(entry.type)}
+    return frozenset(of_models | of_tasks)
 
 
 def _name(key: Any) -> str:

@@ -117,7 +117,6 @@ def test_the_help_of_a_task_explains_each_option_that_has_an_effect(task, capsys
 
 @pytest.mark.parametrize("task", ["regress", "forecast"])
 def test_an_option_without_effect_is_refused(task, capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["train", task, "--data", "data.csv", "--target", "y", "--recipe", "none", "--no-stratified"])
-    assert stop.value.code == 2
+    words = ["train", task, "--data", "data.csv", "--target", "y", "--recipe", "none", "--no-stratified"]
+    assert cli.main(words) == 2
     assert "--no-stratified" in capsys.readouterr().err

@@ -30,6 +30,7 @@ from ..tasks.table_task import TableTask
 from ..tasks.task_choice import choose_task, look_at_series
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
+from .complaints import one_line
 from .lines import say
 
 TaskT = TypeVar("TaskT", bound=Task)
@@ -275,8 +276,8 @@ def set_threads(count: int) -> None:
 
 
 def results_folder(name: str) -> Path:
-    """Return a folder in runs/ that carries the time."""
-    return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    """Return a folder in runs/ that carries the time, to the microsecond: several commands may start in one second."""
+    return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S-%f}"
 
 
 def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], words: Sequence[str]) -> Any:
@@ -392,7 +393,7 @@ def _option(word: str, value: str) -> tuple[str, str]:
 
 
 def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:
-    """Return an instance of the dataclass `kind` from these words; tyro explains what it cannot read."""
+    """Return an instance of the dataclass `kind` from these words. ArgumentError for one that it does not have."""
     import tyro  # here, so that a command without options runs without it
 
     from .option_help import explained
@@ -414,6 +415,9 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
             if isinstance(cause, OrthornnError):
                 raise cause from None
             cause = cause.__context__
+        line = one_line(complaint.getvalue(), prog)
+        if line is not None:
+            raise ArgumentError(line) from None
         sys.stderr.write(complaint.getvalue())
         raise
     _check_paths(found, words)
