@@ -315,3 +315,27 @@ def test_classes_that_are_numbers_are_named_alike_in_a_table_and_in_a_dict(tmp_p
     task = orthornn.train(frame, "kind", class_weights={1.0: 5, np.float32(0): 0.5}, **options).config.task
     assert task.classes == ["0", "1"]
     assert task._weights.tolist() == [0.5, 5]
+
+
+def test_switches_of_models_are_true_or_false(tmp_path, capsys):
+    """They are None unless given, so that the command has a value behind them."""
+    options = {"sequence": "wave", "hidden_size": 4, "steps": 2}
+    found = orthornn.train(waves(), "kind", out=tmp_path / "one", bidirectional=np.True_, decay=False, **options)
+    assert found.result.config.model.bidirectional is True
+    assert not found.result.config.model.decay
+    found = orthornn.train(waves(), "kind", out=tmp_path / "two", decay=True, stratified=False, **options)
+    assert found.result.config.model.decay is True
+    assert found.result.config.task.stratified is False
+    with pytest.raises(ArgumentError, match=r"^Expected True or False as --bidirectional, but got yes\. `orthornn"):
+        orthornn.train(waves(), "kind", out=tmp_path / "three", bidirectional="yes", **options)
+    with pytest.raises(ArgumentError, match=r"^Expected a whole number as --steps, but got 2\.5\. "):
+        orthornn.train(waves(), "kind", out=tmp_path / "three", sequence="wave", steps=2.5)
+    with pytest.raises(ArgumentError, match=r"a file that ends in \.csv, .* but got 'sheet\.xlsx'"):
+        orthornn.train("sheet.xlsx", "kind", out=tmp_path / "three")
+    assert not (tmp_path / "three").exists()
+
+
+def test_runs_that_start_in_one_second_have_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folders = [orthornn.train("copying", T=3, hidden_size=4, steps=1).directory for _ in range(3)]
+    assert len(set(folders)) == 3

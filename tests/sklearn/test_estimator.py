@@ -248,3 +248,20 @@ def test_numbers_of_numpy_are_taken_and_an_unfitted_forecaster_says_so():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match="Expected a class for each sequence"):
         OrthogonalClassifier().fit(X, pandas.array(["a", "b", pandas.NA] * 4, dtype="string"))
+
+
+def test_options_do_not_say_again_what_a_parameter_says():
+    """One of the two was ignored."""
+    for made, named in [
+        (OrthogonalClassifier(hidden_size=4, options={"hidden_size": 8}), "hidden_size"),
+        (OrthogonalRegressor(hidden_size=4, options={"parameters": 800}), "parameters"),
+    ]:
+        with pytest.raises(
+            ValueError, match=f"Expected hidden_size once, but got hidden_size=4 and options with '{named}'"
+        ):
+            made.fit(X, np.arange(len(X)) % 2)
+    with pytest.raises(ValueError, match="Expected lags once, but got lags=12 and options with 'lags'"):
+        OrthogonalForecaster(horizon=2, lags=12, options={"lags": 3}).fit(np.sin(np.arange(90)))
+    small = {**SMALL, "hidden_size": None, "steps": 1}
+    found = OrthogonalClassifier(**{**small, "options": {"hidden_size": 8}}).fit(X, Y)
+    assert found.network_.core.hidden_size == 8

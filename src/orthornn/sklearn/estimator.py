@@ -199,9 +199,23 @@ class SequenceEstimator(BaseEstimator):
 
     def _model(self) -> Model:
         """The network: the given options before those of the default."""
-        size = {"parameters": _BUDGET} if self.hidden_size is None else {"hidden_size": whole(self.hidden_size)}
+        own = self.options or {}
+        if self.hidden_size is None:
+            size = {} if {"hidden_size", "parameters"} & {*own} else {"parameters": _BUDGET}
+        else:
+            size = {"hidden_size": whole(self.hidden_size)}
+            self._refuse("hidden_size", "hidden_size", "parameters")
         usual = {**_OPTIONS, **({} if self._dropout is None else {"dropout": self._dropout})}
-        return model_named(self.model, **{**size, **usual, **_OWN_OPTIONS.get(self.model, {}), **(self.options or {})})
+        return model_named(self.model, **{**size, **usual, **_OWN_OPTIONS.get(self.model, {}), **own})
+
+    def _refuse(self, parameter: str, *options: str) -> None:
+        """Raise ValueError for one of these options, which say again what a parameter of the estimator says."""
+        given = [name for name in options if name in (self.options or {})]
+        if given:
+            raise ValueError(
+                f"Expected {parameter} once, but got {parameter}={getattr(self, parameter)!r} and options with {given[0]!r}. "
+                f"Leave it out of options."
+            )
 
     def _seed(self) -> int:
         """Return random_state, or a number drawn from it where it is a generator or None, as scikit-learn does."""

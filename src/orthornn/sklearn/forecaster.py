@@ -179,6 +179,7 @@ class OrthogonalForecaster(SequenceEstimator):
         return standard.reshape(targets.shape).astype(np.float32)
 
     def _model(self) -> Model:
+        self._refuse("lags", "lags")
         return super()._model().replace(lags=self.lags)
 
     def _inputs(self, series: np.ndarray, known: np.ndarray | None) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import os
 import time
 import tracemalloc
@@ -360,6 +361,53 @@ def test_targets_far_apart_are_rounded_with_a_warning(tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert read_columns(path).numbers("y", "target")[0] == float(exact)
+
+
+def test_inputs_that_are_rounded_are_a_warning(tmp_path):
+    """They became one value, and the warning was of an input that is constant."""
+    np.savez(tmp_path / "a.npz", x=2**60 + np.arange(9), y=np.arange(9))
+    found = read_columns(tmp_path / "a.npz")
+    with pytest.warns(
+        OrthornnWarning, match=rf"above {2**53} are rounded: the input {2**60 + 1} in .*column 'x', row 2"
+    ):
+        found.numbers("x", "inputs")
+
+
+@pytest.mark.parametrize("written", ["inf", "-inf"])
+def test_an_infinite_time_is_an_error(written, tmp_path):
+    path = of(tmp_path, t=[0, written, 2, 3], x=[1, 2, 3, 4])
+    with pytest.raises(DataError, match=f"Expected finite times in .*, column 't', but got {written} in row 2"):
+        read_columns(path).order("t", "time")
+    np.savez(tmp_path / "a.npz", t=np.array([0.0, float(written), 2.0]))
+    with pytest.raises(DataError, match="Expected finite times"):
+        read_columns(tmp_path / "a.npz").order("t", "time")
+
+
+def test_decimals_are_times_and_names_as_exact_as_integers(tmp_path):
+    """Those above 2^53 were one time, and the steps in the order of the file."""
+    cells = [decimal.Decimal(10**18 + row) for row in (3, 1, 2, 0)]
+    column = pyarrow.array(cells, pyarrow.decimal128(25, 0))
+    parquet.write_table(
+        pyarrow.table({"t": column, "few": pyarrow.array([3, 1, None, 0], pyarrow.decimal128(5, 0))}),
+        tmp_path / "a.parquet",
+    )
+    found = read_columns(tmp_path / "a.parquet")
+    assert np.argsort(found.order("t", "time")).tolist() == [3, 1, 2, 0]
+    assert found.labels("t", "sequence").tolist() == [str(10**18 + row) for row in (3, 1, 2, 0)]
+    np.testing.assert_array_equal(found.numbers("few", "inputs"), [3, 1, np.nan, 0])
+
+
+def test_durations_that_float64_does_not_tell_apart_are_an_error(tmp_path):
+    for first, fine in [(2**60, False), (2**50, True)]:
+        column = pyarrow.array([first, first + 1, None], pyarrow.duration("ns"))
+        parquet.write_table(pyarrow.table({"d": column}), tmp_path / "a.parquet")
+        if fine:
+            assert len(set(read_columns(tmp_path / "a.parquet").columns["d"][:2])) == 2
+        else:
+            with pytest.raises(
+                DataError, match=r"durations that differ in seconds of float64, but got a column of duration\[ns\]"
+            ):
+                read_columns(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

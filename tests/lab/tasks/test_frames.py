@@ -186,8 +186,25 @@ def test_cells_that_no_table_holds_are_one_error(cells):
 def test_names_that_are_there_twice_are_one_error():
     frame = table()
     frame.columns = ["who", "x", "x", "when", "kind"]
-    with pytest.raises(DataError, match="Expected"):
+    with pytest.raises(DataError, match="Expected") as said:
         Classify(data=source(frame), target="kind", sequence="who").told()
+    assert "\n" not in str(said.value)
+
+
+def test_intervals_are_names():
+    """A table that had some was said to be none."""
+    frame = table().assign(cut=pandas.cut(table()["x"], [-9, 0, 9]))
+    frame["whole"] = pandas.arrays.IntervalArray.from_breaks(np.arange(141))
+    frame.loc[3, "cut"] = None
+    found = read_columns(source(frame))
+    assert found.labels("cut", "categories").tolist() == [
+        None if i == 3 else "(0, 9]" if x > 0 else "(-9, 0]" for i, x in enumerate(frame["x"])
+    ]
+    assert found.labels("whole", "categories").tolist() == [f"({i}, {i + 1}]" for i in range(140)]
+    task = Classify(
+        data=source(frame), target="kind", sequence="who", inputs="x,cut", categories="cut", missing="indicator"
+    )
+    assert [channel.name for channel in task._channels][1:3] == ["cut=(-9, 0]", "cut=(0, 9]"]
 
 
 def test_periods_are_dates(tmp_path):

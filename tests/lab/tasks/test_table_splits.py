@@ -293,3 +293,61 @@ def test_a_window_of_whole_sequences_is_refused(tmp_path):
 def test_a_window_has_room_for_the_steps_that_a_forecast_skips(tmp_path, skipped, window):
     task = Forecast(data=write(tmp_path / "a.csv", value=np.sin(np.arange(900) / 5)), target="value", skipped=skipped)
     assert {steps for _, steps in task._pieces["train"]} == {window}
+
+
+@pytest.mark.parametrize("edge", [210, 255])
+def test_interpolation_does_not_look_into_a_later_part(tmp_path, edge):
+    """A gap at the end of the training part was filled from the values behind it, by which inputs are then scaled."""
+    rows, found = np.arange(300), []
+    for far in (0, 10**6):
+        x = np.where(rows >= edge, far, 0) + np.sin(rows / 5)
+        columns = {"t": rows, "x": np.where((rows > edge - 8) & (rows < edge + 3), np.nan, x), "y": np.cos(rows / 5)}
+        path = write(tmp_path / f"{far}.csv", **{name: ["" if v != v else v for v in c] for name, c in columns.items()})
+        task = Regress(data=path, target="y", time="t", every_step=True, missing="interpolate")
+        assert task._table.observed.all()
+        found.append((task, task._table.features[:edge, 0]))
+    assert [at for _, at, _ in task._stretches()] == [0, 210, 255]
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+    np.testing.assert_array_equal(*(task._scale[0] for task, _ in found))
+    np.testing.assert_allclose(found[0][1][edge - 7 :], np.sin((edge - 8) / 5))  # the last value before the gap
+
+
+@pytest.mark.parametrize("part", ["validation", "test"])
+def test_a_part_without_a_share_is_an_error(tmp_path, columns, part):
+    """It got one sequence, and the metric of that was reported."""
+    path, options = write(tmp_path / "a.csv", **columns), {f"{part}_share": 0.0}
+    with pytest.raises(ArgumentError, match=f"Expected {part}_share, --{part}-share, above 0, .* but got 0"):
+        _ = Classify(data=path, target="label", sequence="id", **options)._pieces
+    with pytest.raises(ArgumentError, match=f"Expected {part}_share"):
+        _ = Regress(
+            data=path, target="x", inputs="x", sequence="id", every_step=True, split_by="time", **options
+        )._pieces
+    said = Classify(data=path, target="label", sequence="id", split="part", **options)
+    assert set(said._pieces) == {"train", "validation", "test"}
+    own = {f"{part}_data": write(tmp_path / "b.csv", **columns)}
+    assert len(Classify(data=path, target="label", sequence="id", **own, **options)._pieces[part]) == SEQUENCES
+
+
+def test_what_is_too_short_or_too_few_is_named(tmp_path, columns):
+    columns["subject"] = each(np.arange(SEQUENCES) % 2)
+    path = write(tmp_path / "a.csv", **columns)
+    with pytest.raises(
+        DataError, match=r"3 group\(s\) in the column 'subject', .* holds 2\. Name a column of more groups"
+    ):
+        _ = Classify(data=path, target="label", sequence="id", group="subject")._pieces
+    rows = [at for at in range(SEQUENCES * STEPS) if not 4 * STEPS < at < 5 * STEPS]
+    path = write(tmp_path / "b.csv", **{name: [values[at] for at in rows] for name, values in columns.items()})
+    with pytest.raises(
+        DataError, match=r"at least 3 steps to divide .* but got 1 of '4' in .*b\.csv\. Leave the sequence out"
+    ):
+        _ = Regress(data=path, target="x", inputs="x", sequence="id", every_step=True, split_by="time")._pieces
+
+
+def test_a_meaning_of_missing_values_is_for_a_column_that_is_read(tmp_path, columns):
+    path = write(tmp_path / "a.csv", **columns, other=columns["x"])
+    options = {"data": path, "target": "x", "sequence": "id", "inputs": "other"}
+    with pytest.raises(
+        ArgumentError, match="to name inputs or the target, but got 'subject', which the network does not"
+    ):
+        _ = Regress(missing="subject=hold", **options)._channels
+    assert Regress(missing="x=hold,other=indicator", **options)._channels

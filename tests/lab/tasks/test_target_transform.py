@@ -297,3 +297,12 @@ def test_graphs_predict_in_the_units_of_the_file(lags, how, tmp_path):
         with pytest.raises(ArgumentError, match=f"but got target_transform='{how}', which has no C form"):
             write(Loaded(config, build("ornn-rotations", 3, 4, hidden_size=4), loaded.description), tmp_path / "c")
     assert not (tmp_path / "c").exists()
+
+
+def test_the_first_steps_without_a_value_have_the_mean_that_the_network_reads(how, tmp_path):
+    """The arithmetic mean was filled in, which is not the mean of the logarithms."""
+    options = {"target": "sales", "inputs": "sales,price", "missing": "sales=indicator", "skipped": 4, "window": 40}
+    gone = (0, 1, 50)
+    raw = Forecast(data=table(tmp_path / "raw.npz", gone=gone), target_transform=how, **options)
+    taken = Forecast(data=table(tmp_path / "taken.npz", how, gone), **options)
+    np.testing.assert_allclose(raw._table.features, taken._table.features, rtol=1e-12)

@@ -82,10 +82,14 @@ def channel_values(
     order: np.ndarray,
     lengths: np.ndarray,
     series: Sequence[str] = (),
+    stretches: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return the inputs (R, I), float64, in this order of rows; NaN where a value is missing and nothing fills it in.
 
-    series: The names of the series of training, for a channel of that kind.
+    Args:
+        series: The names of the series of training, for a channel of that kind.
+        stretches: Lengths of the pieces of the sequences between which nothing is interpolated: those of training,
+            validation and test. Default: None, the sequences themselves.
     """
     if channels[-1].kind == "series":
         numbers = {name: place for place, name in enumerate(series)}
@@ -93,9 +97,10 @@ def channel_values(
         own = np.array([numbers.get(label, len(series)) for label in labels], np.float64)
         if len(channels) == 1:
             return own[:, None]
-        return np.concatenate([channel_values(file, channels[:-1], order, lengths), own[:, None]], 1)
+        rest = channel_values(file, channels[:-1], order, lengths, stretches=stretches)
+        return np.concatenate([rest, own[:, None]], 1)
     now = list(dict.fromkeys(channel._replace(lead=0) for channel in channels))
-    values = dict(zip(now, _values_now(file, now, order, lengths)))
+    values = dict(zip(now, _values_now(file, now, order, lengths, lengths if stretches is None else stretches)))
     columns = []
     for channel in channels:
         found = values[channel._replace(lead=0)]
@@ -116,7 +121,9 @@ def _later(values: np.ndarray, lengths: np.ndarray, lead: int) -> np.ndarray:
     return found
 
 
-def _values_now(file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+def _values_now(
+    file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray, stretches: np.ndarray
+) -> list[np.ndarray]:
     """Return the inputs of each step itself, (R,) each."""
     found: dict[str, np.ndarray] = {}
     labels: dict[str, np.ndarray] = {}
@@ -144,7 +151,7 @@ def _values_now(file: Columns, channels: Sequence[Channel], order: np.ndarray, l
         elif channel.kind == "last":
             columns.append(_last_seen(values, lengths, float(channel.value or 0)))
         elif channel.kind == "interpolated":
-            columns.append(_interpolated(values, lengths, float(channel.value or 0)))
+            columns.append(_interpolated(values, stretches, float(channel.value or 0)))
         else:
             columns.append(values)
     return columns

@@ -120,9 +120,10 @@ class Columns(NamedTuple):
                 found = np.array([cells.number(cell) for cell in column])
             except ValueError:
                 raise self._no_numbers(name, what) from None
-        if what == "target":
-            where = f"in {self.path}, column {name!r}, row"
-            check_rounding(column, found, lambda row: f"{where} {row + 1},", "the column", DataError)
+        if what in ("target", "inputs"):
+            where, error = f"in {self.path}, column {name!r}, row", DataError if what == "target" else None
+            kind = what.removesuffix("s")
+            check_rounding(column, found, lambda row: f"{where} {row + 1},", "the column", error, kind=kind)
         return found
 
     def _no_numbers(self, name: str, what: str) -> DataError:
@@ -163,11 +164,11 @@ class Columns(NamedTuple):
                 f"leave the row out."
             )
         if column.dtype != object and column.dtype.kind != "c":
-            return column
+            return self._finite(column, name)
         kind = self.kind(name)
         if kind == "numbers":
             whole = cells.ranks_of_whole_numbers(column.tolist()) if column.dtype == object else None
-            return self.numbers(name, what) if whole is None else whole
+            return self._finite(self.numbers(name, what), name) if whole is None else whole
         try:
             return dates.ranks_of_dates(column.tolist())
         except (TypeError, ValueError) as error:
@@ -176,6 +177,17 @@ class Columns(NamedTuple):
                 f"Expected numbers, or dates such as 2020-12-31 or 2020-12-31T23:59, for {what}, but {self.path}, "
                 f"column {name!r}, has {shown(strange)} and the like ({error})."
             ) from None
+
+    def _finite(self, times: np.ndarray, name: str) -> np.ndarray:
+        """Return times. DataError for an infinite one, before or after which there is no step."""
+        infinite = np.flatnonzero(np.isinf(times) if times.dtype.kind == "f" else np.zeros(0, bool))
+        if len(infinite):
+            row = int(infinite[0])
+            raise DataError(
+                f"Expected finite times in {self.path}, column {name!r}, but got {times[row]} in row {row + 1}. Correct it, "
+                f"or leave the row out."
+            )
+        return times
 
     def labels(self, name: str, what: str) -> np.ndarray:
         """Return a column as objects (R,): str, None where a value is missing."""

@@ -101,8 +101,8 @@ def source(data: Any) -> str:
         ) from None
     except Exception as error:  # those of every library: for names that are there twice, for text that is not Unicode
         raise DataError(
-            f"Expected a table that Arrow can hold, but got a {type(data).__name__} that it cannot: {str(error)[:_LONGEST]}. "
-            f"Correct the column."
+            f"Expected a table that Arrow can hold, but got a {type(data).__name__} that it cannot: "
+            f"{' '.join(str(error).split())[:_LONGEST]}. Correct the column."
         ) from error
     return Frame(f"{PREFIX}{digest[:12]}", table)
 
@@ -204,7 +204,9 @@ def _with_dates(narwhals: Any, frame: Any) -> Any:
 
 
 def _arrow_table(narwhals: Any, frame: Any) -> Any:
-    """The table of Arrow columns, without the metadata of a library; cells of several types become text."""
+    """The table of Arrow columns, without the metadata of a library; cells of several types become text, and those of a type
+    that a library adds to Arrow, such as the intervals of pandas.cut.
+    """
     arrow = import_optional("pyarrow", "data", _USE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of names that are not text: they become text
@@ -218,11 +220,24 @@ def _arrow_table(narwhals: Any, frame: Any) -> Any:
                 try:
                     columns[str(name)] = arrow.array(native[name])
                 except (arrow.ArrowException, TypeError, ValueError):
-                    gone = frame[name].is_null().to_list()
-                    cells = zip(frame[name].to_list(), gone)
-                    columns[str(name)] = arrow.array([None if null else str(cell) for cell, null in cells])
+                    columns[str(name)] = _as_text(arrow, frame[name])
             table = arrow.table(columns)
+        for place, (field, name) in enumerate(zip(table.schema, frame.columns)):
+            kind = field.type.value_type if arrow.types.is_dictionary(field.type) else field.type
+            if isinstance(kind, arrow.BaseExtensionType):
+                table = table.set_column(place, field.name, _as_text(arrow, frame[name]))
     return table.rename_columns(without_margins(table.column_names)).replace_schema_metadata(None)
+
+
+def _as_text(arrow: Any, column: Any) -> Any:
+    """The cells of a column as text; those of a categorical one by its categories, whether or not a cell is missing."""
+    native = column.to_native()
+    if hasattr(native, "cat") and hasattr(native.cat, "codes"):  # of pandas
+        names = [str(name) for name in native.cat.categories]
+        cells = [None if code < 0 else names[code] for code in native.cat.codes]
+        return arrow.array(cells, arrow.string())
+    gone = column.is_null().to_list()
+    return arrow.array([None if null else str(cell) for cell, null in zip(column.to_list(), gone)], arrow.string())
 
 
 def _with_dtypes(table: Any, frame: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from .cells import listed
+from .cells import LARGEST_WHOLE, listed
 from .inflate import check_inflated
 from .optional_packages import import_optional
 
@@ -138,7 +138,10 @@ def _decoded(column: Any) -> np.ndarray:
 
 
 def column_of_arrow(pyarrow: Any, column: Any) -> np.ndarray:
-    """Return an Arrow column: numbers, dates, or objects with None where a cell is missing."""
+    """Return an Arrow column: numbers, dates, or objects with None where a cell is missing.
+
+    DataError for durations that float64 does not tell apart.
+    """
     types = pyarrow.types
     if types.is_dictionary(column.type):
         if not _is_flat(pyarrow, column):
@@ -149,6 +152,12 @@ def column_of_arrow(pyarrow: Any, column: Any) -> np.ndarray:
         raise ValueError(f"it has a column of {str(kind)[:60]}; needed plain numbers, dates or text")
     if types.is_float32(kind) or types.is_float64(kind):
         return column.to_numpy().astype(np.float64)  # a null is NaN
+    if types.is_decimal(kind) and kind.scale == 0:  # as integers are: those that float64 rounds stay as they are
+        cells = column.to_pylist()
+        if any(cell is not None and abs(cell) >= LARGEST_WHOLE for cell in cells):
+            whole = np.empty(len(cells), object)
+            whole[:] = [cell if cell is None else int(cell) for cell in cells]
+            return whole
     if types.is_floating(kind) or types.is_decimal(kind):
         return np.array([np.nan if cell is None else float(cell) for cell in column.to_pylist()])
     if types.is_integer(kind) and column.null_count == 0:
@@ -156,7 +165,14 @@ def column_of_arrow(pyarrow: Any, column: Any) -> np.ndarray:
     if types.is_timestamp(kind) or types.is_date(kind):
         return column.to_numpy().astype("datetime64[D]" if types.is_date(kind) else f"datetime64[{kind.unit}]")
     if types.is_duration(kind):
-        return column.to_numpy() / np.timedelta64(1, "s")  # NaN where one is missing
+        durations = column.to_numpy()
+        seconds = durations / np.timedelta64(1, "s")  # NaN where one is missing
+        if len(np.unique(seconds)) < len(np.unique(durations)):
+            raise DataError(
+                f"Expected durations that differ in seconds of float64, but got a column of {kind} with some that do not. "
+                f"Subtract a constant from them, or convert them to integers."
+            )
+        return seconds
     cells = np.empty(len(column), object)
     cells[:] = _without_margins(column.to_pylist())
     return cells

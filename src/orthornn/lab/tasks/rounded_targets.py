@@ -1,4 +1,4 @@
-"""Whole numbers that floating-point numbers round: as targets, and as names."""
+"""Whole numbers that floating-point numbers round: as targets, as inputs, and as names."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ def check_rounding(
     values: np.ndarray,
     said: Callable[[int], str],
     whole: str,
-    error: type[Exception],
+    error: type[Exception] | None,
     stacklevel: int = 2,
+    kind: str = "target",
 ) -> None:
     """Raise an error, or warn, if whole numbers of a column are others as float64.
 
-    A warning where float32, in which a network has them in standard deviations, would round them more.
+    A warning of inputs, and where float32, in which a network has them in standard deviations, would round them more.
 
     Args:
         targets: The column as it was given, (R,).
         values: The same as float64, (R,).
         said: Returns where a row is, such as ``"in FILE, column 'y', row 3,"``.
         whole: What the column is called in the advice.
-        error: The class of the error.
+        error: The class of the error; None for a warning in any case.
         stacklevel: Of the warning; 2 is the caller.
+        kind: What the column is for, "target" or "input".
     """
     large = np.flatnonzero((np.abs(values) >= LARGEST_WHOLE) & np.isfinite(values))
     if targets.dtype.kind == "f" or not len(large):
@@ -41,12 +43,12 @@ def check_rounding(
     there = values[np.isfinite(values)]
     found = f"{cell} {said(row)} is {int(values[row])} in float64"
     advice = f"Subtract a constant from {whole}, or divide it by one"
-    if np.spacing(np.abs(there).max()) > np.finfo(np.float32).eps * (there.max() - there.min()):
+    if error is not None and np.spacing(np.abs(there).max()) > np.finfo(np.float32).eps * (there.max() - there.min()):
         raise error(
             f"Expected targets that differ by more than float64 rounds them, but got others: {found}. {advice}."
         )
     warnings.warn(
-        f"Whole numbers above {LARGEST_WHOLE} are rounded: the target {found}. {advice}; this also silences the warning.",
+        f"Whole numbers above {LARGEST_WHOLE} are rounded: the {kind} {found}. {advice}; this also silences the warning.",
         OrthornnWarning,
         stacklevel=stacklevel,
     )

@@ -311,10 +311,16 @@ class TableRows(TableOptions):
         return order[np.argsort(codes[order], kind="stable")], names, np.bincount(codes)
 
     def _features(
-        self, file: Columns, channels: list[Channel], order: np.ndarray, lengths: np.ndarray, series: Sequence[str]
+        self,
+        file: Columns,
+        channels: list[Channel],
+        order: np.ndarray,
+        lengths: np.ndarray,
+        series: Sequence[str],
+        stretches: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return the inputs (R, I) in this order. DataError for a series without a vector, or a warning, as asked."""
-        features = channel_values(file, channels, order, lengths, series)
+        features = channel_values(file, channels, order, lengths, series, stretches)
         if channels[-1].kind != "series":
             return features
         unseen = features[:, -1] == len(series)

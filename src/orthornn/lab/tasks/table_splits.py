@@ -101,6 +101,7 @@ class TableSplits(TableRows):
         """Return these sequences in the parts that are wanted, whole groups together."""
         if not wanted:
             return {}
+        self._check_shares(wanted)
         groups, strata = which, self._strata
         codes = np.arange(len(which))
         if self.group is not None:
@@ -115,15 +116,20 @@ class TableSplits(TableRows):
             strata = None
         count = len(groups)
         if count < len(wanted):
-            what = "sequence(s)" if self.group is None else f"group(s) in the column {self.group}"
+            what = "sequence(s)" if self.group is None else f"group(s) in the column {self.group!r}"
             time = "" if self.output == "last" or self.group else ", or one, which is divided by time"
             single = count == 1 and self.group is None and self.name != "forecast"
             every = "; or to predict every step of one, pass every_step=True, --every-step" * single
             raise DataError(
                 f"Expected at least {len(wanted)} {what}, one each for "
                 f"{listed(['training' if part == 'train' else part for part in wanted])}{time}, but {self.data} holds "
-                f"{count}. Name the column that tells sequences apart with sequence, --sequence"
-                f"{every}{'; or to forecast one series from its past, pass ahead, --ahead 1' if single else ''}."
+                f"{count}. "
+                + (
+                    "Name a column of more groups, or one that names the parts: split, --split."
+                    if self.group is not None
+                    else f"Name the column that tells sequences apart with sequence, --sequence{every}"
+                    f"{'; or to forecast one series from its past, pass ahead, --ahead 1' if single else ''}."
+                )
             )
         classes = None if strata is None else [strata[i] for i in which]
         if len(wanted) == 3:
@@ -134,6 +140,15 @@ class TableSplits(TableRows):
             sizes = {"train": count - sum(sizes.values()), **sizes}
             parts = divided(np.arange(count), sizes, self.split_seed, classes)
         return {part: which[np.isin(codes, chosen)].tolist() for part, chosen in parts.items()}
+
+    def _check_shares(self, parts: list[str]) -> None:
+        """Raise ArgumentError for a part that is to be made and to have nothing."""
+        for part, share in (("validation", self.validation_share), ("test", self.test_share)):
+            if part in parts and share == 0:
+                raise ArgumentError(
+                    f"Expected {part}_share, --{part}-share, above 0, for a part of at least one sequence, or one step of a "
+                    f"series, but got 0. Leave it out; or name a file of its own: {part}_data, --{part}-data."
+                )
 
     def _stretches(self) -> list[tuple[str, int, int]]:
         """Return (part, first row, steps) of the stretches of time, where sequences are divided by it."""
@@ -157,8 +172,15 @@ class TableSplits(TableRows):
 
     def _in_time(self, at: int, steps: int, missing: list[str]) -> list[tuple[str, int, int]]:
         """Return a stretch divided into one for training and those that are missing."""
+        self._check_shares(missing)
         if steps < 3:
-            raise DataError(f"Expected at least 3 steps, but {self.data} has {steps}.")
+            number = int(np.searchsorted(self._sequences.starts, at, side="right")) - 1
+            name = "" if self.sequence is None else f" of {shown(str(self._arranged_rows[1][number]))}"
+            raise DataError(
+                f"Expected at least 3 steps to divide into training, validation and test, but got {steps}{name} in "
+                f"{self.data}. Leave the sequence out, or divide by whole sequences: split_by='sequences', --split-by "
+                f"sequences."
+            )
         train, validation, test = counts(steps, self.validation_share, self.test_share)
         sizes = {"train": train, "validation": validation, "test": test}
         sizes = {part: size for part, size in sizes.items() if part == "train" or part in missing}

@@ -35,7 +35,7 @@ from .splits import PARTS
 from .table_options import modes_of, names_in
 from .table_series import TableSeries
 from .table_splits import TableSplits
-from .target_transform import transformed
+from .target_transform import in_units, transformed
 from .task import Batch, batch_rows
 from .time_grid import told_grid
 
@@ -216,7 +216,8 @@ class TableTask(TableSplits, TableSeries):
     def _table(self) -> Table:
         file = self._file
         order, _, lengths = self._arranged_rows
-        features = self._features(file, self._channels, order, lengths, self._series_names)
+        stretches = None if self._whole else np.array([steps for _, _, steps in self._stretches()])
+        features = self._features(file, self._channels, order, lengths, self._series_names, stretches)
         targets = self._targets_of_rows[order]
         observed = self._observed(file, self._channels, order, features, lengths)
         if self._transformed_inputs:  # whose numbers are those of targets, which were checked
@@ -243,6 +244,13 @@ class TableTask(TableSplits, TableSeries):
     @cached_property
     def _channels(self) -> list[Channel]:
         """The inputs, with what is known of them from the training part; those of later steps behind the others."""
+        read = {*self.input_columns, *self.known_columns, *self.target_columns}
+        unread = [name for name in modes_of(self.missing) if name and name not in read]
+        if unread:
+            raise ArgumentError(
+                f"Expected missing, --missing, to name inputs or the target, but got {unread[0]!r}, which the network does "
+                f"not see. Leave it out, or name it in inputs, --inputs."
+            )
         now = [channel for name in self.input_columns for channel in self._channels_of(name, "inputs")]
         known = [channel for name in self.known_columns for channel in self._channels_of(name, "known")]
         if len(known) * len(self.leads) > MOST_KNOWN:
@@ -296,7 +304,8 @@ class TableTask(TableSplits, TableSeries):
                 f"or leave it out of inputs, --inputs."
             )
         more = [Channel(name, "missing")] if mode == "indicator" and gone.any() else []
-        return [Channel(name, kind, float(values[~gone].mean())), *more]
+        how = self.target_transform if name in self.target_columns else None  # the mean of what the network reads
+        return [Channel(name, kind, float(in_units(transformed(values[~gone], how).mean(), how))), *more]
 
     @cached_property
     def _scale(self) -> tuple[np.ndarray, np.ndarray]:
