@@ -338,7 +338,7 @@ def test_what_is_too_short_or_too_few_is_named(tmp_path, columns):
     rows = [at for at in range(SEQUENCES * STEPS) if not 4 * STEPS < at < 5 * STEPS]
     path = write(tmp_path / "b.csv", **{name: [values[at] for at in rows] for name, values in columns.items()})
     with pytest.raises(
-        DataError, match=r"at least 3 steps to divide .* but got 1 of '4' in .*b\.csv\. Leave the sequence out"
+        DataError, match=r"at least 3 steps to divide .* but got 1 of '4' in .*b\.csv\. Leave that sequence out"
     ):
         _ = Regress(data=path, target="x", inputs="x", sequence="id", every_step=True, split_by="time")._pieces
 

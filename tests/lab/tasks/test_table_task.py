@@ -266,7 +266,7 @@ WRONG = {
     "": "has no rows",
     "x,value\n1,2\n\n3,4\n": "Expected 2 cells, one per name, but .* line 3, has 0",
     "x,y\n": "has no rows",
-    "x,value\n1,2\n3,4\n": "Expected at least 3 steps, but .* has 2",
+    "x,value\n1,2\n3,4\n": "Expected at least 3 steps to divide .* but got 2 in .* longer series",
     "x,value\na,2\n3,4\n5,6\n7,8\n": r"column 'x', but got 'a' in row 1 \(1 of 4 cells",
     "x,vale\n1,2\n": "Expected a column 'value' for target in .*, but got x, vale. Did you mean 'vale'",
     "value\n" + "1\n" * 99: "Expected targets that differ .* value is the same in all of it",

@@ -175,11 +175,13 @@ class TableSplits(TableRows):
         self._check_shares(missing)
         if steps < 3:
             number = int(np.searchsorted(self._sequences.starts, at, side="right")) - 1
-            name = "" if self.sequence is None else f" of {shown(str(self._arranged_rows[1][number]))}"
+            name, advice = "", "Give a longer series."
+            if len(self._sequences) > 1:
+                name = f" of {shown(str(self._arranged_rows[1][number]))}"
+                advice = "Leave that sequence out, or divide whole ones: split_by='sequences', --split-by sequences."
             raise DataError(
                 f"Expected at least 3 steps to divide into training, validation and test, but got {steps}{name} in "
-                f"{self.data}. Leave the sequence out, or divide by whole sequences: split_by='sequences', --split-by "
-                f"sequences."
+                f"{self.data}. {advice}"
             )
         train, validation, test = counts(steps, self.validation_share, self.test_share)
         sizes = {"train": train, "validation": validation, "test": test}
