@@ -1,4 +1,4 @@
-"""What tyro says of options that it cannot read, as one line in the words of this command."""
+"""Errors of options, as tyro writes them, in one line in the words of this command."""
 
 from __future__ import annotations
 
