@@ -104,8 +104,8 @@ def inverse_T(U: Tensor) -> Tensor:
 
 
 def _upper_T(U: Tensor) -> Tensor:
-    """Return T of Proposition 1, (M, M), with 1 on the diagonal for a column of zeros."""
-    gram = U.mT @ U
+    """Return T of Proposition 1, (M, M), with 1 on the diagonal for a column of zeros. U: Real or complex."""
+    gram = U.mH @ U
     diagonal = gram.diagonal() / 2
     diagonal = torch.where(diagonal == 0, torch.ones_like(diagonal), diagonal)
     return gram.triu(1) + torch.diag(diagonal)
@@ -181,10 +181,15 @@ def product(U: Tensor, base: Base = None, n: int | None = None) -> Tensor:
     if U.dim() == 1:
         assert n is not None
         wide = normalize(unpack(wide, n))
-    identity = torch.eye(wide.shape[0], dtype=wide.dtype, device=U.device)
-    # Q = I - U T^-1 U', and a row q' of Q becomes (B'q)': no product with B as a matrix.
-    Q = identity - wide @ torch.linalg.solve_triangular(_upper_T(wide), wide.mT, upper=True)
+    # A row q' of Q becomes (B'q)': no product with B as a matrix.
+    Q = multiplied_out(wide)
     return apply_base_transpose(Q, None if base is None else (base[0].double(), base[1].double())).to(U.dtype)
+
+
+def multiplied_out(U: Tensor) -> Tensor:
+    """Return H_1 ... H_M = I - U T^-1 U^H, (N, N), of real or complex reflectors U (N, M), as they are. Differentiable."""
+    identity = torch.eye(U.shape[0], dtype=U.dtype, device=U.device)
+    return identity - U @ torch.linalg.solve_triangular(_upper_T(U), U.mH, upper=True)
 
 
 def reflector_gradient(U: Tensor, h_tilde_C_tilde: Tensor, d_h_tilde: Tensor, h_C_tilde: Tensor) -> Tensor:

@@ -183,7 +183,7 @@ class Transition(nn.Module):
 
     @property
     def builds(self) -> bool:
-        """Whether a call builds W anew, and its gradient: it is not cached. No tool of torch computes anything for this."""
+        """Whether a call builds W, and its gradient: it is not cached. No tool of torch computes anything for this."""
         return torch.is_grad_enabled() and any([p.requires_grad for group in self.trained() for p in group])
 
     @property

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from .._checks import check_choice, check_integer, is_plain_eager
 from ..errors import NotOnGroupError
+from .brick_product import GROUP, brick_product
 from .matrices import check_on_group, narrowed, rounding
 from .mesh import decompose
 from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, signs_of
@@ -146,10 +147,11 @@ class BoundGivens(BoundParametrization):
     def forward(self, *free: Tensor) -> Tensor:
         """Return the layers applied to I, in double precision."""
         self.check_free(free)
-        wide = tuple(value.double() for value in free)
-        dtype = torch.complex128 if self.field == "complex" else torch.float64
-        rows = torch.eye(self.n, dtype=dtype, device=free[0].device)
-        return narrowed(self.multiply(rows, *self.operands(*wide)).mT, free[0])
+        c, s, d = self.operands(*(value.double() for value in free))
+        if self.arrangement != "fft" and self.layers >= GROUP:
+            return narrowed(d.unsqueeze(1) * brick_product(c, s), free[0])
+        rows = torch.eye(self.n, dtype=c.dtype, device=c.device)
+        return narrowed(self.multiply(rows, c, s, d).mT, free[0])
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
         """Return (c, s, d) with F_l h = c_l * h + s_l * h[partner_l] and D = diag(d): (L, n), (L, n), (n,)."""

@@ -308,25 +308,25 @@ class BoundComplexHouseholder(BoundHouseholder):
             total = angles if total is None else total + angles
         return total
 
-    def _embedded(self, free: tuple[Tensor, ...]) -> tuple[Tensor, Base]:
+    def _reflectors(self, free: tuple[Tensor, ...]) -> Tensor:
+        """Return the reflectors, scaled to norm sqrt(2): (N, M, 2) in float64."""
         self.check_free(free)
         reflectors = compact_wy.unpack(free[0].double(), self.n)
         stacked = compact_wy.normalize(torch.cat(reflectors.unbind(-1)))
-        U = compact_wy.embed_reflectors(torch.stack(stacked.chunk(2), dim=-1))
-        phases = self._phases(free)
-        if phases is None:
-            return U, None
-        cosine, sine = phases.cos(), phases.sin()
-        return U, (torch.cat([cosine, cosine]), torch.cat([-sine, sine]))
+        return torch.stack(stacked.chunk(2), dim=-1)
 
     def compact(self, *free: Tensor) -> tuple[Tensor, Base]:  # noqa: D102
-        U, base = self._embedded(free)
-        dtype = free[0].dtype
-        return U.to(dtype), None if base is None else (base[0].to(dtype), base[1].to(dtype))
+        U, phases, dtype = compact_wy.embed_reflectors(self._reflectors(free)), self._phases(free), free[0].dtype
+        if phases is None:
+            return U.to(dtype), None
+        cosine, sine = phases.cos(), phases.sin()
+        return U.to(dtype), (torch.cat([cosine, cosine]).to(dtype), torch.cat([-sine, sine]).to(dtype))
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
-        real, imaginary = compact_wy.product(*self._embedded(free))[:, : self.n].chunk(2)
-        return narrowed(torch.complex(real, imaginary), free[0])
+        W, phases = compact_wy.multiplied_out(torch.view_as_complex(self._reflectors(free))), self._phases(free)
+        if phases is not None:
+            W = W * torch.polar(torch.ones_like(phases), phases)
+        return narrowed(W, free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Return reflectors of any unitary matrix at m = n; at m < n of what m reflections make, trained angles again
