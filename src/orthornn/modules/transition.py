@@ -184,7 +184,11 @@ class Transition(nn.Module):
     @property
     def builds(self) -> bool:
         """Whether a call builds W, and its gradient: it is not cached. No tool of torch computes anything for this."""
-        return torch.is_grad_enabled() and any([p.requires_grad for group in self.trained() for p in group])
+        if not torch.is_grad_enabled():
+            return False
+        held = {**self.__dict__, **self._parameters}  # a replica of data parallelism has tensors as attributes
+        free = [(held[name],) if name in held else parameters_behind(self, name) for name in self._method.names]
+        return any(tensor.requires_grad for tensors in free for tensor in tensors)
 
     @property
     def num_reflections(self) -> int | None:
