@@ -24,7 +24,7 @@ _TRAINING_LINES = 42_068
         )
         for part, value in (("validation", validation), ("test", test))
     ),
-    hours=(1.0, 28.0),
+    hours=(1.0, 12.0),
     laptop=(
         "500 updates of 20 lines at rate 1e-3, a quarter of an epoch; full: one line per update at 1e-4, 20 epochs",
     ),
