@@ -25,7 +25,8 @@ class OrthogonalRNNCell(nn.Module):
     .. math:: h' = \phi(g W h + V x + b)
 
     A thin view on an :class:`OrthogonalRNN` of one layer, ``rnn``, which holds the parameters. Without gradient W is cached
-    between calls, so a stream costs one matrix-vector product per step.
+    between calls, so a stream costs one matrix-vector product per step. In training, put the loop over steps inside
+    ``torch.nn.utils.parametrize.cached()``: W is then built once, and not in each step.
 
     Args:
         input_size: I.
@@ -45,8 +46,9 @@ class OrthogonalRNNCell(nn.Module):
     Example::
 
         >>> cell, h = OrthogonalRNNCell(3, 8), None
-        >>> for x in torch.randn(20, 5, 3):
-        ...     h = cell(x, h)
+        >>> with torch.nn.utils.parametrize.cached():
+        ...     for x in torch.randn(20, 5, 3):
+        ...         h = cell(x, h)
         >>> h.shape
         torch.Size([5, 8])
     """

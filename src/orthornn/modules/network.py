@@ -223,8 +223,9 @@ class RecurrentNetwork(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Run one time step, for streams, and return (output (B, N), h (L, B, N)).
 
-        Without gradient W is cached between steps. Dropout is not applied. Of an x without a batch dimension the output, h,
-        reset and restart have none either: (N,), (L, N), (), (L, N). Other sizes are as in `forward`.
+        Without gradient W is cached between steps, and in training inside torch.nn.utils.parametrize.cached(). Dropout is not
+        applied. Of an x without a batch dimension the output, h, reset and restart have none either: (N,), (L, N), () and
+        (L, N). Other sizes are as in `forward`.
 
         Args:
             x: (B, I), tokens (B,), or (I,) unbatched.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from .._checks import check_factory, check_tensor, is_captured, is_transformed
 from ..compact_wy import Base
@@ -16,6 +17,8 @@ from ..parametrizations.parametrization import BoundParametrization, Parametriza
 from ..parametrizations.torch_tools import parameters_behind
 from ..parametrizations.upkeep import watch
 from .current import assign_, check_assignable, current
+
+_SHARED = "W of orthornn"  # among the tensors that torch.nn.utils.parametrize.cached() keeps, by module and name
 
 
 class Operator(NamedTuple):
@@ -31,7 +34,7 @@ class Transition(nn.Module):
     """The free tensors of a parametrization, and W (N, N) built from them.
 
     The free tensors are parameters of this module under the parametrization's own names. Without gradient W is built
-    once and cached until a free tensor or a buffer changes.
+    once and cached until a free tensor or a buffer changes; with gradient, inside torch.nn.utils.parametrize.cached().
 
     Args:
         parametrization: How W is made.
@@ -140,8 +143,10 @@ class Transition(nn.Module):
         free = self.free()
         if torch.jit.is_tracing():
             return self._traced_matrix()
-        if _learns(free) or torch.compiler.is_compiling() or is_transformed() or is_intercepted(*free):
+        if torch.compiler.is_compiling() or is_transformed() or is_intercepted(*free):
             return self.method(*map(_wide, free))
+        if _learns(free):
+            return self._shared_matrix(free) if parametrize._cache_enabled else self.method(*map(_wide, free))
         if free and is_captured(free[0]):  # comparing values is waiting for them, and W is the graph's own
             return self.method(*map(_wide, free))
         made_from = (*free, *self.method.buffers())
@@ -154,6 +159,19 @@ class Transition(nn.Module):
                 W = W.clone() if W.is_inference() or W._is_view() else W
                 cached = self._cache = _CachedMatrix(tuple(t.detach().clone() for t in made_from), W, W._version)
         return cached.W
+
+    def _shared_matrix(self, free: tuple[Tensor, ...]) -> Tensor:
+        """Return W with its gradient, made once inside torch.nn.utils.parametrize.cached(), which forgets it at its end.
+
+        It is recomputed where a free tensor is another one, or was changed.
+        """
+        store: dict[Any, Any] = parametrize._cache
+        state = [(id(tensor), tensor._version) for tensor in free]
+        found = store.get((id(self), _SHARED))
+        if found is None or found[0] != state:
+            W = self.method(*map(_wide, free))
+            found = store[id(self), _SHARED] = (state, W, free, self)  # which live as long, so that no id is another's
+        return found[1]
 
     def _traced_matrix(self) -> Tensor:
         """Return W for a TorchScript trace; for ONNX a constant, since it has no operators for what W is made of."""
@@ -183,8 +201,8 @@ class Transition(nn.Module):
 
     @property
     def builds(self) -> bool:
-        """Whether a call builds W, and its gradient: it is not cached. No tool of torch computes anything for this."""
-        if not torch.is_grad_enabled():
+        """Whether each call builds W, and its gradient: it is not cached. No tool of torch computes anything for this."""
+        if not torch.is_grad_enabled() or parametrize._cache_enabled:
             return False
         held = {**self.__dict__, **self._parameters}  # a replica of data parallelism has tensors as attributes
         free = [(held[name],) if name in held else parameters_behind(self, name) for name in self._method.names]
