@@ -91,7 +91,7 @@ def test_advantages_do_not_cross_the_end_of_an_episode():
 
 def test_chunks_with_detached_states():
     text = (ROOT / "docs" / "how_to" / "streaming.md").read_text(encoding="utf-8")
-    code, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names = {}
     exec(code, names)
     assert names["h"].shape == (2, 8, 64)
