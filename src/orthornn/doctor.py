@@ -165,8 +165,8 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
     check_integer("T", T, 1)
     sizes = f"n={n}, B={B}, T={T}" if m is None else f"n={n}, m={m}, B={B}, T={T}"
     lines = [f"for {sizes} on the CPU:"]
+    trained = "dense"
     if m is None:
-        form = "dense"
         costs = cost_model.multiply_adds(n, 1)
         lines.append(f"  form        dense: W is applied as a matrix, {costs['dense']:.0f} multiply-adds per step")
     else:
@@ -178,7 +178,8 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
             f"  form        {form}: 2nm + m^2/2 = {costs['compact_wy']:.0f} multiply-adds per step {sign} n^2 = "
             f"{costs['dense']:.0f} (OrthogonalRNN(form=...) overrides)"
         )
-        if cost_model.cheaper_form(n, m, (B, B * T)) != form:
+        trained = cost_model.cheaper_form(n, m, (B, B * T))
+        if trained != form:
             lines.append(f"  in training compact_wy: {B * T} rows cost less than building W for them, and its gradient")
     lines += [_linear(n, m, B, T, returned) for returned in ("last state", "10 numbers per step", "all states")]
     reasons = dispatch.available(torch.device("cpu"))
@@ -192,8 +193,7 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
             f"  chain       {build.isa}, on {count} of {torch.get_num_threads()} thread(s): sequences are shared out, "
             f"and there {'is 1' if B == 1 else f'are {B}'}"
         )
-    compact = m is not None and cost_model.cheaper_form(n, m, (B, B * T)) == "compact_wy"
-    return [*lines, *_memory(n, m if m is not None and compact else 0, B, T)]
+    return [*lines, *_memory(n, m if m is not None and trained == "compact_wy" else 0, B, T)]
 
 
 def _memory(n: int, m: int, B: int, T: int) -> list[str]:

@@ -646,6 +646,11 @@ def test_a_matrix_inside_cached_follows_its_free_tensors():
         torch.testing.assert_close(cell(x, h), after, rtol=0, atol=EXACT)
         grads = torch.func.grad(lambda free: torch.func.functional_call(cell, free, (x, h)).sum())(others)
         assert grads["rnn.transition_l0.reflectors"].abs().max() > 0
+    cayley = OrthogonalRNNCell(I, N, parametrization=ScaledCayley(), dtype=torch.float64)
+    with nn.utils.parametrize.cached():
+        before = cayley.weight_hh
+        cayley.rnn.transition_l0.method.D.neg_()
+        torch.testing.assert_close(cayley.weight_hh, -before, rtol=0, atol=EXACT)
     cell.load_state_dict(others, strict=False)
     torch.testing.assert_close(cell(x, h), called, rtol=0, atol=EXACT)
     assert not nn.utils.parametrize._cache

@@ -163,14 +163,15 @@ class Transition(nn.Module):
     def _shared_matrix(self, free: tuple[Tensor, ...]) -> Tensor:
         """Return W with its gradient, made once inside torch.nn.utils.parametrize.cached(), which forgets it at its end.
 
-        It is recomputed where a free tensor is another one, or was changed.
+        It is recomputed where a free tensor or a buffer is another one, or was changed.
         """
         store: dict[Any, Any] = parametrize._cache
-        state = [(id(tensor), tensor._version) for tensor in free]
+        made_from = (*free, *self.method.buffers())
+        state = [(id(tensor), tensor._version) for tensor in made_from]
         found = store.get((id(self), _SHARED))
         if found is None or found[0] != state:
             W = self.method(*map(_wide, free))
-            found = store[id(self), _SHARED] = (state, W, free, self)  # which live as long, so that no id is another's
+            found = store[id(self), _SHARED] = (state, W, made_from, self)  # alive, so that no id becomes another's
         return found[1]
 
     def _traced_matrix(self) -> Tensor:
