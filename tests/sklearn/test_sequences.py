@@ -178,3 +178,10 @@ def test_steps_of_a_table_are_put_in_the_order_of_their_times():
 def test_wrong_targets_are_refused(kind, wrong, message):
     with pytest.raises(ValueError, match=message):
         kind(**SMALL).fit(X, wrong)
+
+
+def test_an_index_of_three_levels_is_no_table_of_one_row_per_sequence():
+    pandas = pytest.importorskip("pandas")
+    index = pandas.MultiIndex.from_product([["a", "b"], [0, 1], [0, 1, 2]])
+    with pytest.raises(ValueError, match="Expected an index of two levels, sequence and time, in X, but got 3"):
+        sequences_of(pandas.DataFrame({"x": range(12)}, index=index))

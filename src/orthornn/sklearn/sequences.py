@@ -102,7 +102,13 @@ def _of_frame(frame: Any, layout: str) -> Any:
 
     Sequences are in the order in which they first appear, the steps of each in the order of their times.
     """
-    if getattr(getattr(frame, "index", None), "nlevels", 1) == 2:
+    levels = getattr(getattr(frame, "index", None), "nlevels", 1)
+    if levels > 2:
+        raise ValueError(
+            f"Expected an index of two levels, sequence and time, in X, but got {levels}. Make the names of the sequences one "
+            f"level, or pass a list of arrays, one per sequence."
+        )
+    if levels == 2:
         if any(frame.index.get_level_values(level).isna().any() for level in (0, 1)):
             raise ValueError("Expected an index of sequence and time, but got missing values in it. Fill them in.")
         in_time = (own.sort_index(level=1, kind="stable") for _, own in frame.groupby(level=0, sort=False))

@@ -80,6 +80,47 @@ def test_a_group_is_in_one_part_alone(tmp_path, columns):
         Classify(data=write(tmp_path / "b.csv", **columns), target="label", group="subject", sequence="id")._pieces  # noqa: B018
 
 
+def test_a_group_that_a_column_of_parts_tears_is_an_error(tmp_path, columns):
+    of_sequence = np.array(["train", "test"])[np.arange(SEQUENCES) % 2]
+    columns["part"] = np.repeat(of_sequence, len(columns["subject"]) // SEQUENCES).tolist()
+    columns["subject"] = [int(number) % 2 for number in columns["id"]]
+    task = {"target": "label", "group": "subject", "sequence": "id", "inputs": "x", "split": "part"}
+    with pytest.raises(DataError, match="at least 2 group"):  # all of the training part is one
+        Classify(data=write(tmp_path / "a.csv", **columns), **task)._pieces  # noqa: B018
+    columns["subject"] = [int(number) % 4 for number in columns["id"]]
+    parts = members(Classify(data=write(tmp_path / "b.csv", **columns), **task), "subject")
+    assert parts["test"] == {1, 3}
+    assert sorted(parts["train"] | parts["validation"]) == [0, 2]
+    columns["subject"] = [int(number) % 5 for number in columns["id"]]
+    with pytest.raises(DataError, match=r"in the column 'subject' in one part, but some are for .* and some for the test"):
+        Classify(data=write(tmp_path / "c.csv", **columns), **task)._pieces  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "option, message",
+    [
+        ({"split_seed": 1}, "split_seed, --split-seed, to be 0 where the parts are named, but got 1"),
+        ({"test_share": 0.2}, "test_share, --test-share, to be 0.15 where the part is named, but got 0.2"),
+        ({"validation_share": 0.2}, "validation_share, .* to be 0.15 where the part is named, but got 0.2"),
+    ],
+)
+def test_options_of_the_division_are_refused_where_they_change_nothing(tmp_path, columns, option, message):
+    of_sequence = np.array(["train", "validation", "test"])[np.arange(SEQUENCES) % 3]
+    columns["part"] = np.repeat(of_sequence, len(columns["id"]) // SEQUENCES).tolist()
+    task = {"data": write(tmp_path / "a.csv", **columns), "target": "label", "sequence": "id", "inputs": "x"}
+    Classify(**task, **option)._pieces  # noqa: B018
+    with pytest.raises(ArgumentError, match=message):
+        Classify(**task, split="part", **option)._pieces  # noqa: B018
+
+
+def test_a_division_by_time_has_no_seed(tmp_path, columns):
+    path = write(tmp_path / "a.csv", x=list(range(300)), y=list(range(300)))
+    with pytest.raises(ArgumentError, match="where sequences are divided by time, without chance, but got 3"):
+        Regress(data=path, target="y", every_step=True, split_seed=3)._pieces  # noqa: B018
+    parts = Regress(data=path, target="y", every_step=True, test_share=0.4)._pieces
+    assert parts["test"][0][0] == 180
+
+
 def test_the_parts_have_the_same_shares_of_the_classes(tmp_path, columns):
     path = write(tmp_path / "a.csv", **columns)
     for seed in range(5):

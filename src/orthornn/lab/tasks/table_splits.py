@@ -20,6 +20,7 @@ from .splits import PART_NAMES, PARTS, counts, divided, shares
 from .table_rows import TableRows
 
 _OVERLAP = 8  # training windows that see a step
+_SPOKEN = {"train": "training", "validation": "validation", "test": "the test"}
 _STEPS = 100  # of a window, if nothing else is asked for and no forecast reads more
 
 
@@ -95,7 +96,22 @@ class TableSplits(TableRows):
         wanted = ["train", *(part for part in missing if part != "train")] if len(open_) else []
         for part, which in self._shared_out(open_, wanted).items():
             fixed[part] = sorted([*fixed[part], *which])
+        if self.group is not None:
+            self._check_groups(fixed)
         return fixed
+
+    def _check_groups(self, parts: dict[str, list[int]]) -> None:
+        """Raise DataError if sequences of one group are in two parts, which a column or files can say."""
+        labels = self._file.labels(self.group, "group")[self._arranged_rows[0]][self._sequences.starts]
+        part_of: dict[str, str] = {}
+        for part, which in parts.items():
+            for label in map(str, labels[which]):
+                if part_of.setdefault(label, part) != part:
+                    raise DataError(
+                        f"Expected the sequences of {self.data} with {shown(label)} in the column {self.group!r} in one part, "
+                        f"but some are for {_SPOKEN[part_of[label]]} and some for {_SPOKEN[part]}. Name one part for them, or "
+                        f"leave out group, --group."
+                    )
 
     def _shared_out(self, which: np.ndarray, wanted: list[str]) -> dict[str, list[int]]:
         """Return these sequences in the parts that are wanted, whole groups together."""
@@ -150,6 +166,28 @@ class TableSplits(TableRows):
                     f"series, but got 0. Leave it out; or name a file of its own: {part}_data, --{part}-data."
                 )
 
+    def _check_options_read(self) -> None:
+        """Raise ArgumentError for an option of the division that changes nothing; a share of 0 beside a named part is true."""
+        said = set() if self._said_parts is None else set(self._said_parts)
+        divides = not said >= {"validation", "test"}
+        unread = {
+            "validation_share": "validation" in said,
+            "test_share": "test" in said,
+            "split_seed": not (divides and self._whole),
+        }
+        for name, is_unread in unread.items():
+            default = self.__dataclass_fields__[name].default
+            if is_unread and getattr(self, name) not in (0, default):
+                why = (
+                    "where sequences are divided by time, without chance"
+                    if divides and name == "split_seed"
+                    else f"where {'the parts are' if name == 'split_seed' else 'the part is'} named"
+                )
+                raise ArgumentError(
+                    f"Expected {name}, --{name.replace('_', '-')}, to be {default} {why}, but got {getattr(self, name)}, which "
+                    f"would change nothing. Leave it out."
+                )
+
     def _stretches(self) -> list[tuple[str, int, int]]:
         """Return (part, first row, steps) of the stretches of time, where sequences are divided by it."""
         sequences, said = self._sequences, self._said_parts
@@ -197,6 +235,7 @@ class TableSplits(TableRows):
     def _pieces(self) -> dict[str, list[tuple[int, int]]]:
         """(first row, steps) of the pieces of each part."""
         _ = self._targets_of_rows, self.input_columns  # what is wrong with them is said first
+        self._check_options_read()
         sequences = self._sequences
         if self._whole:
             if self.window not in (None, _STEPS):  # runs from before it could be None have 100 in any case
