@@ -1,12 +1,12 @@
 """Learn online from an endless stream, one observation at a time: python examples/online.py [UPDATES]
 
 The stream is three tones of incommensurable frequencies and noise. For every observation the network first predicts it
-from those before (that error is what is reported), then takes one update by it: truncated back-propagation over the
+from those before (that error is what is reported), then makes one update from it: truncated back-propagation over the
 last WINDOW observations, starting from the detached state before them. So an update costs the same at any time, and the
-state still carries what is older than the window. The trivial predictor says that nothing changes.
+state still carries what is older than the window. The trivial predictor repeats the last observation.
 
 Then a linear network of rotations learns from the same stream by real-time recurrent learning: one update per observation
-too, but by the gradient through the whole past, with nothing stored of it, in a compiled loop.
+too, but by the gradient through the whole past, without storing it, in a compiled loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GAIN = 0.95  # of the linear network: what is older than some fifty observations
 
 
 def stream(seed: int = 0) -> Iterator[float]:
-    """Three tones and noise; their mean square is .87, of which .01 is noise that nobody can predict."""
+    """Three tones and noise; their mean square is .87, of which .01 is unpredictable noise."""
     generator = torch.Generator().manual_seed(seed)
     t = 0
     while True:

@@ -1,7 +1,7 @@
 """Train a policy with memory by advantage actor-critic: python examples/recurrent_policy.py [UPDATES]
 
 The task is a corridor with a fork at its end (a T-maze). At the entrance the agent sees a cue, left or right, for one step;
-then nothing but that it is in the corridor, for a number of steps drawn anew for each episode; then the fork, where it must
+then nothing but that it is in the corridor, for a number of steps drawn for each episode; then the fork, where it must
 turn to the side of the cue: reward 1, otherwise -1. Episodes have different lengths, and ENVIRONMENTS run side by side, so
 that they end anywhere inside a piece of STEPS steps.
 
@@ -50,7 +50,7 @@ class Corridors:
         return F.one_hot(seen, OBSERVATIONS).float()
 
     def act(self, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the reward of each environment, and whether its episode has ended; those begin anew."""
+        """Return the reward of each environment, and whether its episode has ended; those restart."""
         ended = self.left == 0
         reward = torch.where(ended, 2.0 * (action == self.cue) - 1, 0.0)
         self.left -= 1

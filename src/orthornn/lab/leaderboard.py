@@ -50,9 +50,9 @@ _TITLE = """# Leaderboard
 
 Each table ranks trained networks on one task by their test result, with their cost. *Test* uses the weights of the best
 validation, *last weights* those of the last update; ± is the standard deviation over seeds. ‖W'W − I‖ is the distance of the
-trained W from orthogonal: about 1e-6 is rounding, more is a network whose W need not be orthogonal. A static perceptron reads
-the whole sequence at once, so its result needs no memory. *CPU s* is the processor time of one training in seconds, with its
-evaluations.
+trained W from orthogonal: about 1e-6 is rounding, more is a network whose W need not be orthogonal. A static perceptron
+receives the whole sequence as one vector: a network that is no better has not shown that it remembers. *CPU s*
+is the processor time of one training in seconds, with its evaluations.
 
 Written by `python -m orthornn.lab.leaderboard page`."""
 # What the page reads of an entry.

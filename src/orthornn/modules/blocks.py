@@ -10,7 +10,7 @@ loses nothing: a change of basis goes into V and mix.
 Relatives, and where they differ. LRU (Orvieto et al., 2023): complex diagonal W inside the circle, on a ring (`decay`,
 `radii`), and the input scaled by sqrt(1 - g^2). S5 (Smith et al., 2023): W and V from the discretization of a
 continuous system. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one decay per head. LinOSS
-(Rusch & Rus, 2025): forced oscillators. All of them forget; here W is orthogonal unless ``decay=True``.
+(Rusch & Rus, 2025): forced oscillators. All but LinOSS forget; here W is orthogonal unless ``decay=True``.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ class OrthogonalRNN(CheckpointedNetwork):
 
         A single linear layer that runs as rotations never makes its states: the readout is absorbed into their basis,
         which saves N^2 multiply-adds per step and sequence, and twice as many in training. A complex state is read as
-        its real and its imaginary part.
+        its real and its imaginary part, two neighboring inputs of it.
 
         Args:
             input: As in `forward`.

@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, parametrize
 
 from ... import rotation_basis
 from ..._checks import check_choice
@@ -71,20 +71,16 @@ class StepLoop(nn.Module):
 
 
 class ParametrizedRNN(nn.Module):
-    """torch.nn.RNN whose weight_hh_l0 is parametrized.
-
-    torch.nn.RNN keeps a list of its weights from before the parametrization; the list is rebuilt for every sequence.
-    """
+    """torch.nn.RNN whose weight_hh_l0 is parametrized, and built once per sequence (torch alone reads it several times)."""
 
     def __init__(self, rnn: nn.RNN) -> None:
         super().__init__()
         self.rnn = rnn
-        self.names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return states (T, B, N) and the last state (1, B, N) from x (T, B, I)."""
-        self.rnn._flat_weights = [getattr(self.rnn, name) for name in self.names]
-        return self.rnn(x)
+        with parametrize.cached():
+            return self.rnn(x)
 
 
 def _linear(case: Case, form: Literal["dense", "rotations"]) -> nn.Module:

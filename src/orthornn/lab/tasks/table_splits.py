@@ -167,7 +167,7 @@ class TableSplits(TableRows):
                 )
 
     def _check_options_read(self) -> None:
-        """Raise ArgumentError for an option of the division that changes nothing; a share of 0 beside a named part is true."""
+        """Raise ArgumentError for an option of the division that changes nothing; a share of 0 of a named part is true."""
         said = set() if self._said_parts is None else set(self._said_parts)
         divides = not said >= {"validation", "test"}
         unread = {
