@@ -105,8 +105,8 @@ def _of_frame(frame: Any, layout: str) -> Any:
     levels = getattr(getattr(frame, "index", None), "nlevels", 1)
     if levels > 2:
         raise ValueError(
-            f"Expected an index of two levels, sequence and time, in X, but got {levels}. Make the names of the sequences one "
-            f"level, or pass a list of arrays, one per sequence."
+            f"Expected an index of two levels, sequence and time, in X, but got {levels}. Make the names of the sequences "
+            f"one level, or pass a list of arrays, one per sequence."
         )
     if levels == 2:
         if any(frame.index.get_level_values(level).isna().any() for level in (0, 1)):

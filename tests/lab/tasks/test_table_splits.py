@@ -92,12 +92,14 @@ def test_a_group_that_a_column_of_parts_tears_is_an_error(tmp_path, columns):
     assert parts["test"] == {1, 3}
     assert sorted(parts["train"] | parts["validation"]) == [0, 2]
     columns["subject"] = [int(number) % 5 for number in columns["id"]]
-    with pytest.raises(DataError, match=r"in the column 'subject' in one part, but some are for .* and some for the test"):
+    with pytest.raises(
+        DataError, match=r"in the column 'subject' in one part, but some are for .* and some for the test"
+    ):
         Classify(data=write(tmp_path / "c.csv", **columns), **task)._pieces  # noqa: B018
 
 
 @pytest.mark.parametrize(
-    "option, message",
+    ("option", "message"),
     [
         ({"split_seed": 1}, "split_seed, --split-seed, to be 0 where the parts are named, but got 1"),
         ({"test_share": 0.2}, "test_share, --test-share, to be 0.15 where the part is named, but got 0.2"),

@@ -97,20 +97,20 @@ class TableSplits(TableRows):
         for part, which in self._shared_out(open_, wanted).items():
             fixed[part] = sorted([*fixed[part], *which])
         if self.group is not None:
-            self._check_groups(fixed)
+            self._check_groups(self.group, fixed)
         return fixed
 
-    def _check_groups(self, parts: dict[str, list[int]]) -> None:
+    def _check_groups(self, group: str, parts: dict[str, list[int]]) -> None:
         """Raise DataError if sequences of one group are in two parts, which a column or files can say."""
-        labels = self._file.labels(self.group, "group")[self._arranged_rows[0]][self._sequences.starts]
+        labels = self._file.labels(group, "group")[self._arranged_rows[0]][self._sequences.starts]
         part_of: dict[str, str] = {}
         for part, which in parts.items():
             for label in map(str, labels[which]):
                 if part_of.setdefault(label, part) != part:
                     raise DataError(
-                        f"Expected the sequences of {self.data} with {shown(label)} in the column {self.group!r} in one part, "
-                        f"but some are for {_SPOKEN[part_of[label]]} and some for {_SPOKEN[part]}. Name one part for them, or "
-                        f"leave out group, --group."
+                        f"Expected the sequences of {self.data} with {shown(label)} in the column {group!r} in one "
+                        f"part, but some are for {_SPOKEN[part_of[label]]} and some for {_SPOKEN[part]}. Name one part for "
+                        f"them, or leave out group, --group."
                     )
 
     def _shared_out(self, which: np.ndarray, wanted: list[str]) -> dict[str, list[int]]:
@@ -184,8 +184,8 @@ class TableSplits(TableRows):
                     else f"where {'the parts are' if name == 'split_seed' else 'the part is'} named"
                 )
                 raise ArgumentError(
-                    f"Expected {name}, --{name.replace('_', '-')}, to be {default} {why}, but got {getattr(self, name)}, which "
-                    f"would change nothing. Leave it out."
+                    f"Expected {name}, --{name.replace('_', '-')}, to be {default} {why}, but got {getattr(self, name)}, "
+                    f"which would change nothing. Leave it out."
                 )
 
     def _stretches(self) -> list[tuple[str, int, int]]:
