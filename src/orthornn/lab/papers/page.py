@@ -99,6 +99,7 @@ TEMPLATES = (
     ("docs/readme.in.md", "README.md"),
     ("docs/index.in.md", "docs/index.md"),
     ("docs/benchmarks/index.in.md", "docs/benchmarks/index.md"),
+    ("docs/benchmarks/gpu.in.md", "docs/benchmarks/gpu.md"),
     ("docs/results/group_words.in.md", "docs/results/group_words.md"),
     ("docs/results/amplifier.in.md", "docs/results/amplifier.md"),
     ("docs/results/million_steps.in.md", "docs/results/million_steps.md"),
