@@ -295,6 +295,47 @@ def test_the_batch_may_be_the_first_dimension(loss):
     torch.testing.assert_close(found[0, -1], states[-1].norm() / B**1.5, rtol=tolerance(torch.float64, 100), atol=0)
 
 
+class _Wrapped(nn.Module):
+    """A model around a network, without an attribute that tells the order of its dimensions."""
+
+    def __init__(self, core, outputs=lambda states: states):
+        super().__init__()
+        self.core, self.outputs = core, outputs
+
+    def forward(self, x):
+        return self.outputs(self.core(x)[0])
+
+
+@pytest.mark.parametrize("loss", ["last", "total"])
+def test_a_model_has_the_order_of_the_network_in_it(loss):
+    """Those with the batch first were read as time-major, and the last sequence as the last step."""
+    core = OrthogonalRNN(INPUT, N, nonlinearity="tanh", batch_first=True, dtype=torch.float64)
+    x = torch.randn(B, T, INPUT, dtype=torch.float64)
+    found = hidden_gradient_norms(_Wrapped(core), x, loss)
+    torch.testing.assert_close(found, hidden_gradient_norms(core, x, loss))
+    turned = _Wrapped(core, lambda states: states.transpose(0, 1))
+    with pytest.raises(ArgumentError, match=rf"output \(B, T, O\) of {B} sequences .* a shape of \({T}, {B}, {N}\)"):
+        hidden_gradient_norms(turned, x, loss)
+    turned.batch_first = False
+    torch.testing.assert_close(hidden_gradient_norms(turned, x, loss), found)
+    horizon = _Wrapped(OrthogonalRNN(INPUT, N), lambda states: states[-1].view(B, 1, N))  # of a forecast
+    with pytest.raises(ArgumentError, match="Pass a function as loss"):
+        hidden_gradient_norms(horizon, torch.randn(T, B, INPUT), loss)
+
+
+@pytest.mark.parametrize("make", [GORU, PeepholeLSTM, ReflectionRNN, DeltaRNN, nn.RNN, nn.GRU, nn.LSTM])
+def test_a_frozen_network_by_steps_has_the_norms_of_a_trained_one(make):
+    core = make(INPUT, N)
+    x = torch.randn(T, B, INPUT)
+    norms = hidden_gradient_norms(core, x)
+    torch.testing.assert_close(hidden_gradient_norms(core.requires_grad_(False), x), norms, rtol=0, atol=0)
+
+
+def test_no_sequence_has_no_norm():
+    with pytest.raises(ArgumentError, match="Expected at least one sequence, but got none"):
+        hidden_gradient_norms(OrthogonalRNN(INPUT, N), torch.randn(T, 0, INPUT))
+
+
 def test_a_layer_without_gradient_stays_zero_when_normalized():
     core = OrthogonalRNN(INPUT, N, 2, nonlinearity="tanh")
     norms = hidden_gradient_norms(core, torch.randn(T, B, INPUT), lambda out: 0 * out.sum(), normalize=True)

@@ -108,7 +108,11 @@ def hidden_gradient_norms(
                 f"Expected a model that calls its {kinds} on a whole sequence, but got {type(model).__name__}, which does "
                 f"not. Call the network itself, in place of step() or an OrthogonalRNNCell."
             )
-        value = _loss(output, loss, model, sequences)
+        if not sequences:
+            raise ArgumentError("Expected at least one sequence, but got none. Pass inputs with B > 0.")
+        order = getattr(model, "batch_first", None)
+        orders = {ours[name].batch_first for name in ours if traces[name]} | {False for name in theirs if states[name]}
+        value = _loss(output, loss, model, sequences, orders if order is None else {bool(order)})
         wanted = [t for note in notes for t in (note.projected, note.states)] + [t for parts in steps for t in parts]
         found = iter(torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True))
     with torch.no_grad():
@@ -155,8 +159,13 @@ def _batch(state: Tensor) -> int:
     return state.shape[1] if state.dim() in (3, 5) else 1
 
 
-def _loss(output: Tensor | PackedSequence, loss: Loss, model: nn.Module, sequences: int) -> Tensor:
-    """Return the loss of a model's output; of one sequence it may be without batch, (T, O) for all steps or (O,)."""
+def _loss(
+    output: Tensor | PackedSequence, loss: Loss, model: nn.Module, sequences: int, batch_first: set[bool]
+) -> Tensor:
+    """Return the loss of a model's output; of one sequence it may be without batch, (T, O) for all steps or (O,).
+
+    batch_first: Of the model, or of the networks in it.
+    """
     if callable(loss):
         value = loss(output)  # type: ignore[arg-type]
         if not isinstance(value, Tensor) or value.numel() != 1:
@@ -169,13 +178,17 @@ def _loss(output: Tensor | PackedSequence, loss: Loss, model: nn.Module, sequenc
         )
     is_unbatched = sequences == 1 and (output.dim() == 1 or (output.dim() == 2 and output.shape[0] > 1))
     every_step = getattr(model, "output", "all") == "all" and output.dim() == 3
-    batch_first = bool(getattr(model, "batch_first", False))
-    batch = 1 if is_unbatched else output.shape[0 if batch_first or not every_step else 1]
+    if every_step and [output.shape[0 if first else 1] for first in batch_first] != [sequences]:
+        expected = " or ".join(sorted("(B, T, O)" if first else "(T, B, O)" for first in batch_first))
+        raise ArgumentError(
+            f"Expected an output {expected} of {sequences} sequences for the loss {loss!r}, but got a shape of "
+            f"{tuple(output.shape)}. Pass a function as loss, or give the model an attribute batch_first."
+        )
     if loss == "last" and is_unbatched and output.dim() == 2:
         output = output[-1]
     elif loss == "last" and every_step:
-        output = output[:, -1:] if batch_first else output[-1:]
-    return 0.5 * output.abs().square().sum() / batch
+        output = output[:, -1:] if True in batch_first else output[-1:]
+    return 0.5 * output.abs().square().sum() / sequences
 
 
 def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Tensor:
@@ -245,7 +258,9 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
         outputs = []
         for x in inputs.split(1):
             _, state = forward(x, state)
-            outputs.append(read(x, noted(state)))
+            parts = noted(state)
+            outputs.append(read(x, parts))
+            state = parts if len(parts) > 1 else parts[0]
         return torch.cat(outputs), state, outputs[-1][0]
 
     def packed_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any, Tensor]:
@@ -278,7 +293,9 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
         return torch.einsum("...hk,...hkv->...hv", q, state[0]).flatten(-2)
 
     def noted(state: Any) -> tuple[Tensor, ...]:
-        states.append(state if isinstance(state, tuple) else (state,))
+        parts = state if isinstance(state, tuple) else (state,)
+        # Of a frozen network nothing requires a gradient until here.
+        states.append(tuple(part if part.requires_grad else part.detach().requires_grad_() for part in parts))
         return states[-1]
 
     return by_steps

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.optim.swa_utils import AveragedModel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from orthornn import (
     Givens,
@@ -365,6 +365,21 @@ def test_moving_averages_with_buffers_stay_orthogonal(law):
             if name in dict(held.method.named_buffers()):
                 getattr(held.method, name).mul_(-1)
     average.update_parameters(held)
+    assert average.module.method.orthogonality_error(average.module.matrix()) < EXACT
+
+
+def test_a_permutation_that_an_average_has_rounded_is_an_error():
+    """torch averages whole numbers in floating point and cuts the result off: 5 became 4, twice, and W not unitary."""
+    held = Transition(RestrictedUnitary(), 128, dtype=torch.float64)
+    average = AveragedModel(held, multi_avg_fn=get_ema_multi_avg_fn(0.95), use_buffers=True)
+    plain = AveragedModel(held, multi_avg_fn=get_ema_multi_avg_fn(0.95))
+    for _ in range(20):
+        average.update_parameters(held)
+        plain.update_parameters(held)
+    assert plain.module.method.orthogonality_error(plain.module.matrix()) < EXACT
+    with pytest.raises(ArgumentError, match="permutation to hold each of 0 to 127 once, but got some twice"):
+        average.module.matrix()
+    average.module.method.permutation.copy_(held.method.permutation)
     assert average.module.method.orthogonality_error(average.module.matrix()) < EXACT
 
 

@@ -347,3 +347,17 @@ def test_unit_changes_no_matrix_whatever_the_lengths(m, scale, dtype):
     lengths = unpack(packed[: packed.numel() - (m == 6)], 6).double().norm(dim=0)
     if scale >= 1e-29:
         torch.testing.assert_close(lengths, torch.ones_like(lengths), rtol=0, atol=tolerance(dtype, 6))
+
+
+def test_a_seed_gives_the_same_network_under_every_default_dtype():
+    found = []
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            torch.manual_seed(3)
+            found.append(OrthogonalRNN(2, 5, parametrization=Householder(), dtype=torch.float32).state_dict())
+        finally:
+            torch.set_default_dtype(before)
+    for other in found[1:]:
+        assert all(torch.equal(value, other[name]) for name, value in found[0].items())

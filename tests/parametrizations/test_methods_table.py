@@ -1,4 +1,7 @@
-"""Every line of docs/methods/index.md: the set W ranges over, its determinant and dimension, the parameters, the cost."""
+"""Every line of docs/methods/index.md: the set W ranges over, its determinant and dimension, the parameters, the cost.
+
+Of docs/reference/command_line.md, the parameters of the models.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,13 @@ from orthornn.parametrizations.givens import BoundGivens
 from orthornn.parametrizations.matrices import haar
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods" / "index.md"
+COMMAND_LINE = PAGE.parents[1] / "reference" / "command_line.md"
 METHODS = {name: value for name, value in vars(orthornn).items() if isinstance(value, type)}
 METHODS = {name: value for name, value in METHODS.items() if issubclass(value, Parametrization)}
 
 
-def rows(first_heading: str) -> list[dict[str, str]]:
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
+def rows(first_heading: str, page: Path = PAGE) -> list[dict[str, str]]:
+    lines = page.read_text(encoding="utf-8").splitlines()
     lines = [line.replace("²", "^2") for line in lines if line.startswith("|")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     found, heading = [], None
@@ -179,7 +183,7 @@ def test_the_forms_that_the_cost_names(line):
 def test_the_table_of_systems_counts_what_is_trained():
     named = set()
     n, inputs, outputs = 12, 3, 5
-    for row in rows("model"):
+    for row in rows("model", COMMAND_LINE):
         of_w, rest = row[list(row)[2]].split(";")
         for name in re.findall(r"`([\w-]+)`", row["model"]):
             named.add(name)

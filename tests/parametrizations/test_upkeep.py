@@ -84,6 +84,31 @@ def test_an_ordinary_optimizer_on_a_manifold_warns(parametrization):
         assert not train(net, recipe(net))
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("made", ["new", "copied", "pickled", "assigned"])
+def test_an_orthogonal_weight_that_leaves_its_manifold_warns(made, compiled):
+    """A compiled model knew its tensors only if it had once run eagerly, and a copy or an assigned one never."""
+    layer = orthogonalize(torch.nn.Linear(4, 4), "weight", Stiefel())
+    if made == "copied":
+        layer = copy.deepcopy(layer)
+    elif made == "pickled":
+        parts = pickle.loads(pickle.dumps(layer.parametrizations))  # torch does not pickle the layer itself
+        layer.parametrizations = parts
+    elif made == "assigned":
+        values = layer.state_dict()
+        with torch.device("meta"):
+            layer = orthogonalize(torch.nn.Linear(4, 4), "weight", Stiefel())
+        layer.load_state_dict(values, assign=True)
+    (free,) = layer.parametrizations.weight[0].free()
+    assert free is layer.parametrizations.weight.original0
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    call = torch.compile(layer, backend="eager") if compiled else layer
+    call(torch.randn(3, 4)).square().sum().backward()
+    with pytest.warns(OrthornnWarning, match="must stay on the stiefel manifold"):
+        optimizer.step()
+    torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")
+
+
 def test_what_needs_no_care_or_is_not_trained_does_not_warn():
     for parametrization in (Householder(), MatrixExponential()):
         net = network(parametrization)

@@ -27,7 +27,8 @@ class DeltaRNN(InputDependentNetwork):
               S \leftarrow S - \beta_i \hat{k}_i (\hat{k}_i' S - v_i') \text{ for } i = 1, \ldots, M, \quad
               S_t = S, \quad o_t = S_t' \hat{q}_t
 
-    with queries q, keys k, values v, strengths beta and the gate g linear in x_t, and q and k normalized. A key that was
+    with queries q, keys k, values v, strengths beta and the gate g linear in x_t, and q and k normalized (vectors
+    shorter than 1e-6 fade out instead). A key that was
     stored is replaced by its new value: the delta rule. One update per step and beta up to 1 is DeltaNet (Schlag et al.,
     2021; Yang et al., 2024); several, and beta up to 2, is DeltaProduct (Siems et al., 2025). The transition of S is a
     product of reflections like that of :class:`ReflectionRNN`, shared by all columns.

@@ -38,7 +38,8 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
 
     with the reflectors k_i, the strengths beta_i, the gate g_t and the angles of R_t linear in x_t. Tokens choose columns:
     each symbol has a transition of its own, any product of M reflections, and no matrix is made per step. With beta = 2 and
-    no gate the transition is orthogonal, and the state keeps its norm over any number of steps.
+    no gate the transition is orthogonal, and the state keeps its norm over any number of steps. Reflectors shorter than 1e-6
+    fade out: H_i approaches the identity, and is not orthogonal on the way.
 
     It takes and returns what torch.nn.RNN does, unbatched inputs, tokens and PackedSequence included.
 

@@ -155,7 +155,7 @@ class BoundHouseholder(BoundParametrization):
         """
         reflectors = torch.randn(self.shapes[0], dtype=torch.float64, device="cpu", generator=generator)
         if self.full:
-            is_positive = torch.rand((), device="cpu", generator=generator) < 0.5
+            is_positive = torch.rand((), dtype=torch.float32, device="cpu", generator=generator) < 0.5
             reflectors[-1] = torch.where(is_positive, 1.0, -1.0)  # no branch on a value: fake tensors have none
         if self.description.unit:
             self._to_norm_one_(reflectors)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, TypeVar, get_args
 from weakref import ref
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -24,35 +23,41 @@ Init = Literal["new", "polar"]
 class _Registered(nn.Module):
     """The module that torch.nn.utils.parametrize calls: the free tensors are stored under original0, original1, ...
 
-    On registration torch asks right_inverse for the initial values; it gets `initial`.
+    On registration torch asks right_inverse for the initial values; it gets `initial`. Afterwards `belongs_to` names the list
+    that holds the free tensors; a copy belongs to the copy of that list.
     """
 
     def __init__(self, method: BoundParametrization, initial: tuple[Tensor, ...]) -> None:
         super().__init__()
         self.method = method
         self._initial: tuple[Tensor, ...] | None = initial
-        self._free: tuple[Any, ...] = ()  # weak references to what was last asked for
+        self._list: Any = None  # a weak reference to the list whose first member this is
         watch(self)
 
+    def belongs_to(self, originals: parametrize.ParametrizationList) -> None:
+        self._list = ref(originals)
+
     def forward(self, *free: Tensor) -> Tensor:
-        if not torch.compiler.is_compiling():
-            self._free = tuple(map(ref, free))
         W = self.method(*free)
         # Stiefel's W is its free tensor: what is written into the weight that was read must not reach it.
         return W.clone() if any(W is tensor for tensor in free) else W
 
     def free(self) -> tuple[Tensor, ...]:
-        free = tuple(reference() for reference in self._free)
-        return () if None in free else free
+        originals = None if self._list is None else self._list()
+        if originals is None:  # the parametrization has been removed
+            return ()
+        names = ["original"] if originals.is_tensor else [f"original{at}" for at in range(originals.ntensors)]
+        return tuple(getattr(originals, name) for name in names)
 
     def trained(self) -> tuple[tuple[Any, ...], ...]:
         return tuple((tensor,) for tensor in self.free())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_free": ()}
+        return {**super().__getstate__(), "_list": None if self._list is None else self._list()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self._list = None if state["_list"] is None else ref(state["_list"])
         watch(self)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
@@ -131,7 +136,9 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
         )
     method.to(weight.device)
     initial = method.initial() if init == "new" else _nearest(method, weight.detach(), f"{type(layer).__name__}.{name}")
-    parametrize.register_parametrization(layer, name, _Registered(method, initial))
+    registered = _Registered(method, initial)
+    parametrize.register_parametrization(layer, name, registered)
+    registered.belongs_to(layer.parametrizations[name])  # type: ignore[index, arg-type]
     return layer
 
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .._checks import is_plain_eager
+from ..errors import ArgumentError
 from .matrices import as_complex, check_on_group, narrowed, rounding
 from .parametrization import BoundParametrization, Parametrization
 from .search import search
@@ -49,6 +51,7 @@ class BoundRestrictedUnitary(BoundParametrization):
     def __init__(self, n: int) -> None:
         super().__init__(n)
         self.register_buffer("permutation", torch.arange(n, device="cpu"))
+        self._found_right: tuple[int, int] | None = None  # the permutation, and its version, that was looked at
         fft = 2.5 * n * math.log2(max(n, 2))
         self.operator_cost = (round(2 * fft + 3 * 4 * n + 2 * 8 * n), 40)
 
@@ -63,8 +66,27 @@ class BoundRestrictedUnitary(BoundParametrization):
         reflectors = torch.rand(2, self.n, 2, dtype=torch.float64, device="cpu", generator=generator)
         return (2 * phases - 1) * math.pi, 2 * reflectors - 1
 
+    def _check_permutation(self) -> None:
+        """Raise ArgumentError if an entry is in the permutation twice, which a moving average of buffers can do to it."""
+        permutation = self.permutation
+        if not is_plain_eager() or permutation.is_meta or permutation.is_inference():
+            return
+        seen = id(permutation), permutation._version
+        if self._found_right == seen:  # on a GPU, what follows waits for it
+            return
+        if not torch.equal(permutation.sort().values, torch.arange(self.n, device=permutation.device)):
+            raise ArgumentError(
+                f"Expected the buffer permutation to hold each of 0 to {self.n - 1} once, but got some twice, as after a "
+                f"moving average with use_buffers=True. Average only the parameters, or copy this buffer from the network."
+            )
+        self._found_right = seen
+
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
-        """Return (d, v): the diagonals (3, n) and the reflectors scaled to length sqrt(2) (2, n), complex."""
+        """Return (d, v): the diagonals (3, n) and the reflectors scaled to length sqrt(2) (2, n), complex.
+
+        Raises ArgumentError if the buffer `permutation` is none.
+        """
+        self._check_permutation()
         phases, reflectors = free[0].double(), free[1].double()
         squared = reflectors.square().sum(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST)
         d = torch.polar(torch.ones_like(phases), phases)

@@ -36,7 +36,7 @@ def delta_rnn(
 
     Args:
         q: What each step reads.
-        k: Keys, of any length: they are normalized.
+        k: Keys. They are normalized; one shorter than 1e-6 fades out instead.
         v: Values.
         beta: Strength of each update, in [0, 2], a number or one per update and head.
         state: S_0.

@@ -56,7 +56,8 @@ def reflection_rnn(
     per symbol, and no tensor of size T is made.
 
     Args:
-        k: Reflectors, of any length: they are normalized. A zero reflector is no reflection, and its gradient is zero.
+        k: Reflectors. They are normalized; one shorter than 1e-6 fades out instead: with its length, H_i approaches the
+            identity. A zero reflector is no reflection, and its gradient is zero.
         beta: Strength of each reflection, in [0, 2]: 2 is a reflection, 1 a projection, 0 the identity. A number, or one
             per reflection and head. With H heads H_i is block diagonal: head j has units jN/H to (j + 1)N/H.
         h0: Initial state.
