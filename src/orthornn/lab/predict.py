@@ -444,9 +444,14 @@ class Loaded:
         are those of the step before, at the beginning NaN. Any other wrong value raises an error, which ends the stream.
 
         Raises:
-            ArgumentError: If the network reads sequences in both directions.
+            ArgumentError: If the network reads sequences in both directions, or in another order than they come.
             DataError: For a wrong value.
         """
+        if self.description.get("order") is not None:
+            raise ArgumentError(
+                "Expected a network that reads steps as they come to stream, but got one that reads them in another order. "
+                "Pass whole sequences to predict."
+            )
         if getattr(self.model.core, "bidirectional", False):
             raise ArgumentError(
                 f"Expected a network of one direction to stream, but got a bidirectional {type(self.model.core).__name__}. "
@@ -483,16 +488,18 @@ class Loaded:
                 f"Expected a network that predicts one symbol ahead, but got {self.config.task.ahead} ahead."  # type: ignore[attr-defined]
             )
         check_number("temperature", temperature, 0)
+        check_integer("seed", seed, 0, 2**63 - 1)
         stream, random = Stream(self.model), torch.Generator().manual_seed(seed)
         begin = prompt or ("\n" if "\n" in names else names[0])
         logits = torch.zeros(1, 1)
         for token in tokens([list(begin)], self.description):
             logits = stream(token)
         while True:
-            if temperature == 0:
+            if temperature < np.finfo(np.float64).tiny:  # 0, or what some processors count as 0
                 token = logits.argmax(-1)
             else:
-                token = torch.multinomial((logits.double() / temperature).softmax(-1), 1, generator=random)[:, 0]
+                below = logits.double() - logits.double().amax(-1, keepdim=True)  # so that no quotient is above 0
+                token = torch.multinomial((below / temperature).softmax(-1), 1, generator=random)[:, 0]
             yield _spelled(names[int(token)])
             logits = stream(token)
 

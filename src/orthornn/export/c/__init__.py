@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,8 +109,8 @@ def to_c(
             sums, for which `calibration` or `input_range` tells how large numbers become. Default: ``"float32"``.
         form: ``"dense"``, ``"reflections"`` (N M numbers) or ``"rotations"`` (linear layers with an orthogonal W) for
             all layers; ``"auto"`` takes the one with the fewest multiply-adds for each. Default: ``"auto"``.
-        calibration: With integers: raw inputs (B, T, I) or (T, I), or tokens (B, T), that are typical; the scales come
-            from the largest values on them.
+        calibration: With integers: raw inputs (B, T, I) or (T, I), or tokens (B, T), that are typical, or a list of
+            sequences of several lengths; the scales come from the largest values on them.
         input_range: With integers: lowest and highest raw input; the scales come from a bound on the state that holds
             for all such inputs, and `steps` is needed where the state has no bound without an end. A warning names a
             bound that leaves states fewer than 8 of their 15 bits, as for a W that is far from orthogonal.
@@ -151,6 +151,7 @@ def to_c(
             f"Expected at most {_LARGEST_TOKEN_CLASSES} classes of input, but got {folded.input_size}. A token is a uint16_t."
         )
     check_against_module(folded, model, description)
+    folded = replace(folded, threshold=getattr(network, "threshold", None))
     fixed = None
     if numbers == "float32":
         if any(option is not None for option in (calibration, input_range, steps)):

@@ -67,7 +67,19 @@ def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps
         return bounded(folded, low, high, None if steps is None else check_integer("steps", steps, 1, 10**7))
     if steps is not None:
         raise ArgumentError("Expected steps with input_range, but got it with calibration. Leave it out.")
-    x = _as_array(calibration)
+    found = [calibrated(folded, _checked(folded, x), margin) for x in _by_length(calibration)]
+    if len(found) == 1:
+        return found[0]
+    states = tuple(max(of_layer) for of_layer in zip(*(ranges.states for ranges in found)))
+    return Ranges(
+        np.max([ranges.inputs for ranges in found], axis=0),
+        states,
+        f"the largest values on {len(calibration)} sequences of {len(found)} lengths, states times {margin:g}",
+    )
+
+
+def _checked(folded: FoldedNetwork, x: Array) -> Array:
+    """Return calibration data (B, T, I), or tokens (B, T), their steps in the order in which the network reads them."""
     dimensions = 2 if folded.tokens else 3
     x = x[None] if x.ndim == dimensions - 1 else x
     wide = folded.tokens or (x.ndim == dimensions and x.shape[-1] == folded.input_size)
@@ -80,17 +92,27 @@ def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps
         raise NonFiniteError(
             "Expected finite calibration data that float32 holds, but got NaN, infinities or larger numbers. Leave them out."
         )
-    return calibrated(folded, x, margin)
+    return folded.ordered(x)
 
 
-def _as_array(calibration: Any) -> Array:
+def _by_length(calibration: Any) -> list[Array]:
+    """Return calibration data as arrays of sequences of one length each."""
     if isinstance(calibration, torch.Tensor):
         tensor = calibration.detach().cpu()
-        return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy()
+        return [(tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy()]
     try:
-        return np.asarray(calibration)
+        return [np.asarray(calibration)]
     except ValueError as error:
-        raise ShapeError("Expected calibration to hold sequences of one length, but got unequal lengths.") from error
+        try:
+            sequences = [np.asarray(sequence) for sequence in calibration]
+        except ValueError:
+            raise ShapeError(
+                "Expected calibration to hold sequences (T, I), but got rows of unequal lengths."
+            ) from error
+    alike: dict[tuple[int, ...], list[Array]] = {}
+    for sequence in sequences:
+        alike.setdefault(sequence.shape, []).append(sequence)
+    return [np.stack(group) for group in alike.values()]
 
 
 def bounded(network: FoldedNetwork, low: float, high: float, steps: int | None) -> Ranges:

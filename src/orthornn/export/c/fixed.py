@@ -324,8 +324,11 @@ class FixedNetwork:
         return y if self.d is None else y + self.d
 
     def run(self, x: Array) -> Array:
-        """Return y (B, T, O), or (B, O) of a network that is read after the last step, from raw x (B, T, I) or (B, T)."""
-        q = self.quantize(x)
+        """Return y (B, T, O), or (B, O) of a network that is read after the last step, from raw x (B, T, I) or (B, T).
+
+        A network that reads the steps in an order of its own gets them in that order.
+        """
+        q = self.quantize(self.network.ordered(np.asarray(x)))
         states = [np.broadcast_to(h, (len(q), len(h))) for h in self.first_states()]
         outputs = []
         for t in range(q.shape[1]):

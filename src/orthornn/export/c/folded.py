@@ -35,7 +35,7 @@ from torch.nn import functional as F
 from ..._checks import check_choice
 from ...activations import Activation, get
 from ...compact_wy import factors
-from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, OrthornnWarning
+from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, OrthornnWarning, ShapeError
 from ...modules import OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell
 from ...rotation_basis import decompose
 
@@ -125,6 +125,7 @@ class FoldedNetwork:
         last: Whether the network was trained to be read after the last step only.
         labels: Names of the outputs of a classifier, or None.
         order: The order in which the steps of a sequence are read, or None.
+        threshold: Of two classes, the probability of the second from which on it is predicted; None for 1/2.
         has_head: Whether Y is a readout, not only a change of basis.
         columns: Names of the inputs, or None.
     """
@@ -143,6 +144,7 @@ class FoldedNetwork:
     labels: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
     order: tuple[int, ...] | None = None
+    threshold: float | None = None
     has_head: bool = False
 
     @property
@@ -169,6 +171,26 @@ class FoldedNetwork:
         if self.input_scale is None or self.input_offset is None:
             return x
         return x * self.input_scale + self.input_offset
+
+    @property
+    def log_odds(self) -> float:
+        """How much larger the score of the second of two classes must be for it to be predicted."""
+        p = min(max(0.5 if self.threshold is None else self.threshold, 1e-300), 1 - 2**-53)
+        return math.log(p) - math.log1p(-p)
+
+    def ordered(self, x: Array) -> Array:
+        """Return raw sequences (B, T, ...) with their steps in the order in which the network reads them.
+
+        Raises ShapeError if they have another number of steps than that order.
+        """
+        if self.order is None:
+            return x
+        if x.shape[1] != len(self.order):
+            raise ShapeError(
+                f"Expected sequences of {len(self.order)} steps, which the network reads in an order of its own, but got "
+                f"{x.shape[1]} steps."
+            )
+        return x[:, list(self.order)]
 
     def first_states(self) -> list[Array]:
         """Return the state before the first step."""

@@ -43,13 +43,19 @@ class RoundedNetwork(FoldedModule):
         bits: Of a weight, 8 or 16.
         ranges: Of the states, as measured on data. Default: None, they are not rounded.
         description: Of the run, for the files that are written. Default: None.
+        threshold: Of the run, likewise. Default: None.
     """
 
     def __init__(
-        self, network: FoldedNetwork, bits: int, ranges: Ranges | None = None, description: dict[str, Any] | None = None
+        self,
+        network: FoldedNetwork,
+        bits: int,
+        ranges: Ranges | None = None,
+        description: dict[str, Any] | None = None,
+        threshold: float | None = None,
     ) -> None:
         super().__init__()
-        self.bits, self.description = bits, description
+        self.bits, self.description, self.threshold = bits, description, threshold
         self._network = network
         self.layers = nn.ModuleList(
             _RoundedLayer(
@@ -173,7 +179,8 @@ def rounded(network: Any, numbers: str = "int8", *, calibration: Any = None, for
     folded = fold_network(model, None, form)
     check_against_module(folded, model, None)
     fixed.check_linear_readout(folded)
-    return RoundedNetwork(folded, int(numbers.removeprefix("int")), ranges, description)
+    threshold = getattr(network, "threshold", None)
+    return RoundedNetwork(folded, int(numbers.removeprefix("int")), ranges, description, threshold)
 
 
 def _rounded_rows(A: Tensor, bits: int, largest: int, by_row: bool = False) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,7 +149,10 @@ def header(made: Generated) -> str:
             f"int16_t {name}_input(int index, float value);\n"
         )
     if network.says == "classes":
-        parts.append(f"/* The class: the index of the largest of y. */\nint {name}_best(const {dialect.wide} *y);\n")
+        which = "the index of the largest of y"
+        if network.threshold is not None:
+            which = f"1 from a probability of {network.threshold:.6g} on, else 0"
+        parts.append(f"/* The class: {which}. */\nint {name}_best(const {dialect.wide} *y);\n")
     if network.labels is not None:
         parts.append(
             f'/* The name of a class, "" if there is none of this index. */\nconst char *{name}_label(int index);\n'
@@ -242,7 +246,10 @@ def _head(made: Generated, file: str) -> str:
             *(f"  {k}: {text.comment(column)}" for k, column in enumerate(network.columns)),
         ]
     if network.says == "classes":
-        lines.append("Outputs are scores of classes: the largest wins; softmax of them are probabilities.")
+        won = "the largest wins"
+        if network.threshold is not None:
+            won = f"the second wins from a probability of {network.threshold:.6g} on"
+        lines.append(f"Outputs are scores of classes: {won}; softmax of them are probabilities.")
     elif network.says == "probabilities":
         lines.append("Outputs are log odds: 1 / (1 + exp(-y)) are probabilities.")
     lines += ["", *made.sizes().lines()]
@@ -285,7 +292,13 @@ def _functions(made: Generated) -> str:
     )
     if made.integers and not network.tokens:
         out.append(_input_function(made))
-    if network.says == "classes":
+    if network.threshold is not None:
+        least = text.number(network.log_odds)
+        of_y = "y[1] - y[0]"
+        if made.integers:
+            least, of_y = str(math.ceil(network.log_odds / made.output_scale)), "(int64_t)y[1] - y[0]"
+        out.append(f"int {name}_best(const {dialect.wide} *y)\n{{\n    return {of_y} >= {least};\n}}\n")
+    elif network.says == "classes":
         out.append(
             f"int {name}_best(const {dialect.wide} *y)\n{{\n    int i, best = 0;\n"
             f"    for (i = 1; i < {upper}_OUTPUTS; i++)\n        best = y[i] > y[best] ? i : best;\n    return best;\n}}\n"

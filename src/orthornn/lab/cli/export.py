@@ -152,7 +152,7 @@ def _names(arguments: ExportArguments) -> list[str]:
     return names
 
 
-def _tuned(arguments: ExportArguments, loaded: Loaded, calibration: np.ndarray | None) -> tuple[Any, CForm]:
+def _tuned(arguments: ExportArguments, loaded: Loaded, calibration: Any) -> tuple[Any, CForm]:
     """Return the network to be written, fine-tuned if that is asked for, and the form of its transitions."""
     if not arguments.fine_tune:
         return loaded, arguments.form
@@ -170,18 +170,12 @@ def _tuned(arguments: ExportArguments, loaded: Loaded, calibration: np.ndarray |
     return network, "auto"
 
 
-def _calibration(arguments: ExportArguments, loaded: Loaded) -> np.ndarray | None:
-    """Return the sequences of --calibration as the network reads them, or None."""
+def _calibration(arguments: ExportArguments, loaded: Loaded) -> np.ndarray | list[np.ndarray] | None:
+    """Return the sequences of --calibration, those of a table in a list, or None."""
     if arguments.calibration is None:
         return None
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.calibration):
-        found = [one.values for one, _ in loaded.predict_table(arguments.calibration)]
-        if len({len(values) for values in found}) > 1:
-            raise ArgumentError(
-                f"Expected sequences of one length in {arguments.calibration}, but got {min(map(len, found))} to "
-                f"{max(map(len, found))} steps. Calibrate on those of one length."
-            )
-        return np.stack(found)
+        return [one.values for one, _ in loaded.predict_table(arguments.calibration)]
     description = loaded.description
     x = read_sequences(arguments.calibration, description["input"] == "tokens")[0]
     wide = description["input_size"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,10 +14,14 @@ from ...errors import ArgumentError
 def check_new_file(paths: Iterable[Path], force: bool) -> None:
     """Raise ArgumentError if a file that a command is to write is there already, unless `force` is True.
 
-    This comes before anything is computed.
+    This comes before anything is computed. Only regular files are replaced, and no device, pipe, folder or link.
     """
     if not force:
         check_new(paths, "Name another with --out, or replace it with --force.")
+        return
+    for path in paths:
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            raise ArgumentError(f"Expected a file to replace, but got {path}, which is none. Name another with --out.")
 
 
 def check_new_files(paths: Iterable[Path]) -> None:

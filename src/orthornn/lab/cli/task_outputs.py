@@ -13,6 +13,17 @@ from ..tasks.speech import RATE
 _SCORED = 16  # test utterances; PESQ and STOI take about a tenth of a second each
 
 
+def names_of_task_outputs(task: Task) -> list[str]:
+    """Return the names of the files that `write_task_outputs` writes."""
+    if isinstance(task, Music):
+        return ["true.wav", "generated.wav", "waveforms.png"]
+    if isinstance(task, Speech):
+        return ["true.wav", "model.wav", "previous-frame.wav"]
+    if isinstance(task, Amplifier):
+        return ["dry.wav", "wet.wav", "learned.wav"]
+    return []
+
+
 def write_task_outputs(task: Task, model: SequenceModel, folder: Path) -> list[str]:
     """Write the task's sounds and figures into `folder`; return lines that describe them, and their scores."""
     model.eval()

@@ -16,7 +16,7 @@ from .. import compare
 from ..auto import AUTO, STATE, Search
 from ..report.figures import learning_curves
 from ..systems import model_named
-from ..tasks import Classify
+from ..tasks import Classify, Task
 from ..training import Processes, Run, RunConfig, RunResult, Trainer, carry_out, load_model, read_config
 from ..training.changes import read_environment
 from ..training.directory import CONFIG, check_is_run
@@ -32,13 +32,15 @@ from .arguments import (
     read_options,
     updates_of_epochs,
 )
+from .class_results import FILE as CLASS_SCORES
 from .class_results import class_tables
 from .lines import show
 from .optimizer_options import announce_unused
+from .outputs import check_new_files
 from .plain_results import show_all, with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand, leave_room_for_network, limit_warmup
-from .task_outputs import write_task_outputs
+from .task_outputs import names_of_task_outputs, write_task_outputs
 from .terminated import terminable
 
 SUMMARY = (
@@ -169,6 +171,7 @@ def _search(words: Sequence[str], processes: Processes) -> Search | None:
     options = arguments.given_model_options()
     announce(arguments.task)
     folder = arguments.folder(AUTO)
+    _check_folder(folder, arguments.task)
     search = Search.begin(lambda model: arguments.config(model, arguments.seconds), options, minutes, folder)
     announce_unused(words, map(Trainer, search.configs.values()))
     return search
@@ -209,11 +212,18 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
         arguments = leave_room_for_network(arguments, words, processes.first)
         config = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
         folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
+    _check_folder(folder, config.task)
     observers = _observers(tensorboard, folder, processes)
     run = Run(config, folder, processes=processes, observers=observers)
     if processes.first:
         announce_unused(words, [run.trainer])
     return run, folder
+
+
+def _check_folder(folder: Path, task: Task) -> None:
+    """Raise ArgumentError if a file that `_show` is to write for a new run is in its folder: recordings, for example."""
+    names = ["curves.png", *([CLASS_SCORES] if isinstance(task, Classify) else []), *names_of_task_outputs(task)]
+    check_new_files(folder / name for name in names)
 
 
 def _observers(tensorboard: bool, folder: Path, processes: Processes) -> list[Any]:
