@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import nn
 from orthornn import Householder, OrthogonalRNN, Rotations, Unconstrained
 from orthornn.activations import ACTIVATIONS
 from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError, OrthornnWarning, ShapeError
-from orthornn.export import to_c
+from orthornn.export import rounded, to_c
 from orthornn.export.c import fixed
 from orthornn.export.c.bounds import bounded
 from orthornn.export.c.folded import fold_network
@@ -47,6 +48,68 @@ def network(size=20, output="all", inputs=3, **options):
                 parameter.uniform_(*((-0.3, 0.1) if name.startswith("bias") else (0.3, 1.0)))
     width = size * (2 if core.is_complex else 1)
     return SequenceModel(core, nn.Linear(width, 4), output=output).eval()
+
+
+def run_of(model, **description):
+    """What orthornn.load returns, as far as to_c reads it."""
+    shared = {"input": "real", "output": model.output, "says": "classes", "input_size": 3, "output_size": 2}
+    return type("Run", (), {"model": model, "description": shared | description, "threshold": 0.2})()
+
+
+@compiled_here
+@pytest.mark.parametrize("tuned", [False, True])
+@pytest.mark.parametrize("numbers", ["float32", "int8", "int16"])
+def test_the_threshold_of_a_run_decides_between_two_classes(numbers, tuned, tmp_path):
+    """The likelier class won, whatever the threshold."""
+    if tuned and numbers == "float32":
+        pytest.skip("fine-tuning is for integers")
+    torch.manual_seed(1)
+    core = OrthogonalRNN(3, 6, parametrization=Householder(reflections=2), nonlinearity="tanh")
+    run = run_of(SequenceModel(core, nn.Linear(6, 2), output="last").eval())
+    x = np.random.default_rng(0).standard_normal((40, 9, 3)).astype(np.float32)
+    options = {} if numbers == "float32" else {"numbers": numbers, "calibration": x}
+    made = to_c(rounded(run, numbers) if tuned else run, tmp_path, **options)
+    compiled = Compiled(made)
+    labels, seconds = [], []
+    for row in x:
+        y = compiled.run(row if numbers == "float32" else made.integers.quantize(row))
+        unit = 1.0 if numbers == "float32" else made.integers.output_scale
+        seconds.append(1 / (1 + np.exp(-(float(y[1]) - float(y[0])) * unit)))
+        labels.append(compiled.call("best", y))
+    assert labels == [int(second >= 0.2) for second in seconds]
+    assert sum(labels) > sum(second >= 0.5 for second in seconds), "this test needs other answers than at 1/2"
+    assert "1 from a probability of 0.2 on" in (tmp_path / "network.h").read_text()
+
+
+def test_raw_sequences_are_read_in_the_order_of_the_network():
+    torch.manual_seed(0)
+    core = OrthogonalRNN(3, 8, parametrization=Rotations(), nonlinearity="identity")
+    model = SequenceModel(core, nn.Linear(8, 2), output="last").eval()
+    order = np.random.default_rng(1).permutation(12)
+    turns = (np.arange(12) % 2 * 2.0 - 1)[None, :, None] * np.ones((4, 1, 3))
+    with tempfile.TemporaryDirectory() as folder:
+        plain = to_c(model, folder, numbers="int16", calibration=turns[:, order], force=True)
+        made = to_c(run_of(model, order=order.tolist()), folder, numbers="int16", calibration=turns, force=True)
+        assert [layer.scale for layer in made.integers.layers] == [layer.scale for layer in plain.integers.layers]
+        assert np.array_equal(made.integers.run(turns), plain.integers.run(turns[:, order]))
+        with pytest.raises(
+            ShapeError, match="sequences of 12 steps, which the network reads in an order of its own, but got 5"
+        ):
+            made.integers.run(turns[:, :5])
+
+
+def test_calibration_on_sequences_of_several_lengths(tmp_path):
+    model = network(6, nonlinearity="tanh", parametrization=Householder(reflections=2))
+    sequences = [scale * torch.randn(length, 3).numpy() for scale, length in ((1, 4), (3, 7), (2, 4))]
+    made = to_c(model, tmp_path, numbers="int16", calibration=sequences)
+    alone = [to_c(model, tmp_path, numbers="int16", calibration=one).integers for one in sequences]
+    assert [layer.scale for layer in made.integers.layers] == [
+        max(scales) for scales in zip(*([layer.scale for layer in one.layers] for one in alone))
+    ]
+    assert made.integers.ranges.inputs == pytest.approx(np.max([one.ranges.inputs for one in alone], axis=0))
+    assert "on 3 sequences of 2 lengths" in made.integers.ranges.source
+    with pytest.raises(ShapeError, match=r"Expected calibration to be \(B, T, 3\) numbers"):
+        to_c(model, tmp_path, numbers="int16", calibration=[np.zeros((4, 3)), np.zeros((5, 2))])
 
 
 @compiled_here

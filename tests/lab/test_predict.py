@@ -56,6 +56,13 @@ def test_scaling_and_order_travel_with_the_weights(images):
     assert np.mean(prediction.labels == labels.astype(str)) == pytest.approx(result.test["accuracy"])
 
 
+def test_a_network_that_reads_steps_in_another_order_does_not_stream(images):
+    """It read them as they came, and its scores were those of other images."""
+    folder, _, pixels, _ = images
+    with pytest.raises(ArgumentError, match=r"reads steps as they come to stream, .* Pass whole sequences to predict"):
+        next(orthornn.load(folder / "run").stream(pixels[0]))
+
+
 @pytest.mark.parametrize("suffix", ["npy", "npz", "csv"])
 def test_the_commands(images, suffix, tmp_path, capsys):
     folder, result, pixels, labels = images
@@ -733,8 +740,12 @@ def test_text_is_drawn_from_what_the_network_predicts(tmp_path, capsys):
     likeliest = drawn(1, temperature=0)
     assert loaded.labels[int(loaded.predict(["ab"]).scores[0, -1].argmax())] == likeliest
     assert drawn(30, temperature=1e-3, seed=2) == drawn(30, temperature=0)
+    assert drawn(30, temperature=1e-310) == drawn(30, temperature=5e-308) == drawn(30, temperature=0)
     with pytest.raises(DataError, match="but got 'z'\\."):
         next(loaded.generate("z"))
+    for seed in (-1, 2**63):
+        with pytest.raises(ArgumentError, match="seed"):
+            next(loaded.generate("a", seed=seed))
     capsys.readouterr()
     assert main(["generate", str(tmp_path / "run"), "--prompt", "az"]) == 2
     assert capsys.readouterr().out == ""  # nothing of a text that nobody continues

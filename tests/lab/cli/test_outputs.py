@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import stat
 
 import numpy as np
 import pytest
 
 from orthornn.lab import cli
+from support.made_sounds import wav
 
 COPYING = ["copying", "--T", "3", "--items", "2", "--validation-size", "10", "--test-size", "10", "--batch-size", "4"]
 TINY = [*COPYING, "--parameters", "400", "--steps", "2", "--threads", "1"]
@@ -128,3 +132,45 @@ def test_a_name_without_a_suffix_promises_no_format(beside):
     assert cli.main(["predict", "run", "x.npy", "--out", "scores"]) == 0
     assert cli.main(["predict", "run", "x.npy", "--out", "SCORES.CSV"]) == 0
     assert (beside / "scores").read_text() == (beside / "SCORES.CSV").read_text()
+
+
+def test_force_replaces_no_device_pipe_folder_or_link(beside, capsys):
+    """A pipe became a file; run by root, so did a device."""
+    os.mkfifo(beside / "pipe.csv")
+    (beside / "folder.csv").mkdir()
+    (beside / "mine").write_text("mine\n")
+    (beside / "link.csv").symlink_to(beside / "mine")
+    for name in ("pipe.csv", "folder.csv", "link.csv"):
+        assert cli.main(["predict", "run", "x.npy", "--out", name, "--force"]) == 2
+        assert f"Expected a file to replace, but got {name}, which is none" in capsys.readouterr().err
+    assert stat.S_ISFIFO((beside / "pipe.csv").stat().st_mode)
+    assert (beside / "link.csv").is_symlink()
+    assert (beside / "mine").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "names"),
+    [
+        (["amplifier", "--data", "own", "--batch-size", "2"], ["dry.wav", "wet.wav", "learned.wav", "curves.png"]),
+        (["copying", "--T", "5"], ["curves.png"]),
+        (["classify", "--data", "table.csv", "--target", "kind"], ["class_scores.json"]),
+    ],
+)
+def test_a_new_run_leaves_the_files_of_its_folder(task, names, tmp_path, monkeypatch, capsys):
+    """With the recordings' own folder as --out, those were replaced by their last fifth."""
+    monkeypatch.chdir(tmp_path)
+    rows = (f"{number // 4},{number % 3},{'ab'[number // 4 % 2]}" for number in range(80))
+    (tmp_path / "table.csv").write_text("sequence,x,kind\n" + "\n".join(rows) + "\n")
+    for name in names:
+        folder = tmp_path / "own"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        if task[0] == "amplifier":
+            for sound in ("dry.wav", "wet.wav"):
+                (folder / sound).write_bytes(wav(1, 20000))
+        if not (folder / name).exists():
+            (folder / name).write_text("mine\n")
+        before = files(tmp_path)
+        assert cli.main(["train", *task, "--hidden-size", "4", "--steps", "1", "--out", "own"]) == 2
+        assert "Expected a new file, but got own" in capsys.readouterr().err
+        assert files(tmp_path) == before
