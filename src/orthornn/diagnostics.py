@@ -178,6 +178,7 @@ def _loss(
         )
     is_unbatched = sequences == 1 and (output.dim() == 1 or (output.dim() == 2 and output.shape[0] > 1))
     every_step = getattr(model, "output", "all") == "all" and output.dim() == 3
+    batch = 1 if is_unbatched else sequences if every_step else output.shape[0]
     if every_step and [output.shape[0 if first else 1] for first in batch_first] != [sequences]:
         expected = " or ".join(sorted("(B, T, O)" if first else "(T, B, O)" for first in batch_first))
         raise ArgumentError(
@@ -188,7 +189,7 @@ def _loss(
         output = output[-1]
     elif loss == "last" and every_step:
         output = output[:, -1:] if True in batch_first else output[-1:]
-    return 0.5 * output.abs().square().sum() / sequences
+    return 0.5 * output.abs().square().sum() / batch
 
 
 def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Tensor:

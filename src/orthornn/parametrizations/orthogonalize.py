@@ -57,7 +57,8 @@ class _Registered(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._list = None if state["_list"] is None else ref(state["_list"])
+        originals = state.get("_list")
+        self._list = None if originals is None else ref(originals)
         watch(self)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
