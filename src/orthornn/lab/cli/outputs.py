@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,13 +12,13 @@ from ...errors import ArgumentError
 def check_new_file(paths: Iterable[Path], force: bool) -> None:
     """Raise ArgumentError if a file that a command is to write is there already, unless `force` is True.
 
-    This comes before anything is computed. Only regular files are replaced, and no device, pipe, folder or link.
+    This comes before anything is computed. No device, pipe or folder is replaced, nor a link to one.
     """
     if not force:
         check_new(paths, "Name another with --out, or replace it with --force.")
         return
     for path in paths:
-        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+        if path.exists() and not path.is_file():
             raise ArgumentError(f"Expected a file to replace, but got {path}, which is none. Name another with --out.")
 
 
