@@ -21,8 +21,9 @@ def panels(
     """Return a function that fills a figure with one panel per title, one curve per name, and a dashed line where the panel
     has a baseline.
 
-    A name has one color in all panels; panels without curves stay empty. More than _FEW names stand right of them, once.
+    A name has one color in all panels; titles without curves have no panel. More than _FEW names stand right of them, once.
     """
+    shown = {title: curves for title, curves in shown.items() if curves}
     names = list(dict.fromkeys(name for curves in shown.values() for name in curves))
 
     def draw(figure: Any) -> None:
@@ -39,6 +40,7 @@ def panels(
                 axes.set_yscale("log")
             axes.set_title(title, fontsize="medium")
             axes.set_xlabel(x)
+            axes.locator_params(axis="x", nbins=5)
             axes.set_ylabel(y)
             if axes.lines and len(names) <= _FEW:
                 axes.legend(frameon=False, fontsize="x-small")

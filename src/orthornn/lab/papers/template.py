@@ -9,11 +9,13 @@ A template is Markdown with places in double braces:
                                       {{table PAPER/NAME | REGEX | HEADING}} with HEADING in place of "reproduced"
     {{below PAPER/NAME | SYSTEM | 1/60}}  the first update whose validation loss is below a level, in the curve of a finished
                                       run; {{below ... | 1/60 | for good}} the first after which none is above it again
+    {{above PAPER/NAME | SYSTEM | METRIC | LEVEL}}  the first update whose validation metric is above a level
     {{line PAPER/NAME | ROW | WORDS}} a line of the table of the README
     {{board TASK}}                    the leaderboard of a task; {{board TASK | REGEX | FIELD}} a field (test, validation,
                                       seeds, ...) of the one row whose system and options match
     {{layers}}                        processor time of linear layers
     {{hours PAPER/NAME}}      processor hours of all runs of an experiment
+    {{figure PAPER/NAME | full}}      the figure of a budget in which every training that was begun is finished
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
     {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
@@ -97,9 +99,9 @@ class Evidence:
         content["rows"] += larger.values()
         return content
 
-    def figure(self, name: str) -> Path | None:
-        """Return the figure of an experiment, if it has one."""
-        file = self._files[name].with_suffix(".png")
+    def figure(self, name: str, budget: str = "") -> Path | None:
+        """Return the figure of an experiment, if it has one; budget: the chosen one unless given."""
+        file = self._files[name].with_name(f"{budget or self._files[name].stem}.png")
         return file if file.exists() else None
 
     def rows(self, name: str, pattern: str = "") -> list[dict[str, Any]]:
@@ -113,13 +115,13 @@ class Evidence:
             raise ArgumentError(f"Expected a row of {name} that matches {pattern!r}, but there is none.")
         return found
 
-    def curve(self, name: str, system: str) -> tuple[list[int], list[float]]:
-        """Return (updates, validation losses) of the one finished run of a system, of the largest budget that has one."""
+    def curve(self, name: str, system: str, metric: str = "loss") -> tuple[list[int], list[float]]:
+        """Return (updates, values on validation) of a system's one finished run, of the largest budget that has one."""
         for file in (self.results / name / f"{budget}.json" for budget in _BUDGETS):
             runs = json.loads(file.read_text(encoding="utf-8"))["runs"] if file.exists() else []
             found = [run for run in runs if run["system"] == system and run["finished"]]
             if len(found) == 1:
-                return found[0]["curves"]["validation"]["step"], found[0]["curves"]["validation"]["loss"]
+                return found[0]["curves"]["validation"]["step"], found[0]["curves"]["validation"][metric]
         raise ArgumentError(f"Expected a system of {name} with one finished run, but got {system!r}.")
 
     def row(self, name: str, what: str) -> dict[str, Any]:
@@ -128,7 +130,9 @@ class Evidence:
 
 
 def is_finished(content: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Tell whether a row had all of its training."""
+    """Tell whether a row had all of its training, or needs none."""
+    if row.get("selection") == "computed":
+        return True
     if row.get("share") is None:
         return content["complete"] and "unfinished" not in row["note"]
     return (content["complete"] or "budget" in row) and _is_trained(row)
@@ -236,6 +240,15 @@ def _below(evidence: Evidence, name: str, options: list[str], page: Path) -> str
     return str(updates[first])
 
 
+def _above(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    system, metric, level = options
+    updates, values = evidence.curve(name, system, metric)
+    first = next((update for update, value in zip(updates, values) if value > float(level)), None)
+    if first is None:
+        raise ArgumentError(f"Expected a {metric} of {system} in {name} that rises above {level}, but it does not.")
+    return str(first)
+
+
 def _command(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     return f"`{evidence.content(name)['command']}`"
 
@@ -245,10 +258,16 @@ def _hours(evidence: Evidence, name: str, options: list[str], page: Path) -> str
 
 
 def _figure(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
-    file = evidence.figure(name)
+    file = evidence.figure(name, *options)
     if file is None:
         raise ArgumentError(f"Expected an experiment with a figure, but got {name!r}.")
-    return f"![{alternative(evidence.content(name))}]({_relative(file, page)})"
+    content = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+    stopped = [words for words in content["missing"] if not words.startswith("not begun")]
+    if stopped and options:
+        raise ArgumentError(
+            f"Expected a figure of {name} without unfinished trainings, but got {stopped}. Leave it out."
+        )
+    return f"![{alternative(content)}]({_relative(file, page)})"
 
 
 def alternative(content: Mapping[str, Any]) -> str:
@@ -394,6 +413,7 @@ _BLOCKS = {
     "table": _table,
     "line": _line,
     "below": _below,
+    "above": _above,
     "command": _command,
     "hours": _hours,
     "figure": _figure,
