@@ -130,15 +130,16 @@ class Evidence:
 
 
 def is_finished(content: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Tell whether a row had all of its training, or needs none."""
-    if row.get("selection") == "computed":
-        return True
+    """Tell whether a row had all of its training."""
     if row.get("share") is None:
         return content["complete"] and "unfinished" not in row["note"]
     return (content["complete"] or "budget" in row) and _is_trained(row)
 
 
 def _is_trained(row: Mapping[str, Any]) -> bool:
+    """Tell whether the runs of a row had all of their training, or it has none."""
+    if row.get("selection") == "computed":
+        return True
     trained = row.get("share")
     return "selection" in row and "unfinished" not in row["note"] and trained is not None and trained >= _ENOUGH
 

@@ -170,7 +170,7 @@ def figure2(setting: Setting) -> Plan:
     def tabulate(runs: Runs) -> ResultTable:
         shown = {f"T = {task.T}": curves(runs, names, "validation", "loss")}
         draw = panels(shown, y="squared error", log=True, baselines={f"T = {task.T}": 1 / 6})
-        trivial = Row("always 1, test loss", _loss_of_always_1(task), selection="computed")
+        trivial = Row("trivial loss of the test sequences, always 1", _loss_of_always_1(task), selection="computed")
         return ResultTable([*runs.rows_at_end("loss", names=names), trivial], draw=draw)
 
     return Plan(systems, tabulate)
