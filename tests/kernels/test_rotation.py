@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from orthornn import Givens, Householder, OrthogonalRNN, ScaledCayley, Unconstrained, activations
 from orthornn import rotation_basis as basis
 from orthornn.compact_wy import apply_base
-from orthornn.errors import ArgumentError, NotOnGroupError, ShapeError
+from orthornn.errors import ArgumentError, BackendError, NotOnGroupError, ShapeError
 from orthornn.kernels import dense_rnn, rotation, rotations_rnn
 from orthornn.kernels.backends import CPP
 from orthornn.kernels.backends.cpp import extension
@@ -19,6 +19,7 @@ from orthornn.kernels.call import Call, Options
 from orthornn.kernels.cost_model import Linear, linear_costs, rotations_pay
 from orthornn.layout import SequenceLayout
 from orthornn.modules import layer
+from support import captured
 from support.against_oracle import BACKENDS, DEVICE, DTYPES, check, refused
 from support.cases import Case
 from support.tolerances import tolerance
@@ -545,3 +546,10 @@ def test_what_has_to_make_its_states_reads_them_out(options, monkeypatch):
     states = torch.view_as_real(states).flatten(-2) if states.is_complex() else states
     readout = torch.nn.Linear(states.shape[-1], 2)
     assert torch.equal(rnn.forward_readout(x, readout), readout(states))
+
+
+def test_a_basis_is_not_looked_for_while_cuda_captures(monkeypatch):
+    x, h0, W = torch.zeros(3, 2, 4), torch.zeros(2, 4), torch.eye(4)
+    captured.begin(monkeypatch)
+    with pytest.raises(BackendError, match=r"outside of a CUDA graph.*form='dense'"):
+        rotations_rnn(x, h0, W)

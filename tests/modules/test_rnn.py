@@ -24,6 +24,7 @@ from orthornn import (
     activations,
 )
 from orthornn.errors import ArgumentError, DTypeError, ReadOnlyError, ShapeError, TransformError
+from orthornn.kernels.backends import CPP
 from orthornn.kernels.backends.cpp import extension
 from orthornn.modules.transition import Transition
 from support.against_oracle import BACKENDS
@@ -560,3 +561,15 @@ def test_a_matrix_of_all_reflections_is_built_only_for_a_long_call(steps, field,
     with torch.no_grad():  # W is built once for all calls
         net(x)
     assert not taken
+
+
+@pytest.mark.filterwarnings("ignore:Expected compiled kernels")
+@pytest.mark.parametrize("compiled", [True, False])
+def test_without_steps_the_gradient_of_the_last_state_reaches_the_first(compiled, monkeypatch):
+    """Also when that of the sequence comes with it."""
+    if not compiled:
+        monkeypatch.setattr(CPP, "unavailable", lambda device: "it is missing")
+    h0 = torch.zeros(1, 2, 4, requires_grad=True)
+    out, h_n = OrthogonalRNN(3, 4)(torch.zeros(0, 2, 3), h0)
+    (out.sum() + h_n.sum()).backward()
+    assert torch.equal(h0.grad, torch.ones_like(h0))

@@ -1,8 +1,8 @@
-// Runs a CUDA kernel of one-dimensional blocks on a CPU: every thread of a cluster of BLOCKS blocks is a fiber, and a round
-// runs each of one block once up to its next barrier or shuffle, in an order drawn anew for each round. So results that hang
-// on an order between two barriers (a missing barrier) differ from run to run, and threads that meet at different places are
-// found. Of the blocks of a cluster any one goes on that can. What is stored to another block comes there at once or, with an
-// odd seed, as late as the barriers allow.
+// Runs a CUDA kernel of one-dimensional blocks on a CPU: every thread of a cluster of BLOCKS blocks is a fiber, and a turn runs
+// the 32 of one warp, in an order drawn for each turn, up to their next barrier or shuffle. Any warp takes the next turn that
+// can go on, but one of them, drawn from time to time, only if no other can. So results that hang on an order between two
+// barriers (a missing barrier) differ from run to run, and threads of a warp that meet at different places are found. What is
+// stored to another block comes there at once or, with an odd seed, as late as the barriers allow.
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -13,7 +13,6 @@
 #include <bit>
 #include <numeric>
 #include <random>
-#include <span>
 #include <vector>
 
 #define __device__
@@ -46,6 +45,12 @@ struct Fiber {
     int shuffles;
     void* barrier;  // that it waits for
     int phase;
+};
+constexpr int WARP = 32, HELD_BACK = 400;  // turns at most that one warp waits for the others
+struct Warp {
+    Fiber* fibers;
+    int rank;              // of its block in the cluster
+    int blocks, clusters;  // barriers of its block and of the cluster that it has come to
 };
 struct Store {
     float* at;
@@ -84,7 +89,8 @@ static void deliver(void* barrier) {  // what counts for it
 static void run(const int* blocks, int threads, int bytes, unsigned seed, void (*kernel)()) {
     std::mt19937 random(seed);
     body = kernel, late = seed % 2;
-    std::vector<int> order(threads);
+    if (threads % WARP) fprintf(stderr, "%d threads are no whole warps\n", threads), abort();
+    std::vector<int> order(WARP);
     std::iota(order.begin(), order.end(), 0);
     for (int first = 0; first < blocks[0] * blocks[1] * blocks[2]; first += BLOCKS) {
         fibers = std::vector<Fiber>(threads * BLOCKS);
@@ -98,42 +104,47 @@ static void run(const int* blocks, int threads, int bytes, unsigned seed, void (
             fiber.thread = {t % threads, 0, 0};
             fiber.block = {block % blocks[0], block / blocks[0] % blocks[1], block / blocks[0] / blocks[1]};
             fiber.rank = t / threads, fiber.shared = memories[fiber.rank];
-            fiber.stack.resize(1 << 16), fiber.done = false, fiber.shuffles = 0;
+            fiber.stack.resize(1 << 16), fiber.done = false, fiber.waits = 0, fiber.shuffles = 0;
             getcontext(&fiber.context);
             fiber.context.uc_stack.ss_sp = fiber.stack.data();
             fiber.context.uc_stack.ss_size = fiber.stack.size();
             fiber.context.uc_link = nullptr;
             makecontext(&fiber.context, start, 0);
         }
-        const auto fibers_of = [&](int rank) { return std::span(fibers).subspan(rank * threads, threads); };
-        for (int running = BLOCKS; running > 0;) {
-            std::vector<int> ready, waiting;
-            int meeting = 0;
-            for (int rank = 0; rank < BLOCKS; ++rank) {
-                const auto own = fibers_of(rank);
-                if (own[0].done) continue;
-                if (own[0].waits == 'c') ++meeting;
-                else if (own[0].waits != 'm' || std::all_of(own.begin(), own.end(), has_passed)) ready.push_back(rank);
-                else waiting.push_back(rank);
-            }
-            if (meeting == BLOCKS) {
-                for (int rank = 0; rank < BLOCKS; ++rank) fibers_of(rank)[0].waits = 0, ready.push_back(rank);
-            }
+        std::vector<Warp> warps;
+        for (int t = 0; t < (int)fibers.size(); t += WARP) warps.push_back({&fibers[t], t / threads, 0, 0});
+        const auto can_go_on = [&](const Warp& warp) {
+            const char waits = warp.fibers->waits;
+            if (waits == 'm') return std::all_of(warp.fibers, warp.fibers + WARP, has_passed);
+            return std::all_of(warps.begin(), warps.end(), [&](const Warp& other) {
+                if (waits == 'b') return other.rank != warp.rank || other.fibers->done || other.blocks >= warp.blocks;
+                if (waits == 'c') return other.fibers->done || other.clusters >= warp.clusters;
+                return true;
+            });
+        };
+        for (int held_back = 0, turns = 0;;) {
+            std::vector<Warp*> ready, waiting;
+            for (Warp& warp : warps)
+                if (!warp.fibers->done) (can_go_on(warp) ? ready : waiting).push_back(&warp);
+            if (ready.empty() && waiting.empty()) break;
             if (ready.empty()) {
                 const size_t before = stores.size();
-                for (int rank : waiting) deliver(fibers_of(rank)[0].barrier);
+                for (const Warp* warp : waiting)
+                    if (warp->fibers->waits == 'm') deliver(warp->fibers->barrier);
                 if (stores.size() == before) fprintf(stderr, "a barrier never ends\n"), abort();
                 continue;
             }
-            const int rank = ready[random() % ready.size()];
+            if (--turns < 0) held_back = random() % warps.size(), turns = random() % HELD_BACK;
+            if (ready.size() > 1) std::erase(ready, &warps[held_back]);
+            Warp& warp = *ready[random() % ready.size()];
             std::shuffle(order.begin(), order.end(), random);
             for (int t : order) {
-                current = rank * threads + t, threadIdx = own().thread, blockIdx = own().block;
+                current = warp.fibers + t - fibers.data(), threadIdx = own().thread, blockIdx = own().block;
                 swapcontext(&scheduler, &own().context);
             }
-            for (const Fiber& fiber : fibers_of(rank))
-                if (fiber.waits != fibers_of(rank)[0].waits) fprintf(stderr, "threads wait at different places\n"), abort();
-            if (fibers_of(rank)[0].done) --running;
+            for (int t = 0; t < WARP; ++t)
+                if (warp.fibers[t].waits != warp.fibers->waits) fprintf(stderr, "threads wait at different places\n"), abort();
+            warp.blocks += warp.fibers->waits == 'b', warp.clusters += warp.fibers->waits == 'c';
         }
         if (!stores.empty()) fprintf(stderr, "a block ends before its stores have arrived\n"), abort();
     }

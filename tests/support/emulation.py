@@ -17,7 +17,7 @@ COMPILER = shutil.which("g++") or shutil.which("clang++")
 
 
 class Emulated:
-    """Stands for nvrtc.Module; `seed` draws the order in which threads run between two barriers."""
+    """Stands for nvrtc.Module; `seed` draws the order in which warps and threads run between two barriers."""
 
     def __init__(
         self, program: nvrtc.Program, macros: Mapping[str, int], shared: int, folder: pathlib.Path, seed: int

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._checks import is_transformed
-from ..errors import NotOnGroupError
+from .._checks import is_captured, is_transformed
+from ..errors import BackendError, NotOnGroupError
 from ..layout import SequenceLayout
 from ..rotation_basis import Rotations, allowed_defect, defect, rotations_of
 from . import recurrence
@@ -132,6 +132,11 @@ class _InBasis(torch.autograd.Function):
 
 
 def _found(W: Tensor) -> Rotations:
+    if is_captured(W):
+        raise BackendError(
+            "Expected a W whose rotations are computed outside of a CUDA graph, but got one inside a capture, where its "
+            "values cannot be read. Use dense_rnn (form='dense')."
+        )
     rotations = rotations_of(W)
     if rotations is None:
         off = defect(W)

@@ -10,6 +10,8 @@ import torch
 
 from orthornn.kernels.backends import cuda_graph, tf32
 
+CAPTURED = cuda_graph._Captured
+
 
 @pytest.fixture
 def captures(monkeypatch):
@@ -89,6 +91,26 @@ def test_inside_a_capture_of_the_user_it_runs_as_it_is(captures, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     run()
     assert captures == []
+
+
+def test_a_graph_captured_without_gradients_serves_a_training(captures, monkeypatch):
+    """A validation before the first update may run in torch.inference_mode, whose tensors nothing else may write to."""
+    stream = types.SimpleNamespace(wait_event=lambda event: None, wait_stream=lambda other: None)
+    for name, stand_in in {
+        "current_stream": lambda: stream,
+        "Stream": lambda: stream,
+        "stream": lambda given: contextlib.nullcontext(),
+        "CUDAGraph": lambda: types.SimpleNamespace(replay=lambda: None),
+        "graph": lambda *given, **options: contextlib.nullcontext(),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    monkeypatch.setattr(cuda_graph, "_Captured", CAPTURED)
+    x = torch.ones(3)
+    with torch.inference_mode():
+        cuda_graph.run(lambda t: (t + 1,), (x,), "key")
+    (result,) = cuda_graph.run(lambda t: (t + 1,), (x,), "key")
+    assert torch.equal(result, x + 1)
+    assert not result.is_inference()
 
 
 def test_tf32_is_read_where_torch_has_a_setting_per_backend():

@@ -11,12 +11,8 @@ from ...layout import SequenceLayout
 def device_layout(layout: SequenceLayout, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
     """Return the first row of each step (int64) and the steps of each sequence (int32) on the device; None where B is
     constant.
-
-    There are three more offsets than steps, since kernels read ahead.
     """
     if not layout.is_ragged:
         return None, None
     sizes = torch.tensor(layout.sizes, dtype=torch.int64, device="cpu")
-    offsets = torch.zeros(layout.length + 3, dtype=torch.int64, device="cpu")
-    offsets[1 : layout.length + 1] = sizes.cumsum(0)
-    return offsets.to(device), layout.lengths(device).to(torch.int32)
+    return (sizes.cumsum(0) - sizes).to(device), layout.lengths(device).to(torch.int32)

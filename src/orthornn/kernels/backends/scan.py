@@ -137,10 +137,10 @@ def reflected(U: Tensor, S: Tensor) -> Tensor:
 
 def _one_gradient(call: Call, grad: States) -> tuple[Tensor, bool]:
     """Return the gradient of all rows, or that of the last states and True."""
-    if grad.all is None:
+    if grad.all is None or (call.layout.rows == 0 and grad.last is not None):
         assert grad.last is not None
         return grad.last.contiguous(), True
-    if grad.last is None or call.layout.rows == 0:
+    if grad.last is None:
         return grad.all, False
     rows = grad.all.clone(memory_format=torch.contiguous_format)
     rows[call.layout.last_rows(rows.device)] += grad.last.to(rows.dtype)

@@ -6,7 +6,8 @@
 //
 // Every block has the whole state, computes its share of the next one, and stores it to all blocks, where a barrier counts
 // what has arrived. A state lies in one of two places by turns. When a block stores a share of h_{t+1} where h_{t-1} was, it
-// has all of h_t, so that every block has sent its share of h_t, which it does when all its threads have read h_{t-1}.
+// has all of h_t, so that every block has sent its share of h_t, which it does when all its threads have read h_{t-1}. Shares
+// have two places likewise: a warp may still be reading one to send it when others of its block compute the next.
 #include "device.cuh"
 #include "product.cuh"
 #include "recurrence.cuh"
@@ -19,17 +20,20 @@ constexpr int STATE = round_up(Out::VECTOR > BLOCKS * SHARE ? Out::VECTOR : BLOC
 struct Memory {
     Barrier* barriers;  // [2]
     float* states;      // [2][STATE]: what a step reads, and what the next one will
-    float* share;       // [SHARE]: this block's part, before it is sent
+    float* shares;      // [2][SHARE]: this block's part of a state, before it is sent
     float4* weights;
 
     __device__ explicit Memory(float4* all)
         : barriers(reinterpret_cast<Barrier*>(all)),
           states(reinterpret_cast<float*>(all + 1)),
-          share(states + 2 * STATE),
-          weights(all + 1 + (2 * STATE + SHARE) / 4) {}
+          shares(states + 2 * STATE),
+          weights(all + 1 + (2 * STATE + 2 * SHARE) / 4) {}
 
     // Place of the state before step t.
     __device__ float* state(int t) const { return states + t % 2 * STATE; }
+
+    // Place of this block's part of it.
+    __device__ float* share(int t) const { return shares + t % 2 * SHARE; }
 
     __device__ void expect(int t) const {
         if (threadIdx.x == 0) barrier_expect(barriers + t % 2, 4 * BLOCKS * SHARE);
@@ -37,7 +41,7 @@ struct Memory {
 
     // All zeros, and barriers that expect the states before steps 1 and 2.
     __device__ void begin() const {
-        for (int k = threadIdx.x; k < 2 * STATE + SHARE; k += THREADS) states[k] = 0.0f;
+        for (int k = threadIdx.x; k < 2 * STATE + 2 * SHARE; k += THREADS) states[k] = 0.0f;
         if (threadIdx.x == 0) barrier_begin(barriers), barrier_begin(barriers + 1);
         expect(1), expect(2);
         cluster_meet();
@@ -55,7 +59,7 @@ struct Memory {
         __syncthreads();
         for (int k = threadIdx.x; k < QUARTERS * BLOCKS; k += THREADS) {
             const int quarter = k % QUARTERS;
-            const float4 part = reinterpret_cast<const float4*>(share)[quarter];
+            const float4 part = reinterpret_cast<const float4*>(share(t))[quarter];
             store_remote(state(t) + rank * SHARE + 4 * quarter, k / QUARTERS, part, barriers + t % 2);
         }
     }
@@ -98,7 +102,7 @@ extern "C" __global__ void CLUSTER_OF(BLOCKS) __launch_bounds__(THREADS, 1) forw
             const int i = first + out.row(p);
             const float value = sums[p] + wide(x[p]), h = phi(value, 0.0f, i, parameter[p], a.slope);
             if (is_next) x[p] = a.x[next + i];
-            memory.share[out.row(p)] = h;
+            memory.share(t + 1)[out.row(p)] = h;
             if (KEEP) store(a.saved + here + i, value);
             store(a.states + here + i, h);
         }
@@ -149,7 +153,7 @@ extern "C" __global__ void CLUSTER_OF(BLOCKS) __launch_bounds__(THREADS, 1) back
             }
             sum[p] += grad_p;
             if (CLIP) d = d > a.clip ? a.clip : d < -a.clip ? -a.clip : d;
-            memory.share[out.row(p)] = d;
+            memory.share(step + 1)[out.row(p)] = d;
             a.delta[here + i] = d;
         }
         memory.send(step + 1, rank);

@@ -41,9 +41,9 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        """Dynamic shared memory of a block: barriers, two states, a share, then weights."""
+        """Dynamic shared memory of a block: barriers, two states, two shares, then weights."""
         state = -(-max(self.product.vector, self.count * self.product.rows) // 4) * 4
-        return 16 + 4 * (2 * state + self.product.rows) + self.product.shared
+        return 16 + 4 * (2 * state + 2 * self.product.rows) + self.product.shared
 
     @property
     def macros(self) -> dict[str, int]:

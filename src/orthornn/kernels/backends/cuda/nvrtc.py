@@ -131,8 +131,7 @@ def version() -> tuple[int, int] | None:
 
 def compile_source(source: str, macros: Mapping[str, int], capability: tuple[int, int]) -> Compiled:
     """Return machine code of a source file for one GPU architecture."""
-    with _compiling:
-        return _compile(text_of(source), macros, capability, source)
+    return _compile(text_of(source), macros, capability, source)
 
 
 def _compile(text: str, macros: Mapping[str, int], capability: tuple[int, int], name: str = "trial.cu") -> Compiled:
@@ -141,6 +140,13 @@ def _compile(text: str, macros: Mapping[str, int], capability: tuple[int, int], 
         raise BackendError(
             f"Expected a libnvrtc to compile {name}, but found none. Install torch for CUDA, or nvidia-cuda-nvrtc."
         )
+    with _compiling:
+        return _code_of(library, text, macros, capability, name)
+
+
+def _code_of(
+    library: ctypes.CDLL, text: str, macros: Mapping[str, int], capability: tuple[int, int], name: str
+) -> Compiled:
     program = ctypes.c_void_p()
     texts, names = [text_of(header).encode() for header in HEADERS], [header.encode() for header in HEADERS]
     array = ctypes.c_char_p * len(HEADERS)

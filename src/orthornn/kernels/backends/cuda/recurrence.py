@@ -71,10 +71,8 @@ def forward(
     states, h_tilde = x.new_empty(layout.shape(shape.n)), x.new_empty(layout.rows, shape.m)
     saved = torch.empty_like(x) if activation.reads == "preactivation" else None
     if layout.length and layout.batch:
-        (offsets, lengths), (c, s) = (
-            device_layout(layout, h0.device),
-            (None, None) if base is None else map(_vector, base),
-        )
+        offsets, lengths = device_layout(layout, h0.device)
+        c, s = map(_vector, base or (None, None))
         macros = _macros(shape, x.dtype, call._replace(options=call.options._replace(clip=None)), base)
         nvrtc.load(shape.program, macros, shape.bytes, h0.device).launch(
             "forward",
@@ -119,10 +117,8 @@ def backward(
         return delta, grad_h0, None if parameter is None else torch.zeros_like(parameter), C_tilde
     grad_h0 = first.new_empty(layout.batch, shape.n)
     grad_parameter = None if parameter is None else first.new_empty(layout.batch, parameter.shape[0])
-    (offsets, lengths), (c, s) = (
-        device_layout(layout, saved.device),
-        (None, None) if base is None else map(_vector, base),
-    )
+    offsets, lengths = device_layout(layout, saved.device)
+    c, s = map(_vector, base or (None, None))
     macros = _macros(shape, saved.dtype, call, base, last)
     nvrtc.load(shape.program, macros, shape.bytes, saved.device).launch(
         "backward",
