@@ -164,6 +164,33 @@ def test_a_curve_that_is_not_below_a_level_is_an_error(results, words, changes, 
         fill(f"{{{{below paper2017/table1 | ours | {words}}}}}", folder, folder / "page.md")
 
 
+def test_the_update_at_which_a_metric_is_above_a_level(results):
+    curves = {"validation": {"step": [10, 20, 30], "loss": [3, 2, 1], "recall": [0.5, 0.99, 0.995]}}
+    folder = _with_runs(results(ROW), {"curves": curves})
+    assert filled("{{above paper2017/table1 | ours | recall | 0.99}}", folder) == "30"
+    with pytest.raises(ArgumentError, match=r"recall of ours in paper2017/table1 that rises above 0\.999"):
+        filled("{{above paper2017/table1 | ours | recall | 0.999}}", folder)
+
+
+@pytest.mark.parametrize("missing", [[], ["not begun, 1 of 2 runs: lstm-0"], ["ornn, seed 0: 3 of 5 updates"]])
+def test_a_figure_of_a_budget_has_finished_trainings_alone(results, missing):
+    results(ROW)
+    folder = results(ROW, budget="full", complete=not missing, missing=missing)
+    (folder / "paper2017" / "table1" / "full.png").write_bytes(b"")
+    if any("updates" in words for words in missing):
+        with pytest.raises(ArgumentError, match=r"without unfinished trainings, but got \['ornn, seed 0"):
+            filled("{{figure paper2017/table1 | full}}", folder)
+    else:
+        shown = filled("{{figure paper2017/table1 | full}}", folder)
+        assert shown == "![Table 1: Copying](../paper2017/table1/full.png)"
+
+
+def test_a_row_that_is_computed_is_shown_of_an_experiment_that_is_not_complete(results):
+    row = {**ROW, "what": "trivial loss", "selection": "computed", "share": None, "reproduced": 0.25}
+    folder = results(row, budget="full", complete=False, missing=["not begun, 1 of 1 runs: ornn-0"])
+    assert filled("{{paper2017/table1 | trivial loss}}", folder) == "0.250"
+
+
 def test_the_hours_of_an_experiment(results):
     file = results(ROW) / "paper2017" / "table1" / "laptop.json"
     file.write_text(

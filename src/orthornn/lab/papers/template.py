@@ -131,7 +131,7 @@ class Evidence:
 
 def is_finished(content: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Tell whether a row had all of its training."""
-    if row.get("share") is None:
+    if row.get("share") is None and row.get("selection") != "computed":
         return content["complete"] and "unfinished" not in row["note"]
     return (content["complete"] or "budget" in row) and _is_trained(row)
 
