@@ -91,7 +91,10 @@ def check_flag(name: str, value: object) -> bool:
 def check_tensor(name: str, value: object) -> Tensor:
     """Return `value`; raise ArgumentTypeError unless it is a tensor neither nested nor sparse: kernels read every entry."""
     if not isinstance(value, Tensor):
-        advice = " Pass torch.as_tensor of it." if hasattr(value, "__array__") or isinstance(value, list) else ""
+        if isinstance(value, torch.fx.Proxy):
+            advice = " Trace with a torch.fx.Tracer whose is_leaf_module is True for this module, or use torch.export."
+        else:
+            advice = " Pass torch.as_tensor of it." if hasattr(value, "__array__") or isinstance(value, list) else ""
         raise ArgumentTypeError(f"Expected {name} to be a tensor, but got {type(value).__name__}.{advice}")
     if value.is_nested:
         raise ArgumentTypeError(

@@ -357,7 +357,9 @@ def test_a_network_in_training_stays_in_training(tmp_path):
     model.head.eval()
     modes = [module.training for module in model.modules()]
     assert any(modes)
+    numbers = torch.get_rng_state()
     export.to_torch_export(model, tmp_path)
+    assert torch.equal(torch.get_rng_state(), numbers)
     assert [module.training for module in model.modules()] == modes
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
 

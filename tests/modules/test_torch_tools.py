@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.utils import prune
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
@@ -27,15 +28,17 @@ from orthornn import (
     OrthogonalBlocks,
     OrthogonalRNN,
     OrthogonalRNNCell,
+    PeepholeLSTM,
     ReflectionRNN,
     RestrictedUnitary,
     ScaledCayley,
     Stiefel,
     Unconstrained,
 )
-from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, TransformError
+from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, ReadOnlyError, TransformError
 from orthornn.modules import impulse
 from orthornn.modules.layer import Layer
+from orthornn.optim import CayleySGD, JointOptimizer, attach, param_groups
 from support import captured
 from support.tolerances import tolerance
 from support.versions import TORCH
@@ -346,6 +349,90 @@ def test_a_sharded_network_is_read_set_and_trained():
             torch.testing.assert_close(net.weight_hh_l0.detach(), Q, rtol=0, atol=EXACT)
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_what_follows_a_step_is_done_to_the_whole_of_a_sharded_network(tmp_path):
+    """On two processes; on one a shard is the whole."""
+    if TORCH < (2, 7):
+        pytest.skip("fully_shard of torch 2.6 runs on GPUs only: its stream of the CPU records no events")
+    torch.multiprocessing.spawn(_train_a_shard, (str(tmp_path / "store"),), nprocs=2)
+
+
+def _train_a_shard(rank: int, store: str) -> None:
+    from torch import distributed
+    from torch.distributed.fsdp import fully_shard
+
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", store=distributed.FileStore(store, 2), rank=rank, world_size=2)
+    mesh = torch.distributed.init_device_mesh("cpu", (2,))
+    for parametrization in (
+        MatrixExponential(rebase_every=2),
+        Householder(unit=True),
+        Householder(u1="soft"),
+        Stiefel(),
+    ):
+        finals = []
+        for sharded in (False, True):
+            torch.manual_seed(0)
+            net = network(parametrization=parametrization, learn_h0=True)
+            x = inputs()
+            if sharded:
+                fully_shard(net, mesh=mesh)
+            groups = param_groups(net, 0.3)
+            parts = [torch.optim.SGD([group for group in groups if group["name"] != "manifold"])]
+            on_manifold = [group for group in groups if group["name"] == "manifold"]
+            parts += [CayleySGD(on_manifold)] if on_manifold else []
+            optimizer = JointOptimizer(*parts)
+            attach(net, optimizer)
+            for _ in range(5):
+                optimizer.zero_grad()
+                net(x)[0].square().sum().backward()
+                optimizer.step()
+            finals.append((net.weight_hh_l0.detach(), net.initial_states(B).detach()))
+        for one, other in zip(*finals):
+            torch.testing.assert_close(one, other, rtol=0, atol=100 * EXACT)
+    distributed.destroy_process_group()
+
+
+def test_a_matrix_with_a_gradient_is_not_taken_for_its_values():
+    net, theta = (
+        network(parametrization=MatrixExponential()),
+        torch.randn(N, N, dtype=torch.float64, requires_grad=True),
+    )
+    before = [value.detach().clone() for value in net.transition_l0.free()]
+    W = torch.linalg.matrix_exp(theta - theta.mT)
+    with pytest.raises(ArgumentError, match=r"requires no gradient.*Assign W\.detach"):
+        net.weight_hh_l0 = W
+    with pytest.raises(ArgumentError, match=r"requires no gradient"):
+        torch.func.functional_call(net, {"weight_hh_l0": W.detach().requires_grad_()}, (inputs(),))
+    assert all(map(torch.equal, before, net.transition_l0.free()))
+    net.weight_hh_l0 = W.detach()
+    torch.testing.assert_close(net.weight_hh_l0.detach(), W.detach(), rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("make", [GORU, PeepholeLSTM])
+def test_the_bias_of_a_gated_network_may_be_pruned_and_parametrized(make):
+    net = make(I, N)
+    prune.l1_unstructured(net, "bias", 0.25)
+    net(torch.randn(T, B, I))[0].sum().backward()
+    assert (net.bias == 0).sum() >= N // 4
+    prune.remove(net, "bias")
+    with pytest.raises(ReadOnlyError):
+        net.hidden_size = 3
+
+
+def test_a_trace_by_fx_names_the_way():
+    class Whole(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = OrthogonalRNN(I, N)
+
+        def forward(self, x):
+            return self.rnn(x)[0]
+
+    with pytest.raises(ArgumentTypeError, match=r"Proxy\. Trace with .*is_leaf_module.*torch\.export"):
+        torch.fx.symbolic_trace(Whole())
 
 
 CAPTURED = {

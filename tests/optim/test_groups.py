@@ -219,6 +219,10 @@ def test_attach_runs_what_a_parametrization_asks_for_once_a_step(monkeypatch):
     cayley = CayleySGD([g for g in groups if g["name"] == "manifold"])
     handles = [attach(model, adam), attach(model, cayley)]
     adam.step()
+    assert calls == []  # nothing has a gradient
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    adam.step()
     assert calls == [(0, 1)]
     cayley.step()
     assert calls == [(0, 1), (1, 3)]
@@ -227,6 +231,40 @@ def test_attach_runs_what_a_parametrization_asks_for_once_a_step(monkeypatch):
     attach(model, JointOptimizer(adam, cayley)).remove()
     adam.step()
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("parametrization", "value"),
+    [(Householder(unit=True), 1.0), (Householder(u1="soft"), 1.0), (MatrixExponential(rebase_every=2), 0.0)],
+)
+def test_what_is_frozen_when_it_is_attached_is_cared_for_once_it_is_trained(parametrization, value):
+    model = nn.ModuleList([OrthogonalRNN(3, 8, parametrization=parametrization), nn.Linear(8, 1)])
+    rnn, head = model
+    rnn.requires_grad_(False)
+    optimizer = torch.optim.Adam(model.parameters(), 0.3)
+    attach(model, optimizer)
+    for update in range(20):
+        if update == 2:
+            assert int(getattr(rnn.transition_l0.method, "updates", 0)) == 0
+            rnn.requires_grad_(True)
+        optimizer.zero_grad()
+        (head(rnn(torch.randn(6, 4, 3))[1][0]) - 5).square().mean().backward()
+        optimizer.step()
+    (free,) = rnn.transition_l0.free()
+    if value:
+        assert float(free.detach().flatten()[-1].abs()) <= value + 1e-6
+    else:
+        assert int(rnn.transition_l0.method.updates) == 18
+
+
+def test_the_handle_of_a_copy_has_nothing_to_remove():
+    model = nn.ModuleList([OrthogonalRNN(2, 4, parametrization=MatrixExponential(rebase_every=1))])
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model.handle = attach(model, optimizer)
+    copy.deepcopy(model).handle.remove()
+    assert optimizer._optimizer_step_pre_hooks
+    model.handle.remove()
+    assert not optimizer._optimizer_step_pre_hooks
 
 
 @pytest.mark.parametrize("joint", [False, True])

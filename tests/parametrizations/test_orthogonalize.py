@@ -83,6 +83,35 @@ def test_a_frozen_weight_stays_frozen_and_a_copy_is_equal():
     assert orthogonalize(torch.nn.Linear(5, 5, device="meta"), "weight", ScaledCayley()).weight.is_meta
 
 
+@pytest.mark.parametrize("shape", [(8, 8), (5, 8), (8, 5)])
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_parameters_are_contiguous(method, shape):
+    """Else torch's parameters_to_vector, LBFGS and FSDP refuse them, and safetensors do."""
+    layer = torch.nn.Linear(*shape)
+    try:
+        orthogonalize(layer, "weight", method)
+    except ArgumentError:
+        pytest.skip("no rectangular form")
+    assert all(parameter.is_contiguous() for parameter in layer.parameters())
+    layer.weight = layer.weight.detach()
+    assert all(parameter.is_contiguous() for parameter in layer.parameters())
+
+
+@pytest.mark.parametrize("method", [Householder(), ScaledCayley(), MatrixExponential(), Stiefel()], ids=repr)
+def test_a_layer_made_on_meta_is_initialized_as_torch_layers_are(method):
+    with torch.device("meta"):
+        layer = orthogonalize(torch.nn.Linear(8, 8), "weight", method)
+    layer.to_empty(device="cpu")
+    for tensor in layer.state_dict().values():
+        tensor.zero_()
+    for module in layer.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    W = layer.weight.detach()
+    torch.testing.assert_close(W @ W.mT, torch.eye(8), rtol=0, atol=1e-5)
+    assert not torch.equal(W, torch.eye(8))
+
+
 def test_training_does_not_write_into_an_assigned_matrix():
     for method in METHODS:
         layer = orthogonalize(torch.nn.Linear(6, 6, dtype=torch.float64), "weight", method)

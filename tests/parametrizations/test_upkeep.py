@@ -158,6 +158,21 @@ def test_the_first_tensor_that_is_trained_counts():
     assert not train(net, optimizer)
 
 
+@pytest.mark.parametrize("parametrization", [*NEED_ATTACH[:1], *NEED_MANIFOLD[:1]], ids=repr)
+def test_what_an_optimizer_moves_later_than_its_first_step_warns(parametrization):
+    """Two networks in turns, and a layer that is frozen at first."""
+    first, second = network(Householder()), network(parametrization)
+    optimizer = torch.optim.Adam([*first.parameters(), *second.parameters()], lr=1e-3)
+    assert not train(first, optimizer)
+    assert len(train(second, optimizer)) == 1
+    net = network(parametrization).requires_grad_(False)
+    head = network(Householder())
+    optimizer = torch.optim.Adam([*net.parameters(), *head.parameters()], lr=1e-3)
+    assert not train(head, optimizer)
+    net.requires_grad_(True)
+    assert len(train(net, optimizer)) == 1
+
+
 class Single(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -10,8 +10,8 @@ step   x (B, I) or (B,), and state (S, B, N')    y (B, O), and the next state
 The second graph is for streams. S counts the layers, twice for an LSTM, whose state is h and c; N' is N, or 2N for a
 complex state. The initial state is the tensor "state" of `weights`.
 
-Networks of one direction are exported, and torch's RNN, GRU and LSTM with one layer. `to_c` writes C99 for
-microcontrollers, and `to_audio` the weights for a C++ class for real-time audio.
+Networks of one direction are exported, torch's RNN, GRU and LSTM among them, with biases and without a projection. `to_c`
+writes C99 for microcontrollers, and `to_audio` the weights for a C++ class for real-time audio.
 """
 
 from __future__ import annotations

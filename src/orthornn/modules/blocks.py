@@ -130,7 +130,7 @@ class OrthogonalBlocks(CheckpointedNetwork):
         form: Form = "auto",
         memory: Mode = "store",
         segment: int | None = None,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
@@ -385,7 +385,7 @@ class _Block(nn.Module):
         structure. None where a hook must see each call: the states between segments are then rounded as h_n is.
         """
         recurrence = self.recurrence
-        if is_watched(recurrence, OrthogonalRNN):
+        if is_watched(recurrence, OrthogonalRNN) or is_watched(self, _Block):
             return None
         (layer,) = recurrence.layers()
         by_structure = layer.transition.num_reflections == 0 or recurrence.form == "operator"

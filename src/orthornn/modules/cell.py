@@ -64,7 +64,7 @@ class OrthogonalRNNCell(nn.Module):
         learn_h0: bool = False,
         gain: float = 1.0,
         learn_gain: bool = False,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()

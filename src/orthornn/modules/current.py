@@ -10,6 +10,7 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.spectral_norm import SpectralNorm
 
 from ..errors import ArgumentError
+from ..parametrizations.sharded import sharded_like
 from ..parametrizations.torch_tools import OLDER_TOOLS, older_tool
 
 
@@ -50,17 +51,7 @@ def assign_(module: nn.Module, name: str, value: Tensor) -> None:
         now = getattr(module, name)
         setattr(module, name, value.to(now.device, now.dtype))
     else:
-        parameter.copy_(_distributed_like(value, parameter))
-
-
-def _distributed_like(value: Tensor, parameter: Tensor) -> Tensor:
-    """Return `value`, sharded as `parameter` is if that is a DTensor."""
-    if not hasattr(parameter, "full_tensor"):
-        return value
-    from torch.distributed.tensor import distribute_tensor
-
-    value = value.to(parameter.device, parameter.dtype)
-    return distribute_tensor(value, parameter.device_mesh, parameter.placements)  # type: ignore[attr-defined]
+        parameter.copy_(sharded_like(value, parameter))
 
 
 def before_step(module: nn.Module) -> None:

@@ -89,7 +89,7 @@ class DeltaRNN(InputDependentNetwork):
         dropout: float = 0.0,
         bidirectional: bool = False,
         learn_h0: bool = False,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()

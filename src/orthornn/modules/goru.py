@@ -76,7 +76,7 @@ class GORU(RecurrentNetwork):
     """
 
     h0: nn.Parameter | None
-    _fixed = RecurrentNetwork._fixed | {"size"}
+    _fixed = (RecurrentNetwork._fixed - {"bias"}) | {"size"}  # here it is a parameter
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class GORU(RecurrentNetwork):
         nonlinearity: Name | Activation = "modrelu",
         batch_first: bool = False,
         learn_h0: bool = False,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()

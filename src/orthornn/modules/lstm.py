@@ -78,7 +78,7 @@ class PeepholeLSTM(RecurrentNetwork):
         "forget_bias": check_number,
         "init": partial(check_choice, allowed=("uniform", "orthogonal")),
     }
-    _fixed = RecurrentNetwork._fixed | {"learn_state"}
+    _fixed = (RecurrentNetwork._fixed - {"bias"}) | {"learn_state"}  # here it is a parameter
     _start_names = ("state", "state")
 
     def __init__(
@@ -91,7 +91,7 @@ class PeepholeLSTM(RecurrentNetwork):
         init: Literal["uniform", "orthogonal"] = "uniform",
         batch_first: bool = False,
         learn_state: bool = False,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()

@@ -77,7 +77,7 @@ class RecurrentNetwork(nn.Module):
                 yield f"l{k}{end}", self.hidden_size * self.num_directions if k else self.input_size
 
     def add_parameters(
-        self, shapes: Mapping[str, Shape | None], device: torch.device | str | None, dtype: torch.dtype | None
+        self, shapes: Mapping[str, Shape | None], device: torch.device | str | int | None, dtype: torch.dtype | None
     ) -> None:
         """Register a parameter without values for each shape, and None for a name that has none.
 

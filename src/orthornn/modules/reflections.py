@@ -118,7 +118,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
         clip_backward: float | None = None,
         memory: Mode = "store",
         segment: int | None = None,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()

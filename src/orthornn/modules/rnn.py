@@ -128,7 +128,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         form: Form = "auto",
         memory: Mode = "store",
         segment: int | None = None,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()

@@ -21,6 +21,7 @@ from ..kernels.projection import cast, is_tokens
 from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset, check_restart_is_used
 from ..layout import SequenceLayout, restarted
 from ..parametrizations.matrices import as_complex
+from ..parametrizations.sharded import gathered
 from .torchscript import with_recorded_sizes, with_recorded_steps
 
 State = TypeVar("State")  # a tensor, or a pair of them
@@ -187,7 +188,8 @@ def initial_states(
     """Return h_0 (B, N) of each layer and direction, its sequences in the order of h0 (L * D, B, N)."""
     batch, shape, dtype = layout.batch, sizes.state_shape, sizes.state_dtype
     if h0 is None and learned is not None:
-        own = as_complex(learned) if sizes.is_complex else learned
+        own = gathered(learned)
+        own = as_complex(own) if sizes.is_complex else own
         rows = (own,) if sizes.num_states == 1 else own.split(1)
         if not torch.compiler.is_compiling() and batch == 1:  # in a graph the batch of a PackedSequence is not known
             return rows

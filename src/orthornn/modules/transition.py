@@ -12,8 +12,10 @@ from torch.nn.utils import parametrize
 from .._checks import check_factory, check_tensor, is_captured, is_transformed
 from ..compact_wy import Base
 from ..complex_as_real import complex_state, embed_state
+from ..errors import ArgumentError
 from ..kernels.interception import is_intercepted
 from ..parametrizations.parametrization import BoundParametrization, Parametrization, check_description
+from ..parametrizations.sharded import gathered
 from ..parametrizations.torch_tools import parameters_behind
 from ..parametrizations.upkeep import watch
 from .current import assign_, check_assignable, current
@@ -49,7 +51,7 @@ class Transition(nn.Module):
         self,
         parametrization: Parametrization,
         n: int,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
@@ -111,10 +113,15 @@ class Transition(nn.Module):
 
         Raises:
             NotOnGroupError: If W is not in the set that the parametrization spans.
-            ArgumentError: As `assign_`.
+            ArgumentError: As `assign_`; or if W carries a gradient, which would be lost.
             ShapeError, DTypeError: If W does not fit.
         """
         check_tensor("W", W)
+        if W.requires_grad and torch.is_grad_enabled() and not isinstance(W, nn.Parameter):
+            raise ArgumentError(
+                "Expected a W that requires no gradient, since only its values reach the free tensors, but got one that "
+                "does. Assign W.detach()."
+            )
         check_assignable(self, *self.method.names)  # before right_inverse, which sets buffers
         self.assign_(self.method.right_inverse(W.detach()))
 
@@ -236,7 +243,12 @@ class Transition(nn.Module):
     @torch.no_grad()
     def after_update_(self) -> None:
         """Do what the parametrization requires after an optimizer's step."""
-        self.method.after_update_(*self.free())
+        free = self.free()
+        whole = tuple(map(gathered, free))
+        self.method.after_update_(*whole)
+        for name, value, now in zip(self.method.names, whole, free):
+            if value is not now:
+                assign_(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_cache": None}
@@ -272,7 +284,7 @@ def _learns(free: Sequence[Tensor]) -> bool:
 
 def _wide(parameter: Tensor) -> Tensor:
     """Return a free tensor as W is computed from it."""
-    whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter  # sharded: a DTensor
+    whole = gathered(parameter)
     return whole.float() if whole.dtype in (torch.bfloat16, torch.float16) else whole
 
 

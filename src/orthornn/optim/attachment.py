@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from weakref import WeakKeyDictionary, ref
 
 import torch
@@ -17,16 +18,16 @@ from .groups import bound_methods
 from .joint import leaves
 from .stiefel import StiefelOptimizer
 
-_due: WeakKeyDictionary[BoundParametrization, list[bool]] = WeakKeyDictionary()
-"""Whether the optimizer of a parametrization has stepped since `after_update_`."""
+_stepped: WeakKeyDictionary[BoundParametrization, set[int]] = WeakKeyDictionary()
+"""The ids of the optimizers of a parametrization's tensors that have stepped since `after_update_`."""
 
 
 def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandle:
     """Run, after each `optimizer.step()`, `after_update_` of every parametrization in `model` that it has moved.
 
     With several optimizers attach each (or one JointOptimizer): a parametrization belongs to the optimizer that has
-    the first of its trained tensors. What is attached twice runs once per step all the same: the optimizers of
-    `optim.recipes` are attached already.
+    the first of its trained tensors. One that is frozen now is cared for once it is trained. What is attached twice
+    runs once per step all the same: the optimizers of `optim.recipes` are attached already.
 
     A copy of the optimizer (deepcopy, pickle) has no hooks, as is torch's way: attach it to the copy of the model.
 
@@ -59,32 +60,38 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
                     f"manifold, but got {type(part).__name__}. Pass the parameter to CayleySGD or CayleyRMSprop: it is "
                     f'in the group "manifold" of param_groups(model, lr).'
                 )
-        trained = [tensor for _, behind in bound.trained() for tensor in behind if tensor.requires_grad]
-        if method.acts_after_update and trained and id(trained[0]) in owner:
+        tensors = [tensor for _, behind in bound.trained() for tensor in behind]
+        parts = {id(part): part for part in (owner.get(id(tensor)) for tensor in tensors) if part is not None}
+        if method.acts_after_update and parts:
             for tensor_name in method.names:
                 bound.check_own(tensor_name, "which is corrected or rebased after each update")
-            due = _due.setdefault(method, [False])
-            moved.append((bound, due))
-            part = owner[id(trained[0])]
-            attached(method, part)
-            cared.append((method, part))
-
-            def before_step(*_: object, due: list[bool] = due) -> None:
-                due[0] = True
-
-            hooks.append(part.register_step_pre_hook(before_step))
+            stepped = _stepped.setdefault(method, set())
+            moved.append((bound, stepped))
+            for part in parts.values():
+                attached(method, part)
+                cared.append((method, part))
+                hooks.append(part.register_step_pre_hook(partial(_note, stepped)))
 
     def after_step(*_: object) -> None:
-        for bound, due in moved:
-            if due[0]:
-                due[0] = False
+        for bound, stepped in moved:
+            first = next((t for _, behind in bound.trained() for t in behind if t.requires_grad), None)
+            part = None if first is None or first.grad is None else owner.get(id(first))
+            if part is not None and id(part) in stepped:
                 bound.after_update_()
+            stepped.clear()
 
     return _Attachment([*hooks, optimizer.register_step_post_hook(after_step)], cared)
 
 
+def _note(stepped: set[int], optimizer: torch.optim.Optimizer, *_: object) -> None:
+    stepped.add(id(optimizer))
+
+
 class _Attachment(RemovableHandle):
-    """The hooks of an attachment, and for which parametrizations its optimizers care."""
+    """The hooks of an attachment, and for which parametrizations its optimizers care. A copy has none to remove."""
+
+    _hooks: Sequence[RemovableHandle] = ()
+    _cared: Sequence[tuple[ref[BoundParametrization], ref[torch.optim.Optimizer]]] = ()
 
     def __init__(
         self, hooks: Sequence[RemovableHandle], cared: Sequence[tuple[BoundParametrization, torch.optim.Optimizer]]

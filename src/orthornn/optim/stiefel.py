@@ -20,6 +20,7 @@ from torch import Tensor
 from .._checks import check_dtype, check_finite, check_integer, check_number, check_tensor
 from ..errors import ArgumentError, ArgumentTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
 from ..parametrizations.matrices import as_complex, as_pairs, orthogonality_error, rounding, widen
+from ..parametrizations.sharded import gathered, sharded_like
 from .cayley import polar_step
 
 _FAR = 0.1  # beyond this a Newton-Schulz step is no small correction: something else has moved the matrix
@@ -101,7 +102,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
         for index, entry in enumerate(() if is_set else group["params"]):
             name, parameter = entry if isinstance(entry, tuple) else (f"parameter {index}", entry)
             if isinstance(parameter, Tensor):  # anything else torch complains about
-                check_on_manifold(name, parameter)
+                check_on_manifold(name, gathered(parameter))
         super().add_param_group(group)
 
     @torch.no_grad()
@@ -129,11 +130,12 @@ class StiefelOptimizer(torch.optim.Optimizer):
                 f"Expected a dense gradient of the parameter of shape {tuple(parameter.shape)}, since a step along the "
                 f"manifold moves every entry, but got {grad.layout}. Pass grad.to_dense()."
             )
+        whole, grad = gathered(parameter), gathered(grad)
         check_finite("the gradient", grad)
         state = self.state[parameter]
         if not state:
             state.update(step=0, drift=0.0)
-        M = self._moved(widen(as_matrix(parameter)), widen(as_matrix(grad)), state, group, parameter)
+        M = self._moved(widen(as_matrix(whole)), widen(as_matrix(grad)), state, group, whole)
         state["step"] += 1
         if state["step"] % group["reorthogonalize_every"] == 0:
             error = orthogonality_error(M)
@@ -150,12 +152,12 @@ class StiefelOptimizer(torch.optim.Optimizer):
                 f"Expected a finite update, but got NaN or infinity with lr={group['lr']:g}. Lower lr, or clip the "
                 f"gradient."
             )
-        parameter.copy_(stored(M, parameter))
+        parameter.copy_(sharded_like(stored(M, whole), parameter))
 
     @torch.no_grad()
     def orthogonality_errors(self) -> list[float]:
         """Return ||M^H M - I||_F of every parameter now, in float64, in the order of the groups."""
-        return [orthogonality_error(as_matrix(p)) for group in self.param_groups for p in group["params"]]
+        return [orthogonality_error(as_matrix(gathered(p))) for group in self.param_groups for p in group["params"]]
 
     def drift(self) -> float:
         """Return the largest ||M^H M - I||_F that a re-orthogonalization has found so far; 0 before the first."""

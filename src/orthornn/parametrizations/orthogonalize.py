@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeVar, get_args
 from weakref import ref
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -63,7 +64,14 @@ class _Registered(nn.Module):
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         free, self._initial = self._initial, None
-        return tuple(f.to(W.device, W.dtype) for f in (self.method.right_inverse(W) if free is None else free))
+        values = self.method.right_inverse(W) if free is None else free
+        return tuple(value.to(W.device, W.dtype).contiguous() for value in values)  # LAPACK's lie column by column
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the free tensors, and the random buffers of the parametrization, again."""
+        for tensor, value in zip(self.free(), self.method.initial()):
+            tensor.copy_(value)
 
 
 def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, init: Init = "new") -> Layer:

@@ -48,8 +48,9 @@ def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Ten
     free, distance = nearest(method, W, allowed)
     if distance > allowed:
         raise NotOnGroupError(
-            f"Expected a W that these free tensors represent exactly, but got one at Frobenius distance {distance:.3g} "
-            f"from the nearest matrix after {STARTS} starts. orthornn.convert takes the nearest."
+            f"Expected a W whose free tensors a search finds, but got one at Frobenius distance {distance:.3g} from the "
+            f"nearest matrix of {STARTS} starts. If W is in the set all the same, load its free tensors; orthornn.convert "
+            f"takes the nearest."
         )
     return free
 

@@ -2,8 +2,8 @@
 
 A parametrization asks for it in two ways: `after_update_` (rebase_every, unit=True, u1="soft"), which
 orthornn.optim.attach calls, and `manifolds` (Stiefel, SpectralMargin), which only some optimizers keep. Training runs
-without either, but leaves the set of the parametrization. After its first step, and the first with another number of
-groups, every optimizer of torch is asked what it has moved.
+without either, but leaves the set of the parametrization. Every optimizer of torch is asked after a step what it has moved,
+until it has moved all such tensors that it has, or another group is added.
 """
 
 from __future__ import annotations
@@ -74,15 +74,20 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
         return
     if _checked.get(optimizer) == len(optimizer.param_groups):
         return
-    _checked[optimizer] = len(optimizer.param_groups)
-    moved = {id(p) for group in optimizer.param_groups for p in group["params"] if p.grad is not None}
+    own = {id(p): p.grad is not None for group in optimizer.param_groups for p in group["params"]}
+    moved = {tensor for tensor, has_gradient in own.items() if has_gradient}
     with _lock:
         owners = list(_watched)
+    waits = False
     for owner in owners:
         reason = _neglected(owner, optimizer, moved)
         if reason is not None:
+            _checked[optimizer] = len(optimizer.param_groups)
             warnings.warn(f"{reason} {_SILENCE}", OrthornnWarning, stacklevel=3)
             return
+        waits = waits or any(own.get(id(tensor)) is False for tensors in owner.trained() for tensor in tensors)
+    if not waits:
+        _checked[optimizer] = len(optimizer.param_groups)
 
 
 def _neglected(owner: Owner, optimizer: torch.optim.Optimizer, moved: set[int]) -> str | None:

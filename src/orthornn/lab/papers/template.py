@@ -294,13 +294,17 @@ def _unfinished(evidence: Evidence, name: str, options: list[str], page: Path) -
         if not rows and not absent:
             continue
         lines = [f"## {content['paper']}, {content['place']}: {content['name']}", "", content["summary"], ""]
+        command = content["command"]
         if rows:
             lines += [_results_table(rows, with_share=True), ""]
         if absent:
             lines += [f"Published, and not run: {'; '.join(absent)}.", ""]
-        lines += [f"- {content['budget']}: {difference}" for difference in content["differences"]]
+        if rows:
+            lines += [f"- {content['budget']}: {difference}" for difference in content["differences"]]
+        else:  # what was run is finished, or on another page
+            command = f"orthornn reproduce {content['paper']} --only {content['name']} --budget full"
         lines += [f"- unfinished: {words}" for words in content["missing"]]
-        sections.append("\n".join([*lines, "", f"`{content['command']}`", ""]))
+        sections.append("\n".join([*lines, "", f"`{command}`", ""]))
     return "\n".join(sections)
 
 

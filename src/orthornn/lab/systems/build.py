@@ -33,7 +33,7 @@ def build(
     tokens: bool = False,
     known_inputs: int = 0,
     series: tuple[int, int] | None = None,
-    device: torch.device | str | None = None,
+    device: torch.device | str | int | None = None,
     dtype: torch.dtype | None = None,
     **options: Any,
 ) -> SequenceModel:
@@ -77,7 +77,7 @@ def build(
         read, of_core = input_size - 1, input_size - 1 + series[1]
     chosen = model
 
-    def at_width(width: int, device: torch.device | str | None) -> SequenceModel:
+    def at_width(width: int, device: torch.device | str | int | None) -> SequenceModel:
         where: Where = {"device": device, "dtype": dtype}
         core = chosen.core(of_core, width, {**where, **chosen.layering()})
         if isinstance(chosen, OrthogonalModel):

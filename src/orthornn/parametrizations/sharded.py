@@ -1,0 +1,20 @@
+"""Tensors that FSDP shards over processes (DTensors): gathered to be computed with, and stored as they were sharded."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def gathered(tensor: Tensor) -> Tensor:
+    """Return the whole of a sharded tensor; any other one as it is."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def sharded_like(value: Tensor, tensor: Tensor) -> Tensor:
+    """Return `value`, sharded as `tensor` is if that is sharded."""
+    if not hasattr(tensor, "full_tensor"):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    value = value.to(tensor.device, tensor.dtype)
+    return distribute_tensor(value, tensor.device_mesh, tensor.placements)  # type: ignore[attr-defined]
