@@ -34,7 +34,7 @@ OPTIONS = {
     "goru": "--model goru --pool last",
     "auto": "--model auto --minutes 2",
     "strict": "--model blocks --decay False",
-    "before": f"--recipe {NONE}",
+    "no recipe": f"--recipe {NONE}",
 }
 """Options of `orthornn train` by the name of the row."""
 FIRST = [("default", 0), ("lstm", 0), ("gru", 0), ("goru", 0), ("default", 1), ("default", 2), ("lstm", 1), ("lstm", 2)]
@@ -53,7 +53,7 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         """The name of its files."""
-        return f"{self.set}-{self.method.replace(', ', '-')}-seed{self.seed}"
+        return f"{self.set}-{self.method.replace(', ', '-').replace(' ', '-')}-seed{self.seed}"
 
 
 def in_order(sets: Sequence[str], methods: Sequence[str], seeds: int) -> list[Cell]:

@@ -14,7 +14,7 @@ from .sets import SETS
 NOISE = 2.0  # standard errors of a difference up to which two methods are level
 _PLAIN = "plain"
 _MAIN = ("default", "lstm", "gru", "goru", "auto")
-_VARIANTS = ("default", "lstm, pooled", "strict", "before")
+_VARIANTS = ("default", "lstm, pooled", "strict", "no recipe")
 _NAMES = {"lstm": "the LSTM", "gru": "the GRU", "goru": "the GORU"}
 
 
@@ -191,7 +191,7 @@ On `oscillator`, the frequency of a noisy oscillation, the LSTM and the GRU are 
 decays or without: `--model auto` tries them, too."""
 _ABOUT_VARIANTS = """\
 `lstm, pooled` reads the mean of the LSTM's outputs in the place of the last one, as the default does; `strict` is the default
-without its decays, so that its transitions are orthogonal; `before` is the command without its recipe. Percent, or
+without its decays, so that its transitions are orthogonal; `no recipe` is the command with `--recipe none`. Percent, or
 thousandths, as above."""
 _ABOUT_SETS = """\
 "sequences": pieces for training, validation and test. The sets `sensors`, `events` and `oscillator` are made by
