@@ -57,7 +57,7 @@ def figure2(setting: Setting) -> Plan:
                 systems[f"{name}-{n}-T{T}"] = run(setting, task, model, steps, 50, 100, optimizer=optimizer)
 
     def tabulate(runs: Runs) -> ResultTable:
-        rows = runs.rows_at_end("loss", form="{:.2e}", names={name: called(name) for name in systems})
+        rows = runs.rows_at_end("loss", form="{:.1e}", names={name: called(name) for name in systems})
         shown = {
             f"T = {T}": curves(runs, [s for s in systems if s.endswith(f"T{T}")], "validation") for T in (200, 400, 750)
         }

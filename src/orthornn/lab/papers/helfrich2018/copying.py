@@ -46,7 +46,7 @@ def figure1(setting: Setting) -> Plan:
                 systems[f"{name}-{n}-T{T}"] = run(setting, task, model, steps, 20, 50, evaluation_batch=40)
 
     def tabulate(runs: Runs) -> ResultTable:
-        rows = runs.rows_at_end("loss", form="{:.2e}", names={name: called(name) for name in systems})
+        rows = runs.rows_at_end("loss", form="{:.1e}", names={name: called(name) for name in systems})
         shown = {f"T = {T}": curves(runs, [s for s in systems if s.endswith(f"T{T}")], "train") for T in (1000, 2000)}
         baselines = {f"T = {T}": Copying(T=T).trivial_loss for T in (1000, 2000)}
         return ResultTable(

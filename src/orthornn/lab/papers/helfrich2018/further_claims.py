@@ -47,7 +47,7 @@ def _compared(setting: Setting, models: dict[str, Model]) -> Plan:
                     what = f"{name}, {where}, test loss over baseline"
                     note = "" if all(one.finished for one in own) else "unfinished"
                     mean = statistics.fmean(ratios)
-                    rows.append(Row(what, mean, seeds=len(ratios), selection="last", form="{:.3g}", note=note))
+                    rows.append(Row(what, mean, seeds=len(ratios), selection="last", form="{:.2g}", note=note))
         baselines = {where: task.trivial_loss for where, (task, _, _) in tasks.items()}
         return ResultTable(rows, draw=panels(shown, log=True, baselines=baselines), size=(11, 4.2))
 
@@ -126,7 +126,7 @@ def released_code(setting: Setting) -> Plan:
         found = {name: runs.of(name) for name in systems}
         shown = {"copying": {name: own[0].curve("validation") for name, own in found.items() if own}}
         draw = panels(shown, log=True, baselines={"copying": text.trivial_loss})
-        return ResultTable(runs.rows_at_end("loss", form="{:.2e}"), draw=draw)
+        return ResultTable(runs.rows_at_end("loss", form="{:.1e}"), draw=draw)
 
     return Plan(systems, tabulate)
 

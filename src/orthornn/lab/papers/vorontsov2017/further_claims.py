@@ -109,7 +109,7 @@ def bases_travel(setting: Setting) -> Plan:
                     last = records[-1]
                     for base, value in last["manifold_travel"].items():
                         note = f"after {last['step']} updates"
-                        rows.append(Row(f"{name}: {base} at the end", value, form="{:.2e}", note=note))
+                        rows.append(Row(f"{name}: {base} at the end", value, form="{:.1e}", note=note))
                     values = [max(record["manifold_travel"]["u"], 1e-9) for record in records]
                     shown[name] = ([record["step"] for record in records], values)
         draw = panels({"base U": shown}, y="distance from the first value", log=True)
