@@ -395,20 +395,19 @@ def _train_a_shard(rank: int, store: str) -> None:
     distributed.destroy_process_group()
 
 
-def test_a_matrix_with_a_gradient_is_not_taken_for_its_values():
-    net, theta = (
-        network(parametrization=MatrixExponential()),
-        torch.randn(N, N, dtype=torch.float64, requires_grad=True),
+def test_a_functional_call_with_another_w_leaves_the_network_as_it_was():
+    net = network(parametrization=MatrixExponential())
+    before, W = (
+        net.weight_hh_l0.detach(),
+        torch.linalg.matrix_exp(torch.ones(N, N).double().triu(1) * (1 - torch.eye(N))),
     )
-    before = [value.detach().clone() for value in net.transition_l0.free()]
-    W = torch.linalg.matrix_exp(theta - theta.mT)
-    with pytest.raises(ArgumentError, match=r"requires no gradient.*Assign W\.detach"):
-        net.weight_hh_l0 = W
-    with pytest.raises(ArgumentError, match=r"requires no gradient"):
-        torch.func.functional_call(net, {"weight_hh_l0": W.detach().requires_grad_()}, (inputs(),))
-    assert all(map(torch.equal, before, net.transition_l0.free()))
-    net.weight_hh_l0 = W.detach()
-    torch.testing.assert_close(net.weight_hh_l0.detach(), W.detach(), rtol=0, atol=EXACT)
+    W = torch.linalg.qr(W)[0]
+    W = W if torch.linalg.det(W) > 0 else -W
+    W = W if torch.linalg.det(W) > 0 else W @ torch.diag(torch.tensor([-1.0] + [1.0] * (N - 1)).double())
+    out = torch.func.functional_call(net, {"weight_hh_l0": W}, (inputs(),))[0]
+    torch.testing.assert_close(net.weight_hh_l0.detach(), before, rtol=0, atol=EXACT)
+    net.weight_hh_l0 = W
+    torch.testing.assert_close(net(inputs())[0], out, rtol=0, atol=EXACT)
 
 
 @pytest.mark.parametrize("make", [GORU, PeepholeLSTM])

@@ -257,6 +257,51 @@ def test_what_is_frozen_when_it_is_attached_is_cared_for_once_it_is_trained(para
         assert int(rnn.transition_l0.method.updates) == 18
 
 
+def test_steps_inside_and_after_steps_are_told_apart():
+    """Tensors of one parametrization in two optimizers, of which one steps inside the other's step, or in a joint one."""
+    for joint in (False, True):
+        net = OrthogonalRNN(2, 4, parametrization=MatrixExponential(field="complex", rebase_every=1))
+        skew = net.transition_l0.skew
+        first = torch.optim.SGD([skew], 1e-3)
+        second = torch.optim.SGD([p for p in net.parameters() if p is not skew], 1e-3)
+        outer = JointOptimizer(first, second) if joint else first
+        attach(net, outer), attach(net, second)
+
+        def closure(net=net, joint=joint, second=second):
+            net(torch.randn(5, 3, 2))[0].abs().sum().backward()
+            if not joint:
+                second.step()
+            return torch.zeros(())
+
+        for _ in range(3):
+            outer.step(closure)
+        assert int(net.transition_l0.method.updates) == 3
+
+
+def test_gradients_that_a_hook_deletes_after_the_step_count():
+    net = OrthogonalRNN(2, 4, parametrization=MatrixExponential(rebase_every=1))
+    optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+    optimizer.register_step_post_hook(lambda *_: optimizer.zero_grad())
+    attach(net, optimizer)
+    for _ in range(3):
+        net(torch.randn(5, 3, 2))[0].sum().backward()
+        optimizer.step()
+    assert int(net.transition_l0.method.updates) == 3
+
+
+def test_what_is_frozen_and_pruned_may_be_attached_and_is_refused_once_it_is_trained():
+    net = OrthogonalRNN(2, 4, parametrization=Householder(unit=True))
+    prune.l1_unstructured(net.transition_l0, "reflectors", 0.25)
+    net.requires_grad_(False)
+    optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+    attach(net, optimizer)
+    optimizer.step()
+    net.requires_grad_(True)
+    net(torch.randn(5, 3, 2))[0].sum().backward()
+    with pytest.raises(ArgumentError, match="Remove that tool"):
+        optimizer.step()
+
+
 def test_the_handle_of_a_copy_has_nothing_to_remove():
     model = nn.ModuleList([OrthogonalRNN(2, 4, parametrization=MatrixExponential(rebase_every=1))])
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -10,7 +10,7 @@ step   x (B, I) or (B,), and state (S, B, N')    y (B, O), and the next state
 The second graph is for streams. S counts the layers, twice for an LSTM, whose state is h and c; N' is N, or 2N for a
 complex state. The initial state is the tensor "state" of `weights`.
 
-Networks of one direction are exported, torch's RNN, GRU and LSTM among them, with biases and without a projection. `to_c`
+Networks of one direction are exported, among them torch's RNN, GRU and LSTM, if they have biases and no projection. `to_c`
 writes C99 for microcontrollers, and `to_audio` the weights for a C++ class for real-time audio.
 """
 

@@ -12,7 +12,6 @@ from torch.nn.utils import parametrize
 from .._checks import check_factory, check_tensor, is_captured, is_transformed
 from ..compact_wy import Base
 from ..complex_as_real import complex_state, embed_state
-from ..errors import ArgumentError
 from ..kernels.interception import is_intercepted
 from ..parametrizations.parametrization import BoundParametrization, Parametrization, check_description
 from ..parametrizations.sharded import gathered
@@ -106,22 +105,17 @@ class Transition(nn.Module):
         return other.train(self.training)
 
     def set_weight_(self, W: Tensor) -> None:
-        """Set the free tensors so that the weight is W.
+        """Set the free tensors so that the weight is W. Only its values count: no gradient passes to what W was made of.
 
         Args:
             W: The matrix (N, N), real or complex as the parametrization is.
 
         Raises:
             NotOnGroupError: If W is not in the set that the parametrization spans.
-            ArgumentError: As `assign_`; or if W carries a gradient, which would be lost.
+            ArgumentError: As `assign_`.
             ShapeError, DTypeError: If W does not fit.
         """
         check_tensor("W", W)
-        if W.requires_grad and torch.is_grad_enabled() and not isinstance(W, nn.Parameter):
-            raise ArgumentError(
-                "Expected a W that requires no gradient, since only its values reach the free tensors, but got one that "
-                "does. Assign W.detach()."
-            )
         check_assignable(self, *self.method.names)  # before right_inverse, which sets buffers
         self.assign_(self.method.right_inverse(W.detach()))
 

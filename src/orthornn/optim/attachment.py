@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary, ref
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..parametrizations import BoundParametrization
 from ..parametrizations.upkeep import attached, detached
-from .groups import bound_methods
+from .groups import Bound, bound_methods
 from .joint import leaves
 from .stiefel import StiefelOptimizer
 
-_stepped: WeakKeyDictionary[BoundParametrization, set[int]] = WeakKeyDictionary()
-"""The ids of the optimizers of a parametrization's tensors that have stepped since `after_update_`."""
+_stepping: WeakKeyDictionary[BoundParametrization, dict[int, bool]] = WeakKeyDictionary()
+"""By the ids of the optimizers of a parametrization's tensors that step now: whether they had a gradient for it before."""
 
 
 def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandle:
@@ -49,7 +48,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
             f"Call attach(model, optimizer)."
         )
     owner = {id(p): part for part in leaves(optimizer) for group in part.param_groups for p in group["params"]}
-    moved, cared, hooks = [], [], []
+    cares, cared, hooks = [], [], []
     for bound in bound_methods(model):
         method = bound.method
         for tensor_name, behind in bound.trained():
@@ -60,31 +59,58 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
                     f"manifold, but got {type(part).__name__}. Pass the parameter to CayleySGD or CayleyRMSprop: it is "
                     f'in the group "manifold" of param_groups(model, lr).'
                 )
-        tensors = [tensor for _, behind in bound.trained() for tensor in behind]
-        parts = {id(part): part for part in (owner.get(id(tensor)) for tensor in tensors) if part is not None}
+        parts = {id(owner[id(t)]): owner[id(t)] for _, behind in bound.trained() for t in behind if id(t) in owner}
         if method.acts_after_update and parts:
-            for tensor_name in method.names:
-                bound.check_own(tensor_name, "which is corrected or rebased after each update")
-            stepped = _stepped.setdefault(method, set())
-            moved.append((bound, stepped))
+            care = _Care(bound, owner)
+            cares.append(care)
             for part in parts.values():
                 attached(method, part)
                 cared.append((method, part))
-                hooks.append(part.register_step_pre_hook(partial(_note, stepped)))
+                hooks.append(part.register_step_pre_hook(care.before_step))
 
     def after_step(*_: object) -> None:
-        for bound, stepped in moved:
-            first = next((t for _, behind in bound.trained() for t in behind if t.requires_grad), None)
-            part = None if first is None or first.grad is None else owner.get(id(first))
-            if part is not None and id(part) in stepped:
-                bound.after_update_()
-            stepped.clear()
+        for care in cares:
+            care.after_step()
 
     return _Attachment([*hooks, optimizer.register_step_post_hook(after_step)], cared)
 
 
-def _note(stepped: set[int], optimizer: torch.optim.Optimizer, *_: object) -> None:
-    stepped.add(id(optimizer))
+class _Care:
+    """What follows a step that moves one parametrization.
+
+    It belongs to the optimizer that has the first of its tensors that is trained then. A closure may compute gradients
+    inside the step, and a hook delete them at its end, so that they are looked for before and after it.
+    """
+
+    def __init__(self, bound: Bound, owner: Mapping[int, torch.optim.Optimizer]) -> None:
+        self._bound, self._owner, self._is_checked = bound, owner, False
+        self._parts = {id(owner[id(t)]) for _, behind in bound.trained() for t in behind if id(t) in owner}
+        self._stepping = _stepping.setdefault(bound.method, {})
+        if self._first() is not None:
+            self._check()
+
+    def _first(self) -> Tensor | None:
+        return next((t for _, behind in self._bound.trained() for t in behind if t.requires_grad), None)
+
+    def _check(self) -> None:
+        for name in self._bound.method.names:
+            self._bound.check_own(name, "which is corrected or rebased after each update")
+        self._is_checked = True
+
+    def before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        first = self._first()
+        self._stepping[id(optimizer)] = first is not None and first.grad is not None
+
+    def after_step(self) -> None:
+        first = self._first()
+        part = None if first is None else self._owner.get(id(first))
+        stepping = None if part is None else self._stepping.get(id(part))
+        if first is not None and stepping is not None and (stepping or first.grad is not None):
+            if not self._is_checked:
+                self._check()
+            self._bound.after_update_()
+        for own in self._parts:
+            self._stepping.pop(own, None)
 
 
 class _Attachment(RemovableHandle):

@@ -14,6 +14,7 @@ from ..errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
 from .frames import bind_frame
 from .matrices import polar_factor, polar_of_determinant
 from .parametrization import BoundParametrization, Parametrization, check_description
+from .sharded import sharded_like
 from .torch_tools import OLDER_TOOLS, older_tool
 from .upkeep import watch
 
@@ -71,7 +72,7 @@ class _Registered(nn.Module):
     def reset_parameters(self) -> None:
         """Draw the free tensors, and the random buffers of the parametrization, again."""
         for tensor, value in zip(self.free(), self.method.initial()):
-            tensor.copy_(value)
+            tensor.copy_(sharded_like(value, tensor))
 
 
 def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, init: Init = "new") -> Layer:

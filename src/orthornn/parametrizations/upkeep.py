@@ -2,8 +2,8 @@
 
 A parametrization asks for it in two ways: `after_update_` (rebase_every, unit=True, u1="soft"), which
 orthornn.optim.attach calls, and `manifolds` (Stiefel, SpectralMargin), which only some optimizers keep. Training runs
-without either, but leaves the set of the parametrization. Every optimizer of torch is asked after a step what it has moved,
-until it has moved all such tensors that it has, or another group is added.
+without either, but leaves the set of the parametrization. After its first step, every optimizer of torch is asked what it has
+moved; and again when it first has a gradient of another such tensor, or another number of groups.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterable
-from typing import Any, Protocol
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import torch
 from torch import Tensor
@@ -36,9 +36,20 @@ class Owner(Protocol):
         """Return for each of them the parameter that it is, or those from which a tool of torch computes it."""
 
 
+class _Checked(NamedTuple):
+    """What an optimizer had when it was last asked: so many groups, and these tensors, which it had not moved yet."""
+
+    groups: int
+    waiting: list[ref[Tensor]]
+
+    def holds(self, optimizer: torch.optim.Optimizer) -> bool:
+        tensors = (tensor() for tensor in self.waiting)
+        return self.groups == len(optimizer.param_groups) and all(t is None or t.grad is None for t in tensors)
+
+
 _watched: WeakSet[Any] = WeakSet()
 _lock = threading.Lock()  # one thread may build a network while another trains
-_checked: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()  # and how many groups it had then
+_checked: WeakKeyDictionary[torch.optim.Optimizer, _Checked] = WeakKeyDictionary()
 _attached: WeakKeyDictionary[BoundParametrization, WeakKeyDictionary[torch.optim.Optimizer, int]] = WeakKeyDictionary()
 """How many times each optimizer is attached to a parametrization."""
 _hooks: list[Any] = []
@@ -72,22 +83,24 @@ def detached(method: BoundParametrization, optimizer: torch.optim.Optimizer) -> 
 def _after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
     if torch.compiler.is_compiling() or hasattr(optimizer, "parts"):  # parts step themselves
         return
-    if _checked.get(optimizer) == len(optimizer.param_groups):
+    checked = _checked.get(optimizer)
+    if checked is not None and checked.holds(optimizer):
         return
-    own = {id(p): p.grad is not None for group in optimizer.param_groups for p in group["params"]}
-    moved = {tensor for tensor, has_gradient in own.items() if has_gradient}
+    own = {id(p): p for group in optimizer.param_groups for p in group["params"]}
+    moved = {one for one, tensor in own.items() if tensor.grad is not None}
     with _lock:
         owners = list(_watched)
-    waits = False
+    waiting: list[ref[Tensor]] = []
     for owner in owners:
         reason = _neglected(owner, optimizer, moved)
         if reason is not None:
-            _checked[optimizer] = len(optimizer.param_groups)
+            _checked[optimizer] = _Checked(len(optimizer.param_groups), [])
             warnings.warn(f"{reason} {_SILENCE}", OrthornnWarning, stacklevel=3)
             return
-        waits = waits or any(own.get(id(tensor)) is False for tensors in owner.trained() for tensor in tensors)
-    if not waits:
-        _checked[optimizer] = len(optimizer.param_groups)
+        if owner.method.manifolds or optimizer not in _attached.get(owner.method, ()):
+            behind = (id(tensor) for tensors in owner.trained() for tensor in tensors)
+            waiting += [ref(own[one]) for one in behind if one in own and one not in moved]
+    _checked[optimizer] = _Checked(len(optimizer.param_groups), waiting)
 
 
 def _neglected(owner: Owner, optimizer: torch.optim.Optimizer, moved: set[int]) -> str | None:

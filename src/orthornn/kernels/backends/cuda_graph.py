@@ -32,7 +32,7 @@ class _Captured:
     def __init__(
         self, function: Callable[..., Outputs], tensors: tuple[Tensor | None, ...], stream: torch.cuda.Stream
     ) -> None:
-        with torch.inference_mode(False):  # its tensors could not be written to by a later training
+        with torch.inference_mode(False), torch.no_grad():  # its tensors could not be written to by a later training
             self.inputs = tuple(None if t is None else t.clone() for t in tensors)
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # library handles and workspaces are made before the capture

@@ -21,7 +21,8 @@ def panels(
     """Return a function that fills a figure with one panel per title, one curve per name, and a dashed line where the panel
     has a baseline.
 
-    A name has one color in all panels; titles without curves have no panel. More than _FEW names stand right of them, once.
+    A name has one color in all panels; titles without curves have no panel. More than _FEW names stand once, to the right of
+    the panels.
     """
     shown = {title: curves for title, curves in shown.items() if curves}
     names = list(dict.fromkeys(name for curves in shown.values() for name in curves))

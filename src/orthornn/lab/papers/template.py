@@ -38,6 +38,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from ..._checks import check_choice
 from ...errors import ArgumentError
 from ..leaderboard import markdown, stored, table
 from ..report.markdown import markdown_table
@@ -121,7 +122,9 @@ class Evidence:
             runs = json.loads(file.read_text(encoding="utf-8"))["runs"] if file.exists() else []
             found = [run for run in runs if run["system"] == system and run["finished"]]
             if len(found) == 1:
-                return found[0]["curves"]["validation"]["step"], found[0]["curves"]["validation"][metric]
+                curves = found[0]["curves"]["validation"]
+                check_choice("metric", metric, list(curves))
+                return curves["step"], curves[metric]
         raise ArgumentError(f"Expected a system of {name} with one finished run, but got {system!r}.")
 
     def row(self, name: str, what: str) -> dict[str, Any]:
@@ -242,6 +245,8 @@ def _below(evidence: Evidence, name: str, options: list[str], page: Path) -> str
 
 
 def _above(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    if len(options) != 3:
+        raise ArgumentError(f"Expected SYSTEM | METRIC | LEVEL in a place, but got {options}.")
     system, metric, level = options
     updates, values = evidence.curve(name, system, metric)
     first = next((update for update, value in zip(updates, values) if value > float(level)), None)
