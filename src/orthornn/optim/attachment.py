@@ -76,7 +76,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
 
 
 class _Care:
-    """What follows a step that moves one parametrization.
+    """The care for one parametrization after the steps that move it.
 
     It belongs to the optimizer that has the first of its tensors that is trained then. A closure may compute gradients
     inside the step, and a hook delete them at its end, so that they are looked for before and after it.

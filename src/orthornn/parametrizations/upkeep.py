@@ -37,7 +37,7 @@ class Owner(Protocol):
 
 
 class _Checked(NamedTuple):
-    """What an optimizer had when it was last asked: so many groups, and these tensors, which it had not moved yet."""
+    """The number of groups that an optimizer had when it was last asked, and the tensors that it had not moved yet."""
 
     groups: int
     waiting: list[ref[Tensor]]
