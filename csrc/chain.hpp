@@ -10,7 +10,7 @@
 namespace orthornn::ORTHORNN_ISA {
 
 constexpr i64 block_rows = 4 * rows_at_once;
-constexpr i64 passes_in_single_sum = 64;  // rows whose parameter gradients are added in T before they go to float64
+constexpr i64 passes_in_single_sum = 64;  // after a step that reaches so many rows, their parameter gradients go to float64
 
 // Everything the threads share.
 template <class T>

@@ -72,7 +72,7 @@ ORTHORNN_INLINE Vector<T> hyperbolic_tangent(Vector<T> x) {
     const V power = (V)((Bits<T>)n << C::mantissa);
     const V small = fma(r * r, polynomial<T>(r, C::expm1), r);
     const V e = fma(power, small, power - T(1));
-    return flip_sign(quotient(-e, e + T(2)), x);
+    return flip_sign(quotient(zero<T>() - e, e + T(2)), x);  // +0 of +0, which -e would not be
 }
 
 // (atanh s - s) / s^3 from s^2 <= 1/9.

@@ -50,29 +50,35 @@ int visit(dl_phdr_info* info, std::size_t, void* data) {
     return 0;
 }
 
-// The runtime in a library that is loaded; without a region if it has none.
-Runtime runtime_in(const std::string& path) {
-    void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+// The runtime in a library that is loaded, or in what it depends on; without a region if there is none.
+Runtime runtime_in(const char* path) {
+    void* library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     if (!library) return {};
     // libomp and libiomp5 carry libgomp's entry points too.
-    const Runtime found{reinterpret_cast<Region>(dlsym(library, "GOMP_parallel")),
-                        reinterpret_cast<Count>(dlsym(library, "omp_get_thread_num")),
-                        reinterpret_cast<Count>(dlsym(library, "omp_get_num_threads")),
-                        reinterpret_cast<Pause>(dlsym(library, "omp_pause_resource_all")), path};
-    if (found.region && found.thread && found.threads) return found;  // keeps the library open
+    Runtime found{reinterpret_cast<Region>(dlsym(library, "GOMP_parallel")),
+                  reinterpret_cast<Count>(dlsym(library, "omp_get_thread_num")),
+                  reinterpret_cast<Count>(dlsym(library, "omp_get_num_threads")),
+                  reinterpret_cast<Pause>(dlsym(library, "omp_pause_resource_all")), path};
+    if (found.region && found.thread && found.threads) {  // keeps the library open
+        Dl_info info;
+        if (dladdr(reinterpret_cast<void*>(found.region), &info) && info.dli_fname) found.path = info.dli_fname;
+        return found;
+    }
     dlclose(library);
     return {};
 }
 #endif
 
 const Runtime& runtime() {
-    // Looked up once: the extension is imported after torch, which loads the runtime.
+    // Looked up once: the extension is imported after torch, which loads the runtime. Another package may have loaded one of its
+    // own before, so that torch's library is asked first which one it calls.
     static const Runtime found = [] {
 #if ORTHORNN_FIND_OPENMP
+        if (Runtime r = runtime_in("libtorch_cpu.so"); r.region) return r;
         std::vector<std::string> paths;
         dl_iterate_phdr(visit, &paths);
         for (const std::string& path : paths)
-            if (Runtime r = runtime_in(path); r.region) return r;
+            if (Runtime r = runtime_in(path.c_str()); r.region) return r;
 #endif
         return Runtime{};
     }();

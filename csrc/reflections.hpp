@@ -372,9 +372,7 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
                 const Scaled<T> own = Base::reflector(s, i, j, spare);
                 const double factor = static_cast<double>(own_beta[at]) * own.inverse;
                 const T alpha = static_cast<T>(factor * static_cast<double>(dots[at]));
-                if (heads == 1) subtract(next, x, own.k, alpha, size);
-                else
-                    for (i64 n = 0; n < size; ++n) next[j * size + n] = x[j * size + n] - alpha * own.k[n];
+                subtract(next + j * size, x + j * size, own.k, alpha, size);
             }
             x = next;
         }

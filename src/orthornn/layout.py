@@ -204,12 +204,8 @@ class SequenceLayout:
         sizes, B, T, resets = self.sizes, self.batch, self.length, self.resets
         firsts = range(0, T, length)
         if sizes is None:
-            whole, rest = SequenceLayout(length, B), SequenceLayout(T % length, B)
-            ends = [min(t + length, T) for t in firsts]
-            pieces = [(slice(t * B, e * B), whole if e - t == length else rest) for t, e in zip(firsts, ends)]
-            if resets is None:
-                return pieces
-            return [(rows, SequenceLayout(part.length, B, resets=resets[rows])) for rows, part in pieces]
+            cuts = [(min(length, T - t), slice(t * B, min(t + length, T) * B)) for t in firsts]
+            return [(rows, SequenceLayout(n, B, resets=None if resets is None else resets[rows])) for n, rows in cuts]
         parts = [SequenceLayout.of_sizes(sizes[t : t + length]) for t in firsts]
         stops = list(accumulate(part.rows for part in parts))
         for stop, part in zip(stops, parts):

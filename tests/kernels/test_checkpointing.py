@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from orthornn import activations
+from orthornn import OrthogonalRNN, ReflectionRNN, activations
 from orthornn.errors import ArgumentError
 from orthornn.kernels import checkpointing, dense_rnn
 from orthornn.kernels.backends import BACKENDS as ALL_BACKENDS
 from orthornn.kernels.backends.cpp import extension
+from orthornn.kernels.call import Call
+from orthornn.kernels.reflections.call import ReflectionCall
 from support.against_oracle import BACKENDS, DEVICE, DTYPES, check, close, refused
 from support.cases import Case, operator_arguments
 from support.tolerances import tolerance
@@ -254,3 +256,22 @@ def test_the_last_state_of_no_steps_is_a_copy():
     assert torch.equal(last, h0)
     last.add_(1)
     assert torch.equal(h0, torch.ones(2, 4))
+
+
+@pytest.mark.parametrize("kind", [OrthogonalRNN, ReflectionRNN])
+def test_segments_of_a_transposed_input_are_parts_of_one_copy(kind, monkeypatch):
+    """A batch-first network would else copy its whole input once for each segment."""
+    storages = []
+    for call in (Call, ReflectionCall):
+
+        def part(self, *given, part=call.part):
+            piece = part(self, *given)
+            storages.append({t.untyped_storage().data_ptr() for t in piece.tensors()[:1]})
+            return piece
+
+        monkeypatch.setattr(call, "part", part)
+    net = kind(2, 6, batch_first=True, memory="checkpoint", segment=4)
+    x = torch.randn(3, 20, 2)
+    net(x)[0].sum().backward()
+    assert len(storages) == 10
+    assert len(set.union(*storages[:5])) == len(set.union(*storages[5:])) == 1

@@ -76,3 +76,20 @@ if torch.set_flush_denormal(True):
         assert torch.equal(small * 0.25, exact)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_threads_that_are_begun_inside_do_not_flush_afterwards():
+    code = """
+import torch
+from orthornn.kernels import denormals_as_zero
+torch.set_num_threads(1)
+if torch.set_flush_denormal(True):
+    torch.set_flush_denormal(False)
+    small, found = torch.full((1 << 20,), 1e-40), torch.empty(1 << 20)
+    with denormals_as_zero():
+        torch.set_num_threads(3)
+        torch.mul(small, 0.75, out=found)
+    torch.mul(small, 0.75, out=found)
+    assert found.view(torch.int32).all()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

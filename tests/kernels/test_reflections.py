@@ -573,3 +573,14 @@ def test_a_pass_while_cuda_captures_reads_nothing_on_the_host(case, backend, mon
         captured.begin(patches)
         found = both()
     assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_backward_pass_repeats_the_vectors_of_the_forward_pass_to_the_bit(heads, dtype):
+    """With a gate of 1 for each unit, its gradient is what the last reflection returned."""
+    k, h0 = torch.randn(1, B, 3, 24, dtype=dtype), torch.randn(B, 24, dtype=dtype)
+    gate = torch.ones(1, B, 24, dtype=dtype, requires_grad=True)
+    h = reflection_rnn(k, torch.full((1, B, 3, heads), 1.3, dtype=dtype), h0, gate=gate)
+    (found,) = torch.autograd.grad(h.sum(), gate)
+    assert torch.equal(found, h.detach())

@@ -108,8 +108,9 @@ def test_matrices_that_users_make_orthogonal_in_their_own_dtype_are_taken(n, dty
     by_qr = torch.linalg.qr(gaussian).Q
     by_torch = torch.nn.init.orthogonal_(torch.empty(n, n, dtype=dtype), generator=generator)
     left, _, right = torch.linalg.svd(gaussian)
+    exponential = torch.linalg.matrix_exp((gaussian - gaussian.mT) / math.sqrt(n))
     x, h0 = torch.randn(3, 2, n, dtype=dtype), torch.randn(2, n, dtype=dtype)
-    for W in (by_qr, by_torch, left @ right, by_qr @ by_torch):
+    for W in (by_qr, by_torch, left @ right, by_qr @ by_torch, exponential):
         found = basis.decompose(W)
         assert found is not None
         Q, identity = found.Q.double(), torch.eye(n, dtype=torch.float64)

@@ -127,6 +127,10 @@ class Call(NamedTuple):
         """Return which of the tensors have a row for every step and sequence: x."""
         return (True, *(False,) * (_TENSORS - 1))
 
+    def contiguous(self) -> Call:
+        """Return the call with contiguous rows."""
+        return self._replace(x=self.x.contiguous())
+
     def part(self, rows: slice, layout: SequenceLayout, h: Tensor) -> Call:
         """Return the call of one segment: these rows, from the state h (B, N) before them."""
         x, restart = layout.unflatten(self.rows[rows]), self.restart

@@ -53,6 +53,9 @@ class LongCall(Protocol):
     def are_rows(self) -> tuple[bool, ...]:
         """Return which of the tensors have a row for every step and sequence."""
 
+    def contiguous(self: Self) -> Self:
+        """Return the call with contiguous rows: of others each part would be cut out of a copy of them all."""
+
     def part(self: Self, rows: slice, layout: SequenceLayout, h: Tensor) -> Self:
         """Return the call of one segment: these rows, from the state h (B, N) before them."""
 
@@ -88,6 +91,7 @@ def forward(run: Forward[C], call: C, save: bool) -> tuple[States, Tensor]:
 
     run: Runs the call of one segment.
     """
+    call = call.contiguous()
     layout, h, options = call.layout, call.h0, call.options
     assert options.segment_length is not None
     segments = layout.segments(options.segment_length)
@@ -127,6 +131,7 @@ def backward(
         needs: Which gradients are needed.
         state: The place of h0 among the tensors.
     """
+    call = call.contiguous()
     layout, h0, tensors, are_rows = call.layout, call.h0, call.tensors(), call.are_rows()
     assert call.options.segment_length is not None
     restart = len(tensors) - 1

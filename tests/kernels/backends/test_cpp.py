@@ -17,6 +17,7 @@ import torch
 
 import orthornn
 from orthornn import activations, compact_wy
+from orthornn.errors import ArgumentError
 from orthornn.kernels import compact_wy_rnn, dense_rnn
 from orthornn.kernels.backends import CPP
 from orthornn.kernels.backends.cpp import backend as cpp_backend
@@ -343,3 +344,39 @@ def test_the_stub_is_what_nanobind_makes_of_the_bindings(tmp_path):
     stored = Path(orthornn.__file__).with_name("_native.pyi")
     said = "src/orthornn/_native.pyi is not that of csrc/bindings.cpp. Run `make stub`."
     assert ast.dump(ast.parse(made.read_text())) == ast.dump(ast.parse(stored.read_text())), said
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_tanh_keeps_the_sign_of_zero(dtype):
+    states = dense_rnn(
+        torch.zeros(1, 1, 3, dtype=dtype), torch.zeros(1, 3, dtype=dtype), torch.eye(3, dtype=dtype), "tanh"
+    )
+    assert not states.any()
+    assert not torch.signbit(states).any()
+
+
+def test_an_input_weight_of_another_width_is_refused_and_not_read_past_its_end():
+    rnn = orthornn.OrthogonalRNN(2, 8)
+    rnn.weight_ih_l0 = torch.nn.Parameter(torch.randn(8, 4))
+    with pytest.raises(ArgumentError, match="Expected weight_ih to fit"):
+        rnn(torch.randn(2048, 1, 2))
+    call = Call(
+        torch.zeros(4, 1, 8), None, None, torch.zeros(1, 8), torch.zeros(7, 3), None, None, None, None, None, None
+    )
+    layout = SequenceLayout(4, 1)
+    options = Options("compact_wy", activations.ACTIVATIONS["tanh"], None, False, "cpp", None)
+    with pytest.raises(ArgumentError, match="Expected weight to fit"):
+        CPP.forward(call._replace(layout=layout, options=options), False)
+
+
+def test_the_threads_are_torch_s_whoever_loaded_a_runtime_first():
+    """scikit-learn's wheels bring one of their own."""
+    pytest.importorskip("sklearn")
+    code = (
+        "import torch; from orthornn.kernels.backends.cpp import extension; print(extension.native.threading_runtime())"
+    )
+    outputs = [
+        subprocess.run([sys.executable, "-c", first + code], check=True, capture_output=True, text=True).stdout
+        for first in ("", "import sklearn.linear_model; ")
+    ]
+    assert outputs[0] == outputs[1]

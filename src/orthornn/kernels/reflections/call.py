@@ -67,6 +67,14 @@ class ReflectionCall(NamedTuple):
         rows = self.index is None
         return (rows, rows, rows, rows and not self.shares_angles, rows, False, False, False)
 
+    def contiguous(self) -> ReflectionCall:
+        """Return the call with contiguous rows and a contiguous index."""
+        tensors = [
+            t.contiguous() if is_rows and t is not None else t for t, is_rows in zip(self.tensors(), self.are_rows())
+        ]
+        index = None if self.index is None else self.index.contiguous()
+        return self.with_tensors(tensors)._replace(index=index)
+
     def part(self, rows: slice, layout: SequenceLayout, h: Tensor) -> ReflectionCall:
         """Return the call of one segment: these rows, from the state h (B, N) before them; it returns all states."""
         cut = [

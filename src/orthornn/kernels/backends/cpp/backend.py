@@ -201,15 +201,18 @@ def _check(call: Call) -> None:
     """Raise ArgumentError unless every tensor is what the extension takes it for: it reads addresses, not tensors."""
     x, weight_ih, bias, h0, weight, c, s, parameter, restart, layout, options, _ = call
     n, dtype, kind, resets = h0.shape[1], h0.dtype, options.kind, layout.resets
-    if not x.is_cpu:
+    if not (x.is_cpu and (weight_ih is not None or x.shape[-1] == n)):
         _refuse(call, "x")
-    if weight_ih is not None and not (weight_ih.is_cpu and weight_ih.shape[0] == n):
-        _refuse(call, "weight_ih")
+    if weight_ih is not None:
+        fits = is_tokens(x) or x.shape[-1] == weight_ih.shape[1]
+        if not (weight_ih.is_cpu and weight_ih.shape[0] == n and fits):
+            _refuse(call, "weight_ih")
     if bias is not None and not (bias.is_cpu and bias.dtype is dtype and bias.numel() == n):
         _refuse(call, "bias")
     if not h0.is_cpu:
         _refuse(call, "h0")
-    if not (weight.is_cpu and weight.dtype is dtype and (kind == "compact_wy" or weight.numel() == n * n)):
+    whole = weight.dim() == 1 or weight.shape[0] == n if kind == "compact_wy" else weight.numel() == n * n
+    if not (weight.is_cpu and weight.dtype is dtype and whole):
         _refuse(call, "weight")
     for name, half in (("c", c), ("s", s)) if c is not None else ():  # rotations may be in another dtype
         assert half is not None
