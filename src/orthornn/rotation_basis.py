@@ -27,8 +27,8 @@ from torch import Tensor
 # ||W'W/g^2 - I||_F / sqrt(N), the root mean square over columns, up to which W counts as orthogonal: this times epsilon
 # times sqrt(N). Each of the N reflections of a QR factorization rounds a column once more, by about epsilon and
 # independently, and so does each product of matrices: sqrt(N) of them. QR, polar factors and their products stay below
-# 2.3 at every N from 2 to 1024; rounding an orthogonal matrix leaves .3 / sqrt(N). torch.linalg.matrix_exp squares, and doubles
-# the error each time: in float64, of random skew-symmetric matrices of spectral norm 6, it leaves up to 19.
+# 2.3 at every N from 2 to 1024; rounding an orthogonal matrix leaves .3 / sqrt(N). torch.linalg.matrix_exp squares, and
+# doubles the error each time: in float64, of random skew-symmetric matrices of spectral norm 6, it leaves up to 19.
 ORTHOGONAL = 32.0
 _ONE_STEP = 5e-7  # below it one step of Newton's iteration makes a matrix orthogonal to float64
 
