@@ -49,7 +49,7 @@ def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Ten
     if distance > allowed:
         raise NotOnGroupError(
             f"Expected a W whose free tensors a search finds, but got one at Frobenius distance {distance:.3g} from the "
-            f"nearest matrix of {STARTS} starts. If W is in the set all the same, load its free tensors; orthornn.convert "
+            f"nearest matrix after {STARTS} starts. If W is in the set all the same, load its free tensors; orthornn.convert "
             f"takes the nearest."
         )
     return free
