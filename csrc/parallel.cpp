@@ -70,8 +70,8 @@ Runtime runtime_in(const char* path) {
 #endif
 
 const Runtime& runtime() {
-    // Looked up once: the extension is imported after torch, which loads the runtime. Another package may have loaded one of its
-    // own before, so that torch's library is asked first which one it calls.
+    // Looked up once: the extension is imported after torch, which loads the runtime. Another package may have loaded one
+    // of its own before, so that torch's library is asked first which one it calls.
     static const Runtime found = [] {
 #if ORTHORNN_FIND_OPENMP
         if (Runtime r = runtime_in("libtorch_cpu.so"); r.region) return r;

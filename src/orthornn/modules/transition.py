@@ -14,7 +14,7 @@ from ..compact_wy import Base
 from ..complex_as_real import complex_state, embed_state
 from ..kernels.interception import is_intercepted
 from ..parametrizations.parametrization import BoundParametrization, Parametrization, check_description
-from ..parametrizations.sharded import gathered
+from ..parametrizations.sharded import care_for, gathered
 from ..parametrizations.torch_tools import parameters_behind
 from ..parametrizations.upkeep import watch
 from .current import assign_, check_assignable, current
@@ -234,15 +234,9 @@ class Transition(nn.Module):
 
         return Operator(embedded(method.multiply), embedded(method.multiply_adjoint), operands, method.operator_cost)
 
-    @torch.no_grad()
     def after_update_(self) -> None:
         """Do what the parametrization requires after an optimizer's step."""
-        free = self.free()
-        whole = tuple(map(gathered, free))
-        self.method.after_update_(*whole)
-        for name, value, now in zip(self.method.names, whole, free):
-            if value is not now:
-                assign_(self, name, value)
+        care_for(self.method, self.free())
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_cache": None}

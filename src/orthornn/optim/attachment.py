@@ -61,7 +61,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
                 )
         parts = {id(owner[id(t)]): owner[id(t)] for _, behind in bound.trained() for t in behind if id(t) in owner}
         if method.acts_after_update and parts:
-            care = _Care(bound, owner)
+            care = _Care(bound, owner, list(parts))
             cares.append(care)
             for part in parts.values():
                 attached(method, part)
@@ -82,9 +82,8 @@ class _Care:
     inside the step, and a hook delete them at its end, so that they are looked for before and after it.
     """
 
-    def __init__(self, bound: Bound, owner: Mapping[int, torch.optim.Optimizer]) -> None:
-        self._bound, self._owner, self._is_checked = bound, owner, False
-        self._parts = {id(owner[id(t)]) for _, behind in bound.trained() for t in behind if id(t) in owner}
+    def __init__(self, bound: Bound, owner: Mapping[int, torch.optim.Optimizer], parts: Sequence[int]) -> None:
+        self._bound, self._owner, self._parts, self._is_checked = bound, owner, parts, False
         self._stepping = _stepping.setdefault(bound.method, {})
         if self._first() is not None:
             self._check()

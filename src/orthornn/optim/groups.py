@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -13,7 +12,7 @@ from .._checks import check_module
 from ..errors import ArgumentError
 from ..modules import Transition
 from ..parametrizations import BoundParametrization
-from ..parametrizations.sharded import gathered, sharded_like
+from ..parametrizations.sharded import care_for
 from ..parametrizations.torch_tools import parameters_behind
 from .stiefel import rate
 
@@ -41,15 +40,9 @@ class Bound(NamedTuple):
                 f"weight_norm computes. Remove that tool."
             )
 
-    @torch.no_grad()
     def after_update_(self) -> None:
         """Do what the parametrization requires after an update, with the tensors that are there now."""
-        free = [getattr(self.module, tensor) for tensor in self.tensors]
-        whole = list(map(gathered, free))
-        self.method.after_update_(*whole)
-        for value, now in zip(whole, free):
-            if value is not now:
-                now.copy_(sharded_like(value, now))
+        care_for(self.method, [getattr(self.module, tensor) for tensor in self.tensors])
 
 
 def bound_methods(model: nn.Module) -> Iterator[Bound]:

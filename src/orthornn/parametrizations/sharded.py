@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
+
+from .parametrization import BoundParametrization
 
 
 def gathered(tensor: Tensor) -> Tensor:
@@ -18,3 +23,13 @@ def sharded_like(value: Tensor, tensor: Tensor) -> Tensor:
 
     value = value.to(tensor.device, tensor.dtype)
     return distribute_tensor(value, tensor.device_mesh, tensor.placements)  # type: ignore[attr-defined]
+
+
+@torch.no_grad()
+def care_for(method: BoundParametrization, free: Sequence[Tensor]) -> None:
+    """Run `after_update_` on the free tensors, on the whole of those that are sharded."""
+    whole = [gathered(tensor) for tensor in free]
+    method.after_update_(*whole)
+    for value, tensor in zip(whole, free):
+        if value is not tensor:
+            tensor.copy_(sharded_like(value, tensor))
