@@ -197,7 +197,7 @@ struct BackwardWork {
         }
     };
 
-    void run(Range range, Part& own, i64 stride, int part) const {
+    void run(Range range, Part& own, i64 stride) const {
         const Rows& rows = call.rows;
         const i64 N = rows.N, M = call.transition.M, slots = chain.layout.slots, sequences = range.end - range.begin;
         const T* const saved = static_cast<const T*>(call.saved);
@@ -226,7 +226,7 @@ struct BackwardWork {
             first = previous;
             if (--countdown == 0) {
                 countdown = chain.steps_between_polls;
-                if (should_stop(call.run.interrupt, part)) return;
+                if (should_stop(call.run.interrupt)) return;
             }
         }
         block.leave();
@@ -250,7 +250,7 @@ struct BackwardWork {
     }
 
     // Rows [r0, r1) of all, after the chain.
-    void sum(RowSums<T>& sums, i64 r0, i64 r1, int part) const {
+    void sum(RowSums<T>& sums, i64 r0, i64 r1) const {
         const Rows& rows = call.rows;
         i64 t = 0, first = 0, previous = 0;
         for (; t < rows.T && first + running(rows, t) <= r0; ++t) {
@@ -264,7 +264,7 @@ struct BackwardWork {
                 ++t;
             }
             append(sums, t, r - first, r, previous, delta + r * rows.N, C_tilde + r * call.transition.M);
-            if (r % 4096 == 0 && should_stop(call.run.interrupt, part)) return;
+            if (r % 4096 == 0 && should_stop(call.run.interrupt)) return;
         }
         sums.flush();
     }
@@ -356,13 +356,12 @@ void run_backward(const Backward& call) {
         parts.at[i]->delta.reserve(delta ? 1 : rows_in_single_sum * N);
         parts.at[i]->C_tilde.reserve(sums_later ? 1 : rows_in_single_sum * M);
     }
-    over_sequences(rows, call.run, p, parts,
-                   [&](Part& own, Range range, int index) { work.run(range, own, stride, index); });
+    over_sequences(rows, call.run, p, parts, [&](Part& own, Range range) { work.run(range, own, stride); });
     if (sums_later)
         run_parts(row_sums.count, call.run.threads, [&](int i) {
-            work.sum(*row_sums.at[i], rows.R * i / row_sums.count, rows.R * (i + 1) / row_sums.count, i);
+            work.sum(*row_sums.at[i], rows.R * i / row_sums.count, rows.R * (i + 1) / row_sums.count);
         });
-    if (should_stop(call.run.interrupt, 1)) return;
+    if (should_stop(call.run.interrupt)) return;
     if (wanted.any()) write_row_sums(call, row_sums, places);
     write_chain_sums(call, chain, parts);
     if (rows.T == 0 && call.grad_h0) {

@@ -104,15 +104,15 @@ private:
     explicit Parts(int n) : at(n) {}
 };
 
-// body(part, range, index) for every block of sequences, each on the thread of its part.
+// body(part, range) for every block of sequences, each on the thread of its part.
 template <class Part, class Body>
 void over_sequences(const Rows& rows, const Run& run, const Plan& plan, const Parts<Part>& parts, const Body& body) {
     run_parts(plan.parts, run.threads, [&](int index) {
         const Range all = share(rows, index, plan.parts);
         const Split blocks(all.end - all.begin, plan.rows);
         for (i64 b = 0; b < blocks.parts; ++b) {
-            if (b && should_stop(run.interrupt, index)) return;  // many short sequences end before they ask
-            body(*parts.at[index], Range{all.begin + blocks.begin(b), all.begin + blocks.begin(b + 1)}, index);
+            if (b && should_stop(run.interrupt)) return;  // many short sequences end before they ask
+            body(*parts.at[index], Range{all.begin + blocks.begin(b), all.begin + blocks.begin(b + 1)});
         }
     });
 }

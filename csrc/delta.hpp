@@ -226,20 +226,18 @@ struct DeltaWork {
         }
     }
 
-    // body(b, h, part) for every sequence and head.
-    template <class Body>
+    // body(part, b, h) for every sequence and head, each in the Part(*this) of the thread that does it.
+    template <class Part, class Body>
     void over_pairs(const Run& run, const Body& body) const {
         const i64 pairs = rows.B * H;
-        const int parts = static_cast<int>(maximum<i64>(1, minimum<i64>(run.threads, pairs)));
-        run_parts(parts, run.threads, [&](int part) {
-            for (i64 pair = pairs * part / parts; pair < pairs * (part + 1) / parts; ++pair) {
-                if (should_stop(run.interrupt, part)) return;
-                body(pair / H, pair % H, part);
+        const Parts<Part> parts(static_cast<int>(maximum<i64>(1, minimum<i64>(run.threads, pairs))),
+                                [&](int) { return new Part(*this); });
+        run_parts(parts.count, run.threads, [&](int part) {
+            for (i64 pair = pairs * part / parts.count; pair < pairs * (part + 1) / parts.count; ++pair) {
+                if (should_stop(run.interrupt)) return;
+                body(*parts.at[part], pair / H, pair % H);
             }
         });
-    }
-    int parts(int threads) const {
-        return static_cast<int>(maximum<i64>(1, minimum<i64>(threads, rows.B * H)));
     }
 };
 
@@ -256,11 +254,9 @@ void delta_forward(const DeltaForward& call) {
     const FlushDenormals flush;
     const DeltaWork<T> w(call.rows, call.in);
     using Part = DeltaForwardPart<T>;
-    const Parts<Part> parts(w.parts(call.run.threads), [&](int) { return new Part(w); });
     const T *const start = static_cast<const T*>(call.in.start), *const restart = static_cast<const T*>(call.in.restart);
     T *const out = static_cast<T*>(call.out), *const marks = static_cast<T*>(call.marks);
-    w.over_pairs(call.run, [&](i64 b, i64 h, int part) {
-        Part& own = *parts.at[part];
+    w.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) {
         const i64 steps = length(call.rows, b);
         w.unpack(start + w.state(b, h), own.S.data);
         for (i64 begin = 0; begin < steps; begin += call.in.chunk) {
@@ -290,7 +286,7 @@ void delta_forward(const DeltaForward& call) {
                     copy(out + (row * w.H + h) * w.D + column, own.o.data, count);
                 }
             });
-            if (should_stop(call.run.interrupt, part)) return;
+            if (should_stop(call.run.interrupt)) return;
         }
         w.pack(own.S.data, static_cast<T*>(call.last) + w.state(b, h));
     });
@@ -411,7 +407,7 @@ struct DeltaBackwardWork : DeltaWork<T> {
         }
     }
 
-    void run(Part& own, i64 b, i64 h, int part) const {
+    void run(Part& own, i64 b, i64 h) const {
         const i64 steps = length(rows, b), size = K * D;
         const T* const last = static_cast<const T*>(call.grad_last);
         this->unpack(last ? last + this->state(b, h) : nullptr, own.G.data);
@@ -435,7 +431,7 @@ struct DeltaBackwardWork : DeltaWork<T> {
                 reverse(own, b, h, begin, end, column, columns, f);
             });
             write(own, b, h, begin, end);
-            if (should_stop(call.run.interrupt, part)) return;
+            if (should_stop(call.run.interrupt)) return;
         }
         if (call.grad_start) this->pack(own.G.data, static_cast<T*>(call.grad_start) + this->state(b, h));
     }
@@ -446,8 +442,7 @@ void delta_backward(const DeltaBackward& call) {
     const FlushDenormals flush;
     const DeltaBackwardWork<T> work(call);
     using Part = DeltaBackwardPart<T>;
-    const Parts<Part> parts(work.parts(call.run.threads), [&](int) { return new Part(work); });
-    work.over_pairs(call.run, [&](i64 b, i64 h, int part) { work.run(*parts.at[part], b, h, part); });
+    work.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) { work.run(own, b, h); });
 }
 
 }  // namespace orthornn::ORTHORNN_ISA

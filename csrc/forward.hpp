@@ -38,7 +38,7 @@ struct ForwardWork {
             for (i64 k = 0; k < shared.groups; ++k) step.collect(i, k, h, k == 0);
     }
 
-    void run(Range range, Step& step, T* product, T* operand, T* restart, T* scratch, Here here, i64 stride, int part) {
+    void run(Range range, Step& step, T* product, T* operand, T* restart, T* scratch, Here here, i64 stride) {
         const Rows& rows = call.rows;
         const i64 N = rows.N, slots = chain.layout.slots;
         for (i64 b = range.begin; b < range.end; ++b) {
@@ -95,7 +95,7 @@ struct ForwardWork {
             first += all;
             if (--countdown == 0) {
                 countdown = chain.steps_between_polls;
-                if (should_stop(call.run.interrupt, part)) return;
+                if (should_stop(call.run.interrupt)) return;
             }
         }
     }
@@ -122,9 +122,9 @@ void run_forward(const Forward& call) {
     if constexpr (Step::row_by_row)
         if (call.rows.resets)
             for (int i = 0; i < parts.count; ++i) parts.at[i]->step.expect_restarts();
-    over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range, int index) {
+    over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range) {
         work.run(range, own.step, own.product.data, own.operand.data, own.restart.data, own.scratch.data,
-                 {own.states.data, own.saved.data, own.h_tilde.data}, stride, index);
+                 {own.states.data, own.saved.data, own.h_tilde.data}, stride);
     });
     if (call.rows.T == 0 && call.last) {
         const i64 count = call.rows.B * call.rows.N;

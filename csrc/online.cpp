@@ -157,7 +157,7 @@ void online(const Online& call) {
     if (call.T == 0 && call.grad_out) work.learn(call.grad_out);
     const i64 between = 1 + 1000000 / (work.units * (call.I + call.K + 4));  // steps between polls
     for (i64 t = 0; t < call.T; ++t) {
-        if (t % between == between - 1 && should_stop(call.run.interrupt, 0)) return;
+        if (t % between == between - 1 && should_stop(call.run.interrupt)) return;
         work.advance(call.x + t * call.I);
         for (i64 k = 0; k < call.K; ++k) {
             const double y = work.predict(k);

@@ -135,6 +135,9 @@ struct Outside {
 };
 thread_local Outside outside;
 
+// Whether this thread works for another one, that called `parallel`.
+thread_local bool helps = false;
+
 struct Team {
     Task task;
     void* data;
@@ -160,7 +163,9 @@ void member(void* data) {
     const Mode own = mode();
     set_mode(team.mode);
     const int threads = runtime().threads();
+    helps = runtime().thread() != 0;
     for (int part = runtime().thread(); part < team.parts; part += threads) team.task(team.data, part);
+    helps = false;
     set_mode(own);
 }
 
@@ -203,9 +208,9 @@ void set_arithmetic_mode(std::uint64_t m) { set_mode(static_cast<Mode>(m)); }
 
 const char* threading_runtime() { return runtime().region ? runtime().path.c_str() : nullptr; }
 
-bool should_stop(Interrupt* interrupt, int part) {
+bool should_stop(Interrupt* interrupt) {
     if (!interrupt) return false;
-    if (part == 0 && interrupt->poll && interrupt->poll(interrupt->data))
+    if (!helps && interrupt->poll && interrupt->poll(interrupt->data))
         __atomic_store_n(&interrupt->stop, 1, __ATOMIC_RELAXED);
     return __atomic_load_n(&interrupt->stop, __ATOMIC_RELAXED) != 0;
 }

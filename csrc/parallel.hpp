@@ -18,8 +18,9 @@ void parallel(int parts, int threads, Task task, void* data);
 // Name and path of that runtime, or null.
 const char* threading_runtime();
 
-// Whether work should stop. Part 0 asks the callback; the others read the flag. May be called from any thread.
-bool should_stop(Interrupt* interrupt, int part);
+// Whether work should stop. The thread that called `parallel`, whichever parts it does, asks the callback; the others read
+// the flag.
+bool should_stop(Interrupt* interrupt);
 
 // While it lives, denormal numbers count as zero on this thread and on those that `parallel` puts to work. A state that
 // decays in silence, and a gradient on its way back through thousands of steps, may fall below 1e-38, where each operation

@@ -210,7 +210,7 @@ struct ReflectionForwardWork : ReflectionWork<T> {
                 for (i64 n = 0; n < size; ++n) y[j * size + n] *= g[j];
     }
 
-    void run(Range range, Part& own, int part) const {
+    void run(Range range, Part& own) const {
         const Layout& l = chain.layout;
         for (i64 b = range.begin; b < range.end; ++b) {
             T* const y = own.y + (b - range.begin) * stride;
@@ -253,7 +253,7 @@ struct ReflectionForwardWork : ReflectionWork<T> {
             first += all;
             if (--countdown == 0) {
                 countdown = between;
-                if (should_stop(call.run.interrupt, part)) return;
+                if (should_stop(call.run.interrupt)) return;
             }
         }
     }
@@ -271,7 +271,7 @@ void reflections_forward(const ReflectionForward& call) {
         return new Part{Buffer<T>(p.rows * work.stride), Buffer<T>(work.chain.layout.slots), Buffer<T>(N), Buffer<T>(N),
                         Buffer<T>(work.M * work.heads), Buffer<T>(work.size)};
     });
-    over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range, int index) { work.run(range, own, index); });
+    over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range) { work.run(range, own); });
     if (call.rows.T == 0 && call.last) {
         if (call.h0) copy(static_cast<T*>(call.last), static_cast<const T*>(call.h0), call.rows.B * N);
         else clear(static_cast<T*>(call.last), call.rows.B * N);
@@ -431,7 +431,7 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
         Base::template rotate<true>(s, g, g);
     }
 
-    void run(Range range, Part& own, int part) const {
+    void run(Range range, Part& own) const {
         const Layout& l = chain.layout;
         const T* const grad_states = static_cast<const T*>(call.grad_states);
         const T* const grad_last = static_cast<const T*>(call.grad_last);
@@ -489,7 +489,7 @@ struct ReflectionBackwardWork : ReflectionWork<T> {
             first = previous;
             if (--countdown == 0) {
                 countdown = between;
-                if (should_stop(call.run.interrupt, part)) return;
+                if (should_stop(call.run.interrupt)) return;
             }
         }
         if (call.grad_h0)
@@ -557,8 +557,8 @@ void reflections_backward(const ReflectionBackward& call) {
                         Buffer<T>(slots),
                         RecordSums<T>(work.used, record), RecordSums<T>(1, work.half), Buffer<double>(slots)};
     });
-    over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range, int index) { work.run(range, own, index); });
-    if (should_stop(call.run.interrupt, 1)) return;
+    over_sequences(call.rows, call.run, p, parts, [&](Part& own, Range range) { work.run(range, own); });
+    if (should_stop(call.run.interrupt)) return;
     work.write(parts);
     if (call.rows.T == 0 && call.grad_h0 && call.grad_last)
         copy(static_cast<T*>(call.grad_h0), static_cast<const T*>(call.grad_last), call.rows.B * N);

@@ -105,6 +105,18 @@ def test_a_parameter_that_is_nan_is_not_lost(name):
         assert torch.equal(grad.isnan(), lost.expand(2, 6))
 
 
+@pytest.mark.parametrize("name", ["modrelu", "complex_modrelu"])
+@pytest.mark.parametrize("b", [0.5, -0.5, float("inf"), float("nan")])
+def test_modrelu_of_zero_is_zero_whatever_the_bias(name, b):
+    """sign(z) max(0, |z| + b) was 0 times infinity there, and not what the kernels compute."""
+    phi = get(name)
+    z, parameter = torch.zeros(2, 6, requires_grad=True), torch.full((phi.parameter_size(6),), b, requires_grad=True)
+    h = phi(z, parameter)
+    assert torch.equal(h, torch.zeros(2, 6))
+    for grad in torch.autograd.grad(h.sum(), (z, parameter)):
+        assert torch.equal(grad, torch.zeros_like(grad))
+
+
 def test_closed_values():
     z = torch.tensor([3.0, -4.0, 0.5, -0.25])
     assert torch.equal(get("relu")(z), torch.tensor([3.0, 0.0, 0.5, 0.0]))

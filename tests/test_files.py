@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from orthornn._files import write_atomically, write_bytes
+from orthornn._folder import Folder
 from orthornn.errors import DataError
 from orthornn.lab.training.log import MetricsLog, read_metrics
 
@@ -30,9 +31,9 @@ def test_a_failed_write_leaves_what_was_there(tmp_path):
 
 
 def test_the_log_appends_and_reads_back_without_a_torn_line(tmp_path):
-    path = tmp_path / "metrics.jsonl"
+    path, folder = tmp_path / "metrics.jsonl", Folder.open(tmp_path)
     for step in (1, 2):
-        log = MetricsLog(path)
+        log = MetricsLog(folder, path.name)
         log.append({**RECORD, "step": step})
         log.close()
     with open(path, "a") as file:
@@ -42,7 +43,7 @@ def test_the_log_appends_and_reads_back_without_a_torn_line(tmp_path):
 
 def test_a_spoilt_log_names_the_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    log = MetricsLog(path)
+    log = MetricsLog(Folder.open(tmp_path), path.name)
     log.append({**RECORD, "step": 1})
     log.close()
     record = path.read_text()

@@ -24,5 +24,5 @@ def safetensors() -> Any:
     try:
         import safetensors.torch
     except ModuleNotFoundError as error:
-        raise MissingPackageError.named("a run directory", "safetensors", "cli") from error
+        raise MissingPackageError.named("the safetensors format", "safetensors", "cli") from error
     return safetensors.torch

@@ -208,7 +208,7 @@ class ModReLU(Activation):
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         assert parameter is not None
-        return torch.sign(z) * torch.relu(z.abs() + parameter)
+        return torch.where(z == 0, torch.zeros_like(z), torch.sign(z) * torch.relu(z.abs() + parameter))
 
     def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         return torch.where(saved != 0, grad, torch.zeros_like(grad)), grad * torch.sign(saved)
@@ -242,8 +242,8 @@ class ComplexModReLU(Activation):
         length = torch.hypot(torch.where(at_zero, torch.ones_like(real), real), imaginary)
         size = unit * length + parameter
         active = ~(at_zero | (size <= 0))  # NaN, of z or of b, is not lost
-        parts = [torch.where(active, size * (part / length), torch.zeros_like(part)) for part in (real, imaginary)]
-        return torch.cat(parts, dim=-1)
+        size = torch.where(active, size, torch.zeros_like(size))
+        return torch.cat([size * (part / length) for part in (real, imaginary)], dim=-1)
 
     def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         (real, _, imaginary), (g_real, _, g_imaginary) = _halves(saved), _halves(grad)

@@ -59,10 +59,10 @@ class SequenceLayout:
         return cls(batch_sizes.shape[0], batch, batch_sizes, x.shape[0], resets)
 
     @classmethod
-    def of_sizes(cls, sizes: list[int], resets: Tensor | None = None) -> SequenceLayout:
+    def of_sizes(cls, sizes: list[int]) -> SequenceLayout:
         """Return the layout of steps with these numbers of rows."""
         batch_sizes = torch.tensor(sizes, dtype=torch.int64, device="cpu")
-        made = cls(len(sizes), sizes[0] if sizes else 0, batch_sizes, sum(sizes), resets)
+        made = cls(len(sizes), sizes[0] if sizes else 0, batch_sizes, sum(sizes))
         made._sizes = sizes
         return made
 

@@ -23,13 +23,12 @@ from .errors import NotOnGroupError, ShapeError
 from .optim import CayleySGD
 from .parametrizations import BoundParametrization, Parametrization
 from .parametrizations.matrices import as_complex, haar
-from .parametrizations.parametrization import check_description
+from .parametrizations.parametrization import ORTHOGONAL_GROUPS, check_description
 
 __all__ = ["LAWS", "check_parametrization"]
 
-ORTHOGONAL = ("O", "SO", "det=-1", "U", "subset")
 WHOLE = ("O", "SO", "det=-1", "U")
-GROUPS = (*ORTHOGONAL, "margin", "contractions", "decays", "all")
+GROUPS = (*ORTHOGONAL_GROUPS, "margin", "contractions", "decays", "all")
 
 
 class Subject(NamedTuple):
@@ -183,7 +182,7 @@ def _group(subject: Subject) -> None:
         if method.manifolds:  # the free tensors are orthogonal to their own precision
             allowed = max(allowed, tolerance(dtype, n))
         wide = W.to(torch.complex128 if W.is_complex() else torch.float64)
-        if group in ORTHOGONAL:
+        if group in ORTHOGONAL_GROUPS:
             error = method.orthogonality_error(W)
             own = float(torch.linalg.matrix_norm(wide.mH @ wide - torch.eye(n, dtype=wide.dtype)))
             expect(own <= allowed, f"Expected ||W^H W - I||_F of at most {allowed:.1g} in {dtype}, but got {own:.3g}.")

@@ -164,6 +164,20 @@ def test_the_residual_connection_of_a_stride_reads_all_inputs_since_the_reading_
     torch.testing.assert_close(net(x, output="last")[0], expected[-1], rtol=0, atol=EXACT)
 
 
+@pytest.mark.parametrize(("name", "value"), [("clip_backward", 1e-3), ("linear_transition", True)])
+def test_a_stride_heeds_what_its_recurrences_are_told(name, value, grouped):
+    """Steps in groups left them out, so that a cost model decided whether gradients are clipped."""
+    net, full = blocks(stride=4, depth=1, residual=False), blocks(depth=1, residual=False)
+    full.load_state_dict(net.state_dict())
+    for network in (net, full):
+        setattr(network.blocks[0].recurrence, name, value)
+    x = inputs(T, B, I).requires_grad_()
+    found, every = net(x)[0], full(x)[0][(T - 1) % 4 :: 4]
+    torch.testing.assert_close(found, every, rtol=0, atol=EXACT)
+    mine, theirs = (torch.autograd.grad(out.square().sum(), x)[0] for out in (found, every))
+    torch.testing.assert_close(mine, theirs, rtol=0, atol=EXACT)
+
+
 @pytest.mark.parametrize("options", [{"form": "dense"}, {"bidirectional": True}, {"memory": "checkpoint"}], ids=str)
 def test_a_stride_is_the_same_in_every_way_of_running(options, grouped):
     net, plain = blocks(stride=3, **options), blocks(stride=3, **{k: v for k, v in options.items() if k != "form"})

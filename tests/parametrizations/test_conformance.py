@@ -26,7 +26,7 @@ from orthornn.errors import ArgumentError, DTypeError, NonFiniteError, NotOnGrou
 from orthornn.modules import Transition
 from orthornn.parametrizations.givens import brick_pairs, fft_pairs
 from orthornn.parametrizations.matrices import haar
-from orthornn.parametrizations.parametrization import Parametrization
+from orthornn.parametrizations.parametrization import ORTHOGONAL_GROUPS, Parametrization
 from orthornn.testing import check_parametrization
 from support import captured
 from support.tolerances import tolerance
@@ -123,7 +123,7 @@ CASES = [
 ]
 EVERY = pytest.mark.parametrize("law", CASES, ids=repr)
 ORTHOGONAL = pytest.mark.parametrize(
-    "law", [law for law in CASES if law.method.bind(law.n).group in ("O", "SO", "det=-1", "U", "subset")], ids=repr
+    "law", [law for law in CASES if law.method.bind(law.n).group in ORTHOGONAL_GROUPS], ids=repr
 )
 EXACT = tolerance(torch.float64, 200)
 
@@ -445,3 +445,19 @@ def test_a_base_that_is_not_orthogonal_is_nan_while_cuda_captures(monkeypatch):
     W = transition.matrix()
     monkeypatch.undo()
     assert W.isnan().all()
+
+
+@pytest.mark.parametrize(
+    "method", [Givens(), ScaledCayley(), MatrixExponential(rebase_every=3)], ids=lambda method: type(method).__name__
+)
+def test_group_is_that_of_the_matrix_that_was_assigned(method):
+    """A buffer takes the other determinant; the group said "SO" after that."""
+    made = method.bind(4)
+    W = haar(4, False, torch.Generator().manual_seed(1))
+    for sign, group in ((-1.0, "det=-1"), (1.0, "SO")):
+        W[0] *= sign * torch.linalg.det(W)
+        made.right_inverse(W)
+        assert made.group == group
+        assert f"group='{group}'" in repr(made)
+    made.to("meta")
+    assert made.group == "SO"

@@ -288,6 +288,19 @@ def test_unit_reflectors_keep_their_norm_and_change_no_matrix(n, m):
     assert m < n or packed[-1] == u1
 
 
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (5, 3), (8, 8)])
+def test_unit_reflectors_of_a_matrix_have_norm_1(n, m):
+    """An optimizer's first step after an assignment must turn them as much as any other."""
+    made = Householder(reflections=m).bind(n)
+    W = made(*made.initial(torch.Generator().manual_seed(n)))
+    method = Householder(reflections=m, unit=True).bind(n)
+    (packed,) = method.right_inverse(W)
+    torch.testing.assert_close(method(packed), W, rtol=0, atol=EXACT)
+    count = m - 1 if m == n else m
+    norms = unpack(packed[: packed.numel() - (m == n)], n)[:, :count].norm(dim=0)
+    torch.testing.assert_close(norms, torch.ones_like(norms), rtol=0, atol=tolerance(torch.float64, n))
+
+
 def test_the_optimizer_brings_reflectors_back_to_norm_1():
     rnn = OrthogonalRNN(1, 5, parametrization=Householder(reflections=3, unit=True))
     optimizer = torch.optim.Adam(rnn.parameters(), lr=0.1)

@@ -17,6 +17,11 @@ def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """Return the tensor in at least float32: recurrences do not run in 16 bits."""
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
+
+
 def columns(tokens: Tensor, weight_ih: Tensor) -> Tensor:
     """Return the columns of V (N, I) for tokens (R,): (R, N). IndexError for a token outside [0, I)."""
     try:

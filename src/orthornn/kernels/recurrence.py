@@ -112,8 +112,7 @@ def _rounded(states: States, call: Call) -> States:
 
 
 def widened(call: Call) -> Call:
-    """Return the call with x and V in the dtype of h0."""
+    """Return the call with x and V, which may be in 16 bits, in the dtype of h0: kernels then do not round h_T."""
     x, weight_ih, wide = call.x, call.weight_ih, call.h0.dtype
-    return call.changed(
-        x=x if is_tokens(x) else x.to(wide), weight_ih=None if weight_ih is None else weight_ih.to(wide)
-    )
+    x = x if is_tokens(x) else cast(x, wide)
+    return call.changed(x=x, weight_ih=None if weight_ih is None else cast(weight_ih, wide))

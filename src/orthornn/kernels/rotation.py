@@ -78,10 +78,8 @@ def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) 
     return _read(z, (Q, None) if readout is None else (into(readout[0], Q), readout[1]), call)
 
 
-def _read(z: States, readout: Readout | None, call: Call) -> States:
+def _read(z: States, readout: Readout, call: Call) -> States:
     """Return what is read out of all states and out of the last ones, which are the same numbers."""
-    if readout is None:
-        return z
     if z.all is None:
         assert z.last is not None
         Y, d = readout

@@ -1,8 +1,8 @@
 """The choice of a model by successive halving, within a time budget: `orthornn train DATA --model auto --minutes 10`.
 
 A handful of candidates are trained in rounds. After each round the better half by validation continues; the test is not
-looked at. The winner is then trained again, with all its updates and another seed, in what is left of the time, and the
-better of both by validation is the result.
+looked at. The winner is then trained again, with all its updates and another seed, in what is left of the time
+or two fifths of it if that is more, and the better of both by validation is the result.
 
     OUT/auto.json            the budget and the rounds that are decided
     OUT/candidates/NAME      the run directories of the candidates

@@ -405,7 +405,7 @@ class Loaded:
         return targets.astype(np.int64)
 
     def _on_series(self, series: list[Series]) -> list[tuple[Series, Prediction]]:
-        """Yield the sequences of one length together."""
+        """Return each sequence with its prediction; those of one length are predicted together."""
         found: dict[int, Prediction] = {}
         task = self.config.task
         if isinstance(task, Forecast):

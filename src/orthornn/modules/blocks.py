@@ -483,6 +483,7 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
     length = x.shape[0]
     first = (length - 1) % stride
     plain = not (recurrence.bidirectional or recurrence.is_complex or is_tokens(x) or recurrence.form != "auto")
+    plain = plain and recurrence.clip_backward is None and not recurrence.linear_transition
     plain = plain and not is_watched(recurrence, OrthogonalRNN) and not torch.jit.is_tracing()
     # A program of torch.export for any size: a choice by its cost would limit it to the sizes that have the same one.
     plain = plain and not any(isinstance(size, torch.SymInt) for size in x.shape[:2])

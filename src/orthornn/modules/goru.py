@@ -21,13 +21,13 @@ from ..complex_as_real import complex_state, embed_matrix, embed_state
 from ..errors import ArgumentError
 from ..kernels.interception import is_autocast, no_autocast
 from ..kernels.product import product
-from ..kernels.projection import cast, is_tokens, project
+from ..kernels.projection import at_least_float32, cast, is_tokens, project
 from ..layout import SequenceLayout
 from ..parametrizations import Givens
 from ..parametrizations.parametrization import Parametrization, check_description
 from .fold import fold
 from .gated import run_steps
-from .layer import BIASED, activation_in, at_least_float32
+from .layer import BIASED, activation_in
 from .network import RecurrentNetwork, listed
 from .sequence_input import NetworkSizes, SequenceInput, Starts
 from .transition import Transition

@@ -119,8 +119,7 @@ def every_kth(
         gain: g.
     """
     assert call.weight_ih is not None
-    wide = call.h0.dtype
-    call = call.changed(x=call.x.to(wide), weight_ih=call.weight_ih.to(wide))
+    call = recurrence.widened(call)
     weight, bias = response(apply, call, k)
     if _overflows(weight):
         return None

@@ -23,7 +23,7 @@ from ..kernels.cost_model import Linear, cheaper_form, rotations_pay
 from ..kernels.functional import scaled
 from ..kernels.interception import is_autocast, is_observed, no_autocast, refuse_clip
 from ..kernels.operator_rnn import OperatorCall, number_like, run_operator
-from ..kernels.projection import cast, is_tokens, project
+from ..kernels.projection import at_least_float32, cast, is_tokens, project
 from ..layout import SequenceLayout
 from ..parametrizations.matrices import as_complex
 from ..rotation_basis import cached, rotations_of
@@ -97,7 +97,7 @@ class Layer:
         """
         dtype = self.state_dtype()
         call = self._call(x, h0, layout, _options(self.activation, settings, only_last), dtype, restart)
-        call = _widened(call) if carried else call
+        call = recurrence.widened(call) if carried else call
         if only_last and self._may_use_response(call, settings):
             last = impulse.last_state(self._stored(settings), call)
             if last is not None:
@@ -411,13 +411,6 @@ def _options(phi: Activation, settings: Settings, only_last: bool = False) -> Op
     return Options("dense", phi, settings.clip, only_last, settings.backend)
 
 
-def _widened(call: Call) -> Call:
-    """Return the call with its rows, which may be in 16 bits, in the dtype of h0, to which kernels then do not round h_T."""
-    wide = call.h0.dtype
-    x = call.x if is_tokens(call.x) else cast(call.x, wide)
-    return call.changed(x=x, weight_ih=None if call.weight_ih is None else cast(call.weight_ih, wide))
-
-
 class _Clip(torch.autograd.Function):
     """The identity, whose gradient is clipped as the kernels clip dL/da_t."""
 
@@ -440,11 +433,6 @@ def _clipped(a: Tensor, clip: float | None) -> Tensor:
     if not torch.compiler.is_compiling() and is_transformed():
         refuse_clip(clip)
     return _Clip.apply(a, clip)
-
-
-def at_least_float32(tensor: Tensor) -> Tensor:
-    """Return the tensor in at least float32: the recurrence does not run in 16 bits."""
-    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
 def _narrow(weight: Tensor, is_complex: bool) -> torch.dtype:

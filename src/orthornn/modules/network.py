@@ -16,6 +16,7 @@ from ..activations import ACTIVATIONS
 from ..errors import ArgumentError, ReadOnlyError, TransformError
 from ..kernels.checkpointing import Mode
 from ..kernels.functional import Output
+from ..kernels.projection import at_least_float32
 from ..kernels.validation import OUTPUTS, check_memory
 from ..layout import SequenceLayout
 from .current import before_step, current
@@ -98,7 +99,7 @@ class RecurrentNetwork(nn.Module):
     def _wide(self, name: str) -> Any:
         """Return a parameter in at least float32, or None."""
         own = self._parameter(name)
-        return own.float() if own is not None and own.dtype in (torch.bfloat16, torch.float16) else own
+        return None if own is None else at_least_float32(own)
 
     def initial_states(self, batch: int, h0: Tensor | None = None) -> Tensor:
         """Return the initial states of all layers, or blocks, and directions in one tensor: what ``hx`` and ``restart`` of

@@ -13,7 +13,7 @@ from .transition import Transition
 def network_html(network: nn.Module) -> str:
     """Return a table of the modules that have parameters: names, classes, shapes, and ||W'W - I|| of each transition."""
     rows: list[list[str]] = []
-    shown = total = 0
+    total = 0
     for name, module in network.named_modules():
         own = dict(module.named_parameters(recurse=False))
         if not own:
@@ -22,7 +22,6 @@ def network_html(network: nn.Module) -> str:
         shapes = ", ".join(f"{key} {_shape(value)}" for key, value in own.items())
         rows.append([name or "(itself)", type(module).__name__, shapes, f"{count:,}", _error(module)])
         total += count
-        shown += 1
     trained = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
     frozen = f", {total - trained:,} of them not trained" if trained != total else ""
     return table_html(

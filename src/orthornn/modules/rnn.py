@@ -470,4 +470,6 @@ class OrthogonalRNN(CheckpointedNetwork):
 def _check_stored(form: object, memory: str) -> None:
     """Raise ArgumentError for form="operator" unless all states are stored."""
     if memory != "store" and form == "operator":
-        raise ArgumentError(f"Expected form='dense' or 'compact_wy' with memory={memory!r}, but got form='operator'.")
+        raise ArgumentError(
+            f"Expected form='auto', 'dense', 'compact_wy' or 'rotations' with memory={memory!r}, but got form='operator'."
+        )

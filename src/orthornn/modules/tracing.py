@@ -52,13 +52,13 @@ class LayerTrace:
     layout: SequenceLayout
     restart: Tensor | None = None
 
-    def backward_through_W(self, delta: Tensor, W: Tensor | None = None) -> Tensor:
+    def backward_through_W(self, delta: Tensor) -> Tensor:
         """Return gain W' delta for every row of delta = dL/da: what W hands from a_t to h_{t-1}; nothing where t is a
         reset.
 
         delta: Like projected; it may lack the first steps.
         """
-        W = self.layer.matrix() if W is None else W
+        W = self.layer.matrix()
         with no_autocast(W):
             carried = self.layer.gain * (delta.to(W.dtype) @ W)
         resets = self.resets(carried)

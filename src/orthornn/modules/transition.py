@@ -13,6 +13,7 @@ from .._checks import check_factory, check_tensor, is_captured, is_transformed
 from ..compact_wy import Base
 from ..complex_as_real import complex_state, embed_state
 from ..kernels.interception import is_intercepted
+from ..kernels.projection import at_least_float32
 from ..parametrizations.parametrization import BoundParametrization, Parametrization, check_description
 from ..parametrizations.sharded import care_for, gathered
 from ..parametrizations.torch_tools import parameters_behind
@@ -28,7 +29,6 @@ class Operator(NamedTuple):
     apply: Callable[..., Tensor]
     apply_adjoint: Callable[..., Tensor]
     operands: tuple[Tensor, ...]
-    cost: tuple[int, int]  # multiply-adds for one row, torch operations for one step
 
 
 class Transition(nn.Module):
@@ -227,12 +227,12 @@ class Transition(nn.Module):
             return None
         operands = method.operands(*self.wide_free())
         if method.field == "real":
-            return Operator(method.multiply, method.multiply_adjoint, operands, method.operator_cost)
+            return Operator(method.multiply, method.multiply_adjoint, operands)
 
         def embedded(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             return lambda h, *operands: embed_state(function(complex_state(h), *operands))
 
-        return Operator(embedded(method.multiply), embedded(method.multiply_adjoint), operands, method.operator_cost)
+        return Operator(embedded(method.multiply), embedded(method.multiply_adjoint), operands)
 
     def after_update_(self) -> None:
         """Do what the parametrization requires after an optimizer's step."""
@@ -272,8 +272,7 @@ def _learns(free: Sequence[Tensor]) -> bool:
 
 def _wide(parameter: Tensor) -> Tensor:
     """Return a free tensor as W is computed from it."""
-    whole = gathered(parameter)
-    return whole.float() if whole.dtype in (torch.bfloat16, torch.float16) else whole
+    return at_least_float32(gathered(parameter))
 
 
 def _same(then: Tensor, now: Tensor) -> bool:

@@ -25,7 +25,7 @@ from torch import Tensor
 from .._checks import check_choice, check_flag, check_integer, is_transformed
 from ..errors import ArgumentError
 from .matrices import check_on_group, narrowed, solve
-from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, signs_of
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, group_of_signs, signs_of
 from .skew import block_diagonal, skew_matrix, skew_numbers, skew_shapes
 
 Init = Literal["blocks", "zero", "uniform"]
@@ -122,10 +122,7 @@ class BoundScaledCayley(BoundParametrization):
     @property
     def group(self) -> str:  # type: ignore[override]
         """ "SO" or "det=-1" by the signs in D, which right_inverse may have changed; "U" if complex."""
-        if self.field == "complex":
-            return "U"
-        negatives = self.negatives if self.D.is_meta else int((self.D < 0).sum())
-        return "SO" if negatives % 2 == 0 else "det=-1"
+        return "U" if self.field == "complex" else group_of_signs(self.D, self.negatives)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102

@@ -73,10 +73,17 @@ class BoundMatrixExponential(BoundParametrization):
         super().__init__(n)
         self.field, self.rebase_every, self.init = description.field, description.rebase_every, description.init
         self.names = ("skew",) if self.field == "real" else ("skew", "diagonal")
-        self.group = "SO" if self.field == "real" else "U"
         if self.rebase_every is not None:
             self.register_buffer("base", self._identity())
             self.register_buffer("updates", torch.zeros((), dtype=torch.int64, device="cpu"))
+
+    @property
+    def group(self) -> str:  # type: ignore[override]
+        """``"SO"`` or ``"det=-1"`` by the base, which right_inverse may have moved; ``"U"`` if complex."""
+        if self.field == "complex":
+            return "U"
+        moved = self.rebase_every is not None and not self.base.is_meta
+        return "det=-1" if moved and torch.linalg.slogdet(self.base.double())[0] < 0 else "SO"
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102

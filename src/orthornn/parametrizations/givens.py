@@ -30,7 +30,7 @@ from ..errors import NotOnGroupError
 from .brick_product import GROUP, brick_product
 from .matrices import check_on_group, narrowed, rounding
 from .mesh import decompose
-from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, signs_of
+from .parametrization import FIELDS, BoundParametrization, Field, Parametrization, group_of_signs, signs_of
 from .peeling import is_exact, peel
 from .search import refine, search
 
@@ -115,8 +115,7 @@ class BoundGivens(BoundParametrization):
         pairs = fft_pairs(n) if layers == "fft" else brick_pairs(n, int(layers))
         self.layers, self._pairs = len(pairs), pairs
         self.names = ("theta",) if self.field == "real" else ("theta", "phi", "omega")
-        spans = n <= 2 or (layers != "fft" and self.layers >= n)  # one rotation is all of SO(2)
-        self.group = "subset" if not spans else "SO" if self.field == "real" else "U"
+        self._spans = n <= 2 or (layers != "fft" and self.layers >= n)  # one rotation is all of SO(2)
         self._count = sum(map(len, pairs))
         if self.field == "real":
             self.register_buffer("signs", torch.ones(n, dtype=torch.float64, device="cpu"))
@@ -124,6 +123,13 @@ class BoundGivens(BoundParametrization):
         is_complex = self.field == "complex"
         passes, calls = (36, 4 * self.layers + 12) if is_complex else (9, 2 * self.layers + 4)
         self.operator_cost = (passes * n * self.layers, calls)
+
+    @property
+    def group(self) -> str:  # type: ignore[override]
+        """``"SO"`` or ``"det=-1"`` by the signs, which right_inverse may have changed; ``"U"``; or ``"subset"``."""
+        if not self._spans:
+            return "subset"
+        return "U" if self.field == "complex" else group_of_signs(self.signs)
 
     def tables(self, device: torch.device) -> Tables:
         """Return the tables on a device: they are no buffers, so that there is nothing to save, move or lose."""
@@ -196,7 +202,7 @@ class BoundGivens(BoundParametrization):
         else a random start, is refined by least squares; NotOnGroupError then does not prove that W is out of reach.
         """
         Q = check_on_group(W, self.n, self.field)
-        if self.group == "subset":
+        if not self._spans:
             return self._few_layers(Q, rounding(W))
         theta, phi, diagonal = decompose(Q, self.layers)
         order = self.tables(theta.device)[:2]

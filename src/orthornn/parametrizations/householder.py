@@ -248,6 +248,8 @@ class BoundHouseholder(BoundParametrization):
             packed = torch.cat([compact_wy.pack(U), (u1 * length).reshape(1)])
         else:
             packed = compact_wy.pack(reduce_rank(Q, self.m, rounding(W), self._target()))
+        if self.description.unit:
+            self._to_norm_one_(packed)
         return (packed, zero) if self.trains_angles else (packed,)
 
     def _target(self) -> str:

@@ -29,8 +29,6 @@ def logarithm(W: Tensor) -> Tensor:
 
     W: (N, N), unitary to double precision; if real, of determinant 1.
     """
-    if W.shape[0] == 0:
-        return W.clone()
     return _of_unitary(W) if W.is_complex() else _of_rotation(W)
 
 

@@ -27,10 +27,19 @@ from .matrices import orthogonality_error
 Field = Literal["real", "complex"]
 FIELDS: tuple[str, ...] = get_args(Field)
 
+#: The values of `BoundParametrization.group` whose matrices are orthogonal or unitary.
+ORTHOGONAL_GROUPS = ("O", "SO", "det=-1", "U", "subset")
+
 
 def signs_of(buffer: Tensor) -> Tensor:
     """Return a buffer of signs as exactly -1 or 1, in float64: a moving average of buffers leaves numbers in between."""
     return torch.where(buffer < 0, -1.0, 1.0).double()
+
+
+def group_of_signs(buffer: Tensor, negatives: int = 0) -> str:
+    """Return "SO" or "det=-1" by how many signs in a buffer are negative: `negatives` while it is on the meta device."""
+    count = negatives if buffer.is_meta else int((buffer < 0).sum())
+    return "SO" if count % 2 == 0 else "det=-1"
 
 
 class Parametrization(ABC):

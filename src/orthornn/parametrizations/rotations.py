@@ -108,8 +108,8 @@ class BoundRotations(BoundParametrization):
         """Return (c, s) of W h = c * h + s * swap(h), each (N,), in float64."""
         angles = free[0].double()
         cosine, sine = angles.cos(), angles.sin()
-        single = [cosine.new_ones(self.n % 2)]
-        c, s = torch.cat([cosine, *single, cosine]), torch.cat([sine, *(t - 1 for t in single), -sine])
+        single = cosine.new_ones(self.n % 2)
+        c, s = torch.cat([cosine, single, cosine]), torch.cat([sine, single - 1, -sine])
         if not self.decays:
             return c, s
         radii = torch.exp(-torch.exp(free[1].double()))
@@ -131,8 +131,7 @@ class BoundRotations(BoundParametrization):
         """Return the angles, and the decay, of a W that consists of rotations of these pairs; NotOnGroupError
         otherwise.
         """
-        check_square(W, self.n, "real")
-        wide, half = W.detach().double(), self.n // 2
+        wide, half = check_square(W, self.n, "real"), self.n // 2
         first = torch.arange(half, device=W.device)
         second = first + self.n - half
         cosine = (wide[first, first] + wide[second, second]) / 2
@@ -142,7 +141,7 @@ class BoundRotations(BoundParametrization):
             radii = torch.cat([torch.hypot(cosine, sine), wide.diagonal()[half : self.n - half]])
             free = (*free, torch.log(-torch.log(radii.clamp(_SMALLEST, 1 - _SMALLEST))))
         off = float(torch.linalg.matrix_norm(self(*free) - wide))
-        if not off <= rounding(W) * self.n:
+        if not off <= rounding(W):
             what = "scaled rotations" if self.decays else "rotations"
             raise NotOnGroupError(
                 f"Expected W to consist of {what} of the pairs (i, i + {self.n - half}), but got a distance of {off:.3g} "

@@ -69,7 +69,7 @@ def _to_nearest(W: Tensor) -> Tensor:
 
 def _in_range(A: Tensor) -> tuple[Tensor, int]:
     """Return A / 2^k and the least k for which A^2 does not overflow: 0 but for an A whose exponential rounding decides."""
-    largest = float(A.detach().abs().max()) if A.numel() else 0.0
+    largest = float(A.detach().abs().max())
     if not _HUGE < largest < math.inf:
         return A, 0
     halvings = math.frexp(largest / _HUGE)[1]
@@ -96,8 +96,6 @@ def _spectral_bound(A: Tensor, square: Tensor) -> Tensor:
     """Return an upper bound on ||A||_2, of shape (). Eigenvalues of a real A come in pairs +-i t, so that ||A||_F^2 is at
     least 2 t^2.
     """
-    if not A.numel():
-        return A.new_zeros((), dtype=torch.float64)
     frobenius = torch.linalg.vector_norm(A) / (1.0 if A.is_complex() else math.sqrt(2))
     bounds = torch.stack([A.abs().sum(dim=0).max(), frobenius, square.abs().sum(dim=0).max().sqrt()])
     return bounds.min()

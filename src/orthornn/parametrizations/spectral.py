@@ -101,7 +101,7 @@ class BoundSpectralMargin(BoundParametrization):
         U, s, Vh = torch.linalg.svd(check_square(W, self.n, "real"))
         V = Vh.mT.contiguous()
         if self.margin is not None:
-            outside = float((s - 1).abs().max()) if self.n else 0.0
+            outside = float((s - 1).abs().max())
             if outside >= self.margin and outside > rounding(W):
                 raise NotOnGroupError(
                     f"Expected singular values strictly within {self.margin:g} of 1, the margin, but got some between "

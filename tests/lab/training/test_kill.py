@@ -12,8 +12,10 @@ import time
 
 import pytest
 
+from orthornn._folder import Folder
 from orthornn.errors import CheckpointError
 from orthornn.lab.training import ScheduleConfig, read_metrics, resume, train
+from orthornn.lab.training.log import MetricsLog
 from support.run_cases import EPOCHS, config, content, numbers
 
 CONFIG = config(
@@ -165,9 +167,7 @@ def test_a_full_log_is_said_and_mended(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_device_is_said(tmp_path):
-    from orthornn.lab.training.log import MetricsLog
-
-    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log = MetricsLog(Folder.open(tmp_path), "metrics.jsonl")
     log._file = open("/dev/full", "ab", buffering=0)  # noqa: SIM115
     with pytest.raises(CheckpointError, match=r"Expected to write .*metrics\.jsonl, but got: No space left on device"):
         log.append({"kind": "train"})

@@ -293,7 +293,7 @@ def _fold(model: Any, form: CForm) -> FoldedNetwork:
     """Return the numbers of a network as it computes, without the scaling of a run."""
     core, head = (model.core, model.head) if hasattr(model, "core") and hasattr(model, "head") else (model, None)
     core = core.rnn if isinstance(core, OrthogonalRNNCell) else core
-    _check(model, core, head)
+    _check(core, head)
     reads = getattr(model, "pool", "last") if getattr(model, "output", "all") == "last" else "last"
     if getattr(model, "series", None) is not None:
         raise ArgumentError(
@@ -377,7 +377,7 @@ def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
     )
 
 
-def _check(model: Any, core: Any, head: Any) -> None:
+def _check(core: Any, head: Any) -> None:
     """Raise ArgumentError unless the network has a C form."""
     name = type(core).__name__
     if isinstance(core, OrthogonalBlocks):

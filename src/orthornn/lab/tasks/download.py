@@ -43,8 +43,8 @@ class Bar:
         print(f"{before}{self.name} [{filled:<{_BAR}}] {megabytes}", end=after, file=sys.stderr, flush=True)
 
 
-def downloader(pooch: Any, url: str, bar: Bar) -> Any:
-    """Return the pooch downloader for `url`."""
+def downloader(pooch: Any, bar: Bar) -> Any:
+    """Return pooch's downloader with the bar."""
     return pooch.HTTPDownloader(progressbar=bar, timeout=30)
 
 
@@ -61,7 +61,7 @@ def fetch_missing(folder: Path, sources: Mapping[str, tuple[str, str]]) -> None:
     for name, (url, known) in missing.items():
         print(f"fetching {url} to {folder / name}", file=sys.stderr)
         try:
-            pooch.retrieve(url, known, fname=name, path=folder, downloader=downloader(pooch, url, Bar(name)))
+            pooch.retrieve(url, known, fname=name, path=folder, downloader=downloader(pooch, Bar(name)))
         except Exception as error:  # requests has many, and pooch raises ValueError for a wrong sum
             raise DataError(
                 f"Expected to fetch {url}, but got: {error} Fetch {name} by other means and put it into {folder}, "

@@ -141,7 +141,7 @@ class RunDirectory:
 
     def begin_log(self) -> None:
         """Open the log, and cut off what a killed writer left of a line."""
-        self._log = MetricsLog(self.path / METRICS, self._folder)
+        self._log = MetricsLog(self._folder, METRICS)
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file of the run atomically, with its sum."""

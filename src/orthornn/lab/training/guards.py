@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ...modules import Transition
+from ...parametrizations.parametrization import ORTHOGONAL_GROUPS
 from ..tasks import Batch
 
 SMALLER_UPDATES = "Lower lr and recurrent_lr, or set clip_norm=1 (--lr, --recurrent-lr, --clip-norm 1)."
 _HUGE = 1e10  # for a parameter; products of two are far from overflowing still
-_ON_GROUP = ("O", "SO", "det=-1", "U", "subset")
 
 
 def not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
@@ -68,7 +68,7 @@ def orthogonality_error(transitions: Iterable[Transition]) -> float | None:
     """
     errors = []
     for transition in transitions:
-        if transition.method.group in _ON_GROUP:
+        if transition.method.group in ORTHOGONAL_GROUPS:
             with torch.no_grad():
                 errors.append(transition.method.orthogonality_error(transition.matrix()))
     return max(errors, default=None)

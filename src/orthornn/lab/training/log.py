@@ -33,12 +33,11 @@ class MetricsLog:
     """A log to which records are appended, one write of one line each. A line that a killed writer left unfinished is
     cut off.
 
-    folder: the open folder that `path` is in; without it, it is opened.
+    folder: The open folder that the file `name` is in.
     """
 
-    def __init__(self, path: Path, folder: Folder | None = None) -> None:
-        self._name = path.name
-        self._folder = folder or Folder.open(path.parent)
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._folder, self._name = folder, name
         self._file = open(self._folder.open_to_append(self._name), "ab", buffering=0)  # noqa: SIM115
         _cut_torn_line(self._file.fileno())
 

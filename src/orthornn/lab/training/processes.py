@@ -41,7 +41,7 @@ class Processes:
         if self.count == 1:
             return list(numbers)
         flat = torch.cat(
-            [torch.tensor(numbers, dtype=torch.float64), *(t.detach().double().reshape(-1) for t in tensors)]
+            [torch.tensor(numbers, dtype=torch.float64), *(t.detach().double().cpu().reshape(-1) for t in tensors)]
         )
         dist.all_reduce(flat)
         place = len(numbers)

@@ -222,13 +222,15 @@ class Trainer:
         """Call `take` with the prediction and the targets of each batch."""
         in_training, self._carried = self._carried, None
         self.model.eval()
-        with torch.no_grad():
-            for on_cpu in batches:
-                batch = to_device(on_cpu, self.device)
-                take(self._forward(batch.inputs), batch.targets)
-                self._carried = self._after
-        self.model.train()
-        self._carried, self._after = in_training, None
+        try:
+            with torch.no_grad():
+                for on_cpu in batches:
+                    batch = to_device(on_cpu, self.device)
+                    take(self._forward(batch.inputs), batch.targets)
+                    self._carried = self._after
+        finally:
+            self.model.train()
+            self._carried, self._after = in_training, None
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a run needs to resume from here."""
