@@ -31,7 +31,7 @@ def rows(first_heading: str, page: Path = PAGE) -> list[dict[str, str]]:
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     found, heading = [], None
     for row in cells:
-        if row[0] in ("method", "model"):
+        if row[0] in ("method", "model", "name"):
             heading = row
         elif heading is not None and heading[0] == first_heading and not row[0].startswith("---"):
             found.append(dict(zip(heading, row)))
@@ -190,12 +190,18 @@ def test_the_table_of_systems_counts_what_is_trained():
             model = build(name, inputs, outputs, hidden_size=n)
             letters = {"n": n, "m": getattr(model.core, "reflections", n), "I": inputs, "O": outputs}
             core = count_parameters(model)
-            if of_w.strip() == "as above":
+            if of_w.strip().startswith("see "):
                 W = next(model.core.transitions())[1].method.count()
             else:
                 W = value(of_w.strip().replace(" ", ""), **letters)
             assert core == W + value(rest.strip().replace(" ", ""), **letters), name
     assert named == set(MODELS)
+
+
+def test_the_table_of_models_says_what_the_command_says():
+    lines = COMMAND_LINE.read_text(encoding="utf-8").splitlines()
+    start = lines.index("| name | network |") + 2
+    assert lines[start : start + len(MODELS)] == [f"| `{name}` | {made.summary} |" for name, made in MODELS.items()]
 
 
 @pytest.mark.parametrize(("page", "field"), [("rotations", "real"), ("givens", "real"), ("givens", "complex")])

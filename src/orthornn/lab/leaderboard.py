@@ -25,7 +25,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -52,9 +52,11 @@ Each table ranks trained networks on one task by their test result, with their c
 validation, *last weights* those of the last update; ± is the standard deviation over seeds. ‖W'W − I‖ is the distance of the
 trained W from orthogonal: about 1e-6 is rounding, more is a network whose W need not be orthogonal. A static perceptron
 receives the whole sequence as one vector: a network that is no better has not shown that it remembers. *CPU s*
-is the processor time of one training in seconds, with its evaluations.
+is the processor time of one training in seconds, with its evaluations. `orthornn train --help` tells what each system is.
 
 Written by `python -m orthornn.lab.leaderboard page`."""
+# Metrics by their names in the results.
+_METRICS = {"bpc": "bits per character", "recall": "the share of the symbols that are recalled"}
 # What the page reads of an entry.
 _ENTRY = (
     "task", "system", "metric", "higher_is_better", "parameters", "head", "seed", "validation", "test",
@@ -200,12 +202,18 @@ def page(folder: Path) -> str:
         entries = stored(path)
         words = "\n".join(_folded(_plain(own[0]["command"]).replace("`", "'")) for own in _by_training(entries))
         parts.append(
-            f"## {entries[0]['task']}\n\n{markdown(table(entries))}\n\n"
+            f"## {entries[0]['task']}\n\n{_measured(entries[0])}\n\n{markdown(table(entries))}\n\n"
             f"The commands of the rows, in the same order:\n\n```sh\n{words}\n```"
         )
     if len(parts) == 1:
         raise ArgumentError(f"Expected results in {folder}, but got none. Store some with: add RUN --out {folder}.")
     return "\n\n".join(parts) + "\n"
+
+
+def _measured(one: Mapping[str, Any]) -> str:
+    """Return the sentence that says what an entry's numbers measure."""
+    words, better = _METRICS.get(one["metric"], one["metric"]), "higher" if one["higher_is_better"] else "lower"
+    return f"{words[0].upper()}{words[1:]}; {better} is better."
 
 
 def table(entries: Sequence[dict[str, Any]]) -> Table:

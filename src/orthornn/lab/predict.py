@@ -523,7 +523,7 @@ def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
     Args:
         run: The run directory, or that of a search by ``model="auto"``, whose result is loaded.
         checkpoint: ``"chosen"``, the weights of the best validation where there are some; ``"last"``, ``"best"`` or a
-            step; see training.load_model. Default: ``"chosen"``.
+            step. Default: ``"chosen"``.
     """
     path = run_in(Path(run))
     config, model = load_model(path, checkpoint)

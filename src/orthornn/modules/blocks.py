@@ -59,7 +59,7 @@ class OrthogonalBlocks(CheckpointedNetwork):
     of ``state_size``.
 
     Args:
-        input_size: I.
+        input_size: Number of input features, I.
         d_model: Features of the outputs, and between blocks.
         state_size: S, units of each recurrence. Even, if the recurrence is rotations alone.
         depth: Number of blocks. Default: 1.

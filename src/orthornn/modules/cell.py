@@ -29,8 +29,8 @@ class OrthogonalRNNCell(nn.Module):
     ``torch.nn.utils.parametrize.cached()``: W is then built once, and not in each step.
 
     Args:
-        input_size: I.
-        hidden_size: N.
+        input_size: Number of input features, I.
+        hidden_size: Number of hidden units, N.
         parametrization: How W is made. Default: None, that of :class:`OrthogonalRNN`.
         nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"modrelu"``.
         bias: Whether there is a bias vector: the b of modrelu and complex_modrelu, added to the pre-activation with the

@@ -37,9 +37,9 @@ class DeltaRNN(InputDependentNetwork):
     a shape of its own, (L * D, B, H, K, V).
 
     Args:
-        input_size: I, or the number of symbols.
-        hidden_size: H V, the size of the output.
-        num_layers: L. Layers above the first read the outputs of the one below. Default: 1.
+        input_size: Number of input features, or of symbols, I.
+        hidden_size: Size of the output, H V.
+        num_layers: Number of layers, L. Layers above the first read the outputs of the one below. Default: 1.
         heads: H. Each head has a state (K, V) of its own. Default: 1.
         key_size: K. Default: V = hidden_size / heads.
         updates: M. Default: 1.

@@ -51,8 +51,8 @@ class GORU(RecurrentNetwork):
     :func:`orthornn.export.to_torch_export`.
 
     Args:
-        input_size: I.
-        hidden_size: N.
+        input_size: Number of input features, I.
+        hidden_size: Number of hidden units, N.
         parametrization: How W is made. Default: None, ``Givens(layers=2)``, that of the paper with its authors' default
             capacity.
         nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`: one without a parameter of

@@ -45,8 +45,8 @@ class PeepholeLSTM(RecurrentNetwork):
     :func:`orthornn.export.to_torch_export`.
 
     Args:
-        input_size: I.
-        hidden_size: N.
+        input_size: Number of input features, I.
+        hidden_size: Number of hidden units, N.
         peepholes (bool): False leaves p out; the network is then torch.nn.LSTM with one bias. Default: True.
         forget_bias: Initial value of b_f. Default: 1 (Jozefowicz et al., 2015); Mhammedi et al. (2017) have 5.
         init: ``"uniform"`` to draw all weights from U(-1/sqrt(N), 1/sqrt(N)), as torch.nn.LSTM does; ``"orthogonal"`` to draw

@@ -269,7 +269,8 @@ class OnlineLearner:
             state_dict: Of a learner of as many inputs, units and outputs. It is copied.
 
         Raises:
-            ArgumentError: If entries are missing or unknown. ShapeError, DTypeError, DeviceError: If a tensor does not fit.
+            ArgumentError: If entries are missing or unknown.
+            ShapeError, DTypeError, DeviceError: If a tensor does not fit.
         """
         own, online = self.state_dict(), self._online
         if not isinstance(state_dict, Mapping) or state_dict.keys() != own.keys():

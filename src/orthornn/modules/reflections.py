@@ -44,9 +44,9 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
     It takes and returns what torch.nn.RNN does, unbatched inputs, tokens and PackedSequence included.
 
     Args:
-        input_size: I, or the number of symbols.
-        hidden_size: N.
-        num_layers: L. Layers above the first read the states of the one below. Default: 1.
+        input_size: Number of input features, or of symbols, I.
+        hidden_size: Number of hidden units, N.
+        num_layers: Number of layers, L. Layers above the first read the states of the one below. Default: 1.
         reflections: M, at most N / heads. n - 1 reflections represent every permutation of n objects; N reach every
             orthogonal matrix. Default: 1.
         heads: H. Each head has N / H units, and reflections and strengths of its own. Default: 1.

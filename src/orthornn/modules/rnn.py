@@ -54,9 +54,9 @@ class OrthogonalRNN(CheckpointedNetwork):
     tensors to those of the matrix, or raises NotOnGroupError.
 
     Args:
-        input_size: I.
-        hidden_size: N.
-        num_layers: L. Layers above the first read the states of the one below. Default: 1.
+        input_size: Number of input features, I.
+        hidden_size: Number of hidden units, N.
+        num_layers: Number of layers, L. Layers above the first read the states of the one below. Default: 1.
         parametrization: How W is made; each layer and direction has its own. Default: None,
             ``Householder(reflections=min(16, N), base="rotations")``, whose initial eigenvalues are spread over the circle
             and which costs O(N) per step; ``Householder()`` reaches every orthogonal matrix.
@@ -383,7 +383,8 @@ class OrthogonalRNN(CheckpointedNetwork):
 
         Raises:
             ArgumentError: For another kind of network, and for a parametrization that does not reach the W's that turn
-                W's rotations, such as a few reflections. NotOnGroupError: For a W that is not orthogonal.
+                W's rotations, such as a few reflections.
+            NotOnGroupError: For a W that is not orthogonal.
 
         Example::
 

@@ -203,7 +203,7 @@ class Transition(nn.Module):
 
     @property
     def builds(self) -> bool:
-        """Whether each call builds W, and its gradient: it is not cached. No tool of torch computes anything for this."""
+        """True if each call builds W and its gradient, since W is not cached. No tool of torch computes anything for this."""
         if not torch.is_grad_enabled() or parametrize._cache_enabled:
             return False
         held = {**self.__dict__, **self._parameters}  # a replica of data parallelism has tensors as attributes
@@ -217,7 +217,7 @@ class Transition(nn.Module):
 
     @property
     def operator_cost(self) -> tuple[int, int] | None:
-        """The cost of applying W by its structure, or None if there is no such way; see cost_model.operator_pays."""
+        """The cost of applying W by its structure, or None if there is no such way."""
         return self._method.operator_cost
 
     def operator(self) -> Operator | None:

@@ -150,7 +150,7 @@ class JointOptimizer(torch.optim.Optimizer):
         """Restore the state of the same parts.
 
         Args:
-            state_dict: What `state_dict` returned: in torch's layout, or, as earlier, {"parts": one of each}.
+            state_dict: What `state_dict` returned: in torch's layout, or {"parts": one of each}.
 
         Raises:
             ArgumentError: If it is that of other optimizers.

@@ -28,7 +28,7 @@ class CayleyRMSprop(StiefelOptimizer):
     """RMSprop's scaling of the gradient, then the Cayley step.
 
     Args:
-        params: Matrices on the manifold, as for any optimizer of torch; see StiefelOptimizer.
+        params: Matrices on the Stiefel manifold, real or complex, as for any optimizer of torch.
         lr: Of the Cayley step; the released code of the full-capacity uRNN has 1e-6. The scaled gradient has entries of
             about 1, so a step turns M by at most about lr N radians. Default: 1e-4.
         alpha: Of the running mean of G^2. Default: 0.9.

@@ -14,10 +14,10 @@ from .stiefel import Parameters, StiefelOptimizer, as_matrix, check_buffer, rate
 
 
 class CayleySGD(StiefelOptimizer):
-    """M <- (I + lr/2 A)^-1 (I - lr/2 A) M with A = G M^H - M G^H; see cayley.py.
+    """M <- (I + lr/2 A)^-1 (I - lr/2 A) M with A = G M^H - M G^H (Wen & Yin, 2013; Vorontsov et al., 2017, eq. 9).
 
     Args:
-        params: Matrices on the manifold, as for any optimizer of torch; see StiefelOptimizer.
+        params: Matrices on the Stiefel manifold, real or complex, as for any optimizer of torch.
         lr: Of the Cayley step; the paper has 1e-6 on the bases of its factorized matrix. Default: 1e-3.
         momentum: As in torch.optim.SGD, in the tangent space: V <- momentum V + A M takes the place of A M, and is carried
             to the next M by the step's own unitary factor. (A buffer of the plain gradient G, as for a vector space, keeps

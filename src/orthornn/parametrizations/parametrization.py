@@ -232,7 +232,7 @@ class BoundParametrization(nn.Module, ABC):
 
     @property
     def acts_after_update(self) -> bool:
-        """Whether `after_update_` does anything: as a rule, where a class has its own."""
+        """True if `after_update_` does anything; by default, if the class overrides it."""
         return type(self).after_update_ is not BoundParametrization.after_update_
 
     def after_update_(self, *free: Tensor) -> None:

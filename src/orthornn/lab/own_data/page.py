@@ -112,7 +112,7 @@ def _summary(rows: Sequence[Row]) -> list[str]:
             names = f": {', '.join(worse)}" if worse else ""
             lines.append(
                 f"- The default is better than {name} on {better} of {len(verdicts)} sets, level (within {NOISE:g} standard "
-                f"errors) on {even}, and worse on {len(worse)}{names}."
+                f"errors) on {even}, and worse on {len(worse) or 'none'}{names}."
             )
     for kind, sign in (("accuracy in percent", 1), ("loss in thousandths", -1)):
         lost = [row for row in rows if row.verdict(_PLAIN) == "losses" and row.sign == sign]

@@ -47,7 +47,7 @@ def _mean(values: Sequence[float]) -> float:
 def _audio_table(record: Record, length: str) -> list[str]:
     rows = [(row, row[length]) for row in record["networks"] if length in row]
     several = any(len(training["seeds"]) > 1 for _, training in rows)
-    titles = ["network", "parameters", "ns per sample", "learning rate", "ESR", "without pre-emphasis"]
+    titles = ["network", "parameters", "ns per sample", "learning rate", "ESR", "ESR without pre-emphasis"]
     titles += ["seeds", "ESR of each"] if several else []
     lines = []
     for row, training in sorted(rows, key=lambda entry: _mean(_errors(entry[1]))):

@@ -31,22 +31,26 @@ SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 class OptimizerConfig:
     """The optimizer and its learning rates.
 
-    name: "adam", "adamw" (Adam with decoupled weight decay), "rmsprop", "rmsprop-tensorflow" (its mean of
-        squared gradients starts at 1, not 0, so that the first updates are smaller) or "sgd". lr: the learning rate.
-    recurrent: the optimizer of what parametrizes the recurrent matrix, where it is not `name`.
-    recurrent_lr: the learning rate of what parametrizes the recurrent matrix; a tenth of lr unless given.
-    momentum: Nesterov's, of SGD.
-    decay: of RMSprop's squared gradients. 0.9 is what Helfrich et al., 2018, had from TensorFlow; torch's own
-        is 0.99.
-    decoupled_decay: of adamw: every update takes lr times this off all parameters but the free tensors of recurrent matrices
-        that have a parametrization (optim.param_groups); so off biases, normalizations, initial states, and off the
-        recurrent weights of LSTM, GRU and of networks whose input chooses their transitions.
-    manifold: what moves tensors that must stay on the Stiefel manifold (the bases of spectral, the matrix of
-        full-urnn): "cayley-rmsprop" or "cayley-sgd". manifold_lr: its rate; recurrent_lr unless given.
-    reorthogonalize_every: updates between two corrections of its drift; None: never, as published.
-    spectrum_lr: of the spectrum of spectral, which is divided by twice the margin; recurrent_lr unless given.
-    clip_norm: the gradient's norm is cut to this before every update; None: it is not.
-    clip_value: every entry of the gradient is cut to [-clip_value, clip_value], before clip_norm; None: it is not.
+    Args:
+        name: "adam", "adamw" (Adam with decoupled weight decay), "rmsprop", "rmsprop-tensorflow" (its mean of squared
+            gradients starts at 1, not 0, so that the first updates are smaller) or "sgd". Default: "adam".
+        recurrent: Optimizer of what parametrizes the recurrent matrix. Default: None, that of `name`.
+        lr: Learning rate. Default: 1e-3.
+        recurrent_lr: Learning rate of what parametrizes the recurrent matrix. Default: None, a tenth of lr.
+        momentum: Nesterov's, of SGD. Default: 0.
+        decay: Of RMSprop's squared gradients. Default: 0.9, what Helfrich et al., 2018, had from TensorFlow; torch's own
+            is 0.99.
+        clip_norm: The gradient's norm is cut to this before every update. Default: None, it is not.
+        clip_value: Every entry of the gradient is cut to [-clip_value, clip_value], before clip_norm. Default: None, it is
+            not.
+        manifold: Optimizer of tensors that must stay on the Stiefel manifold (the bases of spectral, the matrix of
+            full-urnn), "cayley-rmsprop" or "cayley-sgd". Default: "cayley-rmsprop".
+        manifold_lr: Its learning rate. Default: None, recurrent_lr.
+        reorthogonalize_every: Updates between two corrections of its drift; None: never, as published. Default: 10.
+        spectrum_lr: Of the spectrum of spectral, which is divided by twice the margin. Default: None, recurrent_lr.
+        decoupled_decay: Of adamw: every update takes lr times this off all parameters but the free tensors of recurrent
+            matrices that have a parametrization (optim.param_groups); so off biases, normalizations, initial states, and
+            off the recurrent weights of LSTM, GRU and of networks whose input chooses their transitions. Default: 0.01.
     """
 
     name: Optimizer = "adam"
@@ -106,13 +110,15 @@ class OptimizerConfig:
 class ScheduleConfig:
     """The schedule of the learning rates; every rate is multiplied by the same factor (torch.optim.lr_scheduler).
 
-    name: "constant"; "step" (StepLR: times `factor` every `every` updates); "exponential" (ExponentialLR: the same,
-        smoothly, so that `every` updates make `factor`); "cosine" (LambdaLR) and "linear" (LinearLR): from 1
-        down to `factor`, which an update after the last would have; "plateau" (ReduceLROnPlateau: times `factor` when
-        the task's metric has not improved for `every` validations).
-    factor: 0.1 unless given; 0 for cosine and linear. every: a third of all updates unless given; 10 validations for
-        plateau.
-    warmup: updates over which the rate first rises linearly from a hundredth (LinearLR). A new run has more updates.
+    Args:
+        name: "constant"; "step" (StepLR: times `factor` every `every` updates); "exponential" (ExponentialLR: the same,
+            smoothly, so that `every` updates make `factor`); "cosine" (LambdaLR) and "linear" (LinearLR): from 1
+            down to `factor`, which an update after the last would have; "plateau" (ReduceLROnPlateau: times `factor`
+            when the task's metric has not improved for `every` validations). Default: "constant".
+        factor: See `name`. Default: None, 0.1; 0 for cosine and linear.
+        every: See `name`. Default: None, a third of all updates; 10 validations for plateau.
+        warmup: Updates over which the rate first rises linearly from a hundredth (LinearLR), fewer than the run has.
+            Default: 0.
     """
 
     name: Literal["constant", "step", "exponential", "cosine", "linear", "plateau"] = "constant"
@@ -157,12 +163,15 @@ class ScheduleConfig:
 class PenaltyConfig:
     """Terms added to the training loss, each with its strength; 0 leaves it out. See orthornn.penalties.
 
-    soft_orthogonality, weight_decay: on every recurrent matrix W. spectrum_prior: on the spectrum of spectral.
-    norm_stabilizer: on the states of every layer. gradient_norm: on the backward signal of every layer; costs a
-        second backward pass.
-    label_smoothing: of classifiers: the share of the target that is spread over all classes, evenly
-        (torch.nn.functional.cross_entropy), or for your own data by their frequencies in training, times their weights, so
-        that the probabilities of rare classes are not raised (Szegedy et al., 2016, section 7; Pereyra et al., 2017).
+    Args:
+        soft_orthogonality: On every recurrent matrix W.
+        weight_decay: On every recurrent matrix W.
+        spectrum_prior: On the spectrum of spectral.
+        norm_stabilizer: On the states of every layer.
+        gradient_norm: On the backward signal of every layer; costs a second backward pass.
+        label_smoothing: Of classifiers: the share of the target that is spread over all classes, evenly
+            (torch.nn.functional.cross_entropy), or for your own data by their frequencies in training, times their weights,
+            so that the probabilities of rare classes are not raised (Szegedy et al., 2016, section 7; Pereyra et al., 2017).
     """
 
     soft_orthogonality: float = 0.0
@@ -182,12 +191,14 @@ class PenaltyConfig:
 class RecordConfig:
     """The quantities recorded during a run, besides its loss; see training/recording.py.
 
-    gradients: updates between two records of ||dL/dh_t||; None: none. spectrum: updates between two records of the
-        singular values and of the loss of orthogonality of every recurrent matrix; None: none.
-    gradient_loss: L is the task's loss, only at the last step ("last") or as it is trained ("total").
-    sequences: how many validation sequences the gradients are of; always the same ones.
-    test: the test metrics with every validation, for papers that report the best test epoch; nothing is selected by
-        them.
+    Args:
+        gradients: Updates between two records of ||dL/dh_t||. Default: None, there are none.
+        spectrum: Updates between two records of the singular values and of the loss of orthogonality of every recurrent
+            matrix. Default: None, there are none.
+        gradient_loss: L is the task's loss, only at the last step ("last") or as it is trained ("total"). Default: "last".
+        sequences: Number of validation sequences that the gradients are of; always the same ones. Default: 10.
+        test: Record the test metrics with every validation, for papers that report the best test epoch; nothing is selected
+            by them. Default: False.
     """
 
     gradients: int | None = None
@@ -211,24 +222,33 @@ class RecordConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A run.
+    """The configuration of a run.
 
-    steps: how many updates. batch_size: sequences per update. seed: of the initial values and of the training
-        data.
-    validate_every: updates between two validations (the last update is always followed by one).
-    log_every: updates over which a training record averages.
-    evaluation_batch: sequences at once in validation and test; changes nothing but the memory used.
-    max_seconds: stop after this long, wherever the run is; None: do not.
-    accumulate: the batch is processed in this many parts, whose gradients are added up; saves memory.
-    autocast: "bfloat16" to run the forward pass under torch.autocast; the recurrent matrix stays float32.
-    device: "cpu", "cuda" or "cuda:N". Data are made on the CPU; the same bits as on another device are not promised.
-    patience: stop when the task's metric has not improved for this many validations; None: do not.
-    checkpoint_every: updates between two checkpoints; None: only by checkpoint_seconds. One is also written at every
-        best validation, at the end, and when the run is interrupted.
-    checkpoint_seconds: seconds between two checkpoints; None: only by checkpoint_every.
-    keep_checkpoints: so many of the last checkpoints are stored, and the best one.
-    orthogonality_bound: a warning is given when ||W'W - I||_F of a recurrent matrix that should be orthogonal exceeds
-        it; looked at with every validation.
+    Args:
+        task: Data, loss and metric. Default: Copying().
+        model: The network with its readout. Default: that of the command line.
+        optimizer: Optimizers and learning rates.
+        schedule: How the learning rates change.
+        penalties: Terms added to the loss.
+        record: Quantities recorded besides the loss.
+        steps: Number of updates. Default: 1000.
+        batch_size: Sequences per update. Default: 50.
+        seed: Of the initial values and of the training data. Default: 0.
+        validate_every: Updates between two validations (the last update is always followed by one). Default: 200.
+        log_every: Updates over which a training record averages. Default: 20.
+        evaluation_batch: Sequences at once in validation and test; changes nothing but the memory used. Default: 250.
+        max_seconds: Stop after so many seconds, wherever the run is. Default: None, do not.
+        accumulate: Parts in which a batch is processed, whose gradients are added up; saves memory. Default: 1.
+        autocast: "bfloat16" to run the forward pass under torch.autocast; the recurrent matrix stays float32. Default: None.
+        device: "cpu", "cuda" or "cuda:N". Data are made on the CPU; the same bits as on another device are not promised.
+            Default: "cpu".
+        patience: Stop when the task's metric has not improved for so many validations. Default: None, do not.
+        checkpoint_every: Updates between two checkpoints. One is also written at every best validation, at the end, and when
+            the run is interrupted. Default: None, only by checkpoint_seconds.
+        checkpoint_seconds: Seconds between two checkpoints; None: only by checkpoint_every. Default: 60.
+        keep_checkpoints: Number of the last checkpoints that are stored, besides the best one. Default: 2.
+        orthogonality_bound: A warning is given when ||W'W - I||_F of a recurrent matrix that should be orthogonal exceeds
+            this; looked at with every validation. Default: 1e-4.
     """
 
     task: Task = field(default_factory=Copying)

@@ -19,14 +19,14 @@ _PROGRESS_SECONDS = 0.25  # at most one report in this long
 def train(
     config: RunConfig,
     directory: str | Path | None = None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
     """Carry out the run that `config` describes, in `directory` if one is given.
 
     Args:
         config: Task, model, optimizer, and how long to train.
         directory: Where to write the run directory. Default: None, nothing is written.
-        on_progress: Function that is called about four times per second, and at the end.
+        on_progress: Function that is called about four times per second, and at the end. Default: None.
 
     Returns:
         The metrics, the records, and the trained model.
@@ -43,7 +43,7 @@ def train(
 
 def resume(
     directory: str | Path,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] | None = None,
     *,
     steps: int | None = None,
     max_seconds: float | None = None,
@@ -52,7 +52,7 @@ def resume(
     return carry_out(Run.resume(directory, steps=steps, max_seconds=max_seconds), on_progress)
 
 
-def carry_out(run: Run, on_progress: Callable[[Progress], None] = lambda progress: None) -> RunResult:
+def carry_out(run: Run, on_progress: Callable[[Progress], None] | None = None) -> RunResult:
     """Advance a run to its end, or to a signal: then its state is saved and Interrupted names the command that resumes
     it. So it is if on_progress fails because a pipe is closed or a disk is full.
     """
@@ -67,7 +67,8 @@ def carry_out(run: Run, on_progress: Callable[[Progress], None] = lambda progres
                         with contextlib.suppress(OSError, OrthornnError):  # of a full disk; the divergence is the news
                             write_diverged(run.directory.path, run.trainer.step, run.seconds, error)
                     raise
-                _report(run, on_progress)
+                if on_progress is not None:
+                    _report(run, on_progress)
                 if signals.received is not None:
                     # of several processes all must stop after the same update, which the next one agrees on
                     run.stop_wanted, run.interrupted = True, alone
@@ -82,7 +83,8 @@ def carry_out(run: Run, on_progress: Callable[[Progress], None] = lambda progres
                 raise _interruption(run, signals.received or signal.SIGINT) from None
     finally:
         run.close()
-    on_progress(run.progress)
+    if on_progress is not None:
+        on_progress(run.progress)
     return result
 
 

@@ -53,7 +53,10 @@ _Made = TypeVar("_Made")
 class Progress:
     """The progress of a run.
 
-    loss: the mean over the last updates; seconds: since the run began; update_seconds: without validation.
+    Attributes:
+        loss: The mean over the last updates.
+        seconds: Since the run began.
+        update_seconds: Without validation.
     """
 
     step: int
@@ -68,17 +71,29 @@ class Progress:
 class RunResult:
     """The result of a run.
 
-    seconds: all of it; update_seconds: without validation, test and records.
-    validation, test: the metrics of `model`, those after the last update. best: of all validations, by the task's
-        metric, with "step"; empty, like validation, for a task without validation data. best_test: the test metrics of
-        those weights; empty where there are none, or where their checkpoint cannot be read.
-    last_test: the test metrics after the last update, also where `of_best` has put those of the best validation into `test`.
-    records: what metrics.jsonl holds. model: as the last update left it.
-    finished: False if max_seconds or patience ended it before `steps`.
-    orthogonality_error: the largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
-    weights_sha256: of model.safetensors, if the run has a directory.
-    threshold: the probability of the second class from which on the weights of the best validation predict it, if the task
-        asks for one; `best` and `best_test` are with it.
+    Args:
+        config: Of the run.
+        steps: Updates done.
+        seconds: Of the whole run.
+        update_seconds: Without validation, test and records.
+        parameters: Number of trained numbers.
+        hidden_size: Of the network.
+        trivial_loss: Of the task's trivial baseline.
+        validation: The metrics of `model` on the validation data, those after the last update.
+        test: Those on the test data.
+        best: Those of the best validation by the task's metric, with "step"; empty, like validation, for a task without
+            validation data.
+        records: What metrics.jsonl holds.
+        model: As the last update left it.
+        finished: False if max_seconds or patience ended it before `steps`.
+        orthogonality_error: The largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
+        best_test: The test metrics of the weights of the best validation; empty where there are none, or where their
+            checkpoint cannot be read.
+        weights_sha256: Of model.safetensors, if the run has a directory.
+        threshold: The probability of the second class from which on the weights of the best validation predict it, if the
+            task asks for one; `best` and `best_test` are with it.
+        last_test: The test metrics after the last update, also where `of_best` has put those of the best validation into
+            `test`.
     """
 
     config: RunConfig

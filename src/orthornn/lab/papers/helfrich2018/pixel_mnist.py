@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...report.figures import Curve
 from ...tasks import PixelMNIST
 from ...training import RecordConfig, RunConfig
 from ..data import pixel_mnist
@@ -107,17 +108,18 @@ def figure3(setting: Setting) -> Plan:
     systems = _mnist(setting)
 
     def tabulate(runs: Runs) -> ResultTable:
-        shown = {}
+        shown: dict[str, dict[str, Curve]] = {}
+        rows = []
         for place in ("MNIST", "permuted-MNIST"):
-            own = [s for s in systems if s.removesuffix(f"-{place}") in _MNIST]
-            found = {s: runs.of(s) for s in own}
-            shown[place.replace("-", " ")] = {
-                called(s.removesuffix(f"-{place}")): one[0].curve("test", "accuracy", epochs=True)
-                for s, one in found.items()
-                if one
-            }
-        best = [(max(c[1]), name, place) for place, all_ in shown.items() for name, c in all_.items() if c[1]]
-        rows = [Row(f"{name}, {place}, best test accuracy so far", value, form=PERCENT) for value, name, place in best]
+            curves = shown[place.replace("-", " ")] = {}
+            for system in systems:
+                own, name = runs.of(system), system.removesuffix(f"-{place}")
+                if name not in _MNIST or not own:
+                    continue
+                curve = curves[called(name)] = own[0].curve("test", "accuracy", epochs=True)
+                if curve[1]:
+                    what = f"{called(name)}, {place.replace('-', ' ')}, best test accuracy so far"
+                    rows.append(Row(what, max(curve[1]), form=PERCENT, share=runs.share(system)))
         return ResultTable(rows, draw=panels(shown, x="epochs", y="test accuracy"), size=(11, 4.2))
 
     return Plan(systems, tabulate)
