@@ -654,3 +654,34 @@ def test_a_matrix_inside_cached_follows_its_free_tensors():
     cell.load_state_dict(others, strict=False)
     torch.testing.assert_close(cell(x, h), called, rtol=0, atol=EXACT)
     assert not nn.utils.parametrize._cache
+
+
+def _of_fft(seed):
+    torch.manual_seed(seed)
+    return network(parametrization=RestrictedUnitary(), form="operator")
+
+
+def _gradients(out, tensors):
+    return torch.autograd.grad(out.abs().square().sum(), list(tensors))
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_buffers_of_a_functional_call_also_count_in_the_backward_pass(device):
+    """The permutation of RestrictedUnitary was read from the module, which has its own again by then."""
+    skeleton, net, x = _of_fft(0).to(device), _of_fft(1), inputs()
+    own = {name: value.detach().clone().requires_grad_() for name, value in net.named_parameters()}
+    out = torch.func.functional_call(skeleton, (own, dict(net.named_buffers())), (x,))[0]
+    expected = net(x)[0]
+    assert torch.equal(out, expected)
+    for found, wanted in zip(_gradients(out, own.values()), _gradients(expected, net.parameters())):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=EXACT * (1 + float(wanted.abs().max())))
+
+
+def test_a_permutation_that_changes_before_the_backward_pass_is_an_error():
+    net = _of_fft(0)
+    out = net(inputs())[0]
+    with torch.no_grad():
+        permutation = net.transition_l0.method.permutation
+        permutation.copy_(permutation.roll(1))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        _gradients(out, net.parameters())

@@ -297,3 +297,28 @@ def test_torchs_checkpoint_repeats_the_form_where_the_transition_is_frozen(train
         loss = loss + checkpoint(run, torch.randn(T, 8, 4), use_reentrant=False).square().mean()
     loss.backward()
     assert (rnn.bias_ih_l0 if trained == "bias" else readout.weight).grad.isfinite().all()
+
+
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("name", IN_SEGMENTS)
+def test_segments_run_again_with_the_parameters_of_a_functional_call(name, output):
+    """By the time of the backward pass functional_call has put the network's own back: gradients were of those."""
+    found = []
+    for memory in ("store", "checkpoint"):
+        torch.manual_seed(0)
+        net = IN_SEGMENTS[name](memory=memory, segment=4 if memory == "checkpoint" else None, dtype=torch.float64)
+        x = torch.randn(11, 3, net.input_size, dtype=torch.float64)
+        own = {name: (v.detach() + 0.3 * torch.randn_like(v)).requires_grad_() for name, v in net.named_parameters()}
+        out = torch.func.functional_call(net, own, (x,), {"output": output})[0]
+        found.append((out, *torch.autograd.grad(out.abs().square().sum(), list(own.values()))))
+    for store, again in zip(*found):
+        torch.testing.assert_close(again, store, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("name", IN_SEGMENTS)
+def test_a_frozen_network_takes_inputs_of_inference_mode(name, output):
+    net = IN_SEGMENTS[name](memory="checkpoint", segment=4).requires_grad_(False)
+    with torch.inference_mode():
+        x = torch.randn(11, 3, net.input_size)
+    assert not net(x, output=output)[0].requires_grad

@@ -15,11 +15,13 @@ continuous system. RotRNN (Biegun et al., 2024): rotations in a trained orthogon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
@@ -289,12 +291,14 @@ class OrthogonalBlocks(CheckpointedNetwork):
         dropout = self.dropout if self.training else 0.0  # now: the mode may be another one in the backward pass
         again = None if layout.resets is None else torch.stack(own if restarts is None else restarts)
         layers = [block.segment_layer() for block in self.blocks]  # type: ignore[operator]
+        tensors = [_tensors(block) for block in self.blocks]
 
         def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> tuple[Tensor, Tensor]:
             finals = []
             for k, (block, layer) in enumerate(zip(self.blocks, layers)):
                 restart = None if again is None else again[k : k + 1, : part.batch]
-                rows, h_n = block(rows, part, h[k : k + 1], only_last and k == self.depth - 1, restart, layer)
+                given = (rows, part, h[k : k + 1], only_last and k == self.depth - 1, restart, layer)
+                rows, h_n = _call_with(tensors[k], block, given)
                 rows = F.dropout(rows, dropout, k < self.depth - 1)
                 finals.append(h_n)
             return rows, torch.cat(finals)
@@ -505,6 +509,20 @@ def _groups_pay(recurrence: OrthogonalRNN, x: Tensor, stride: int) -> bool:
     m = recurrence.layers()[0].transition.num_reflections
     length, batch, inputs = x.shape
     return inputs <= _NARROW and groups_pay(recurrence.hidden_size, m, inputs, batch, length, stride)
+
+
+def _tensors(block: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters and buffers that a block has now, by name."""
+    return {**dict(block.named_parameters()), **dict(block.named_buffers())}
+
+
+def _call_with(tensors: Mapping[str, Tensor], block: nn.Module, arguments: tuple[Any, ...]) -> Any:
+    """Call a block with the tensors that it had in the forward pass: torch.func.functional_call has put its own back by the
+    time of the backward pass.
+    """
+    if torch.compiler.is_compiling() or all(map(operator.is_, _tensors(block).values(), tensors.values())):
+        return block(*arguments)
+    return functional_call(block, dict(tensors), arguments)
 
 
 def _per_block(

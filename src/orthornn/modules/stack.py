@@ -46,7 +46,7 @@ def through_segments(
     pieces = x.split([part.rows if part.is_ragged else part.length for _, part in parts])
     for rows, (_, part) in zip(pieces, parts):
         running = h[:, : part.batch]
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (rows, h, *reads)):
             out, last = checkpoint(run_of, rows, running, part, *reads, use_reentrant=False, preserve_rng_state=random)
         else:
             out, last = run(rows, running, part)

@@ -207,6 +207,8 @@ class BoundParametrization(nn.Module, ABC):
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
         """Return what `multiply` reads, made once a sequence from the free tensors and in their precision.
 
+        All tensors that it reads, buffers included: the backward pass may run when the module has others.
+
         Args:
             free: The free tensors, in the order of `names`.
         """

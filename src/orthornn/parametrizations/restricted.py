@@ -82,7 +82,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         self._found_right = seen
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
-        """Return (d, v): the diagonals (3, n) and the reflectors scaled to length sqrt(2) (2, n), complex.
+        """Return (d, v, p): the diagonals (3, n), the reflectors scaled to length sqrt(2) (2, n), complex, the permutation.
 
         Raises ArgumentError if the buffer `permutation` is none.
         """
@@ -91,20 +91,20 @@ class BoundRestrictedUnitary(BoundParametrization):
         squared = reflectors.square().sum(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST)
         d = torch.polar(torch.ones_like(phases), phases)
         v = as_complex(reflectors * torch.sqrt(2 / squared))
-        return narrowed(d, free[0]), narrowed(v, free[0])
+        return narrowed(d, free[0]), narrowed(v, free[0]), self.permutation.to(d.device)
 
     def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
         """Return W h for rows h (R, n)."""
-        d, v = operands
+        d, v, permutation = operands
         h = _reflect(_fourier(h * d[0]), v[0])
-        h = _inverse_fourier(h.index_select(1, self.permutation.to(h.device)) * d[1])
+        h = _inverse_fourier(h.index_select(1, permutation) * d[1])
         return _reflect(h, v[1]) * d[2]
 
     def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
         """Return W^H h for rows h (R, n)."""
-        d, v = operands[0].conj(), operands[1]
+        d, v, permutation = operands[0].conj(), *operands[1:]
         h = _fourier(_reflect(h * d[2], v[1])) * d[1]
-        h = torch.zeros_like(h).index_copy(1, self.permutation.to(h.device), h)
+        h = torch.zeros_like(h).index_copy(1, permutation, h)
         return _inverse_fourier(_reflect(h, v[0])) * d[0]
 
     def forward(self, *free: Tensor) -> Tensor:
