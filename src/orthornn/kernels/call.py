@@ -244,6 +244,13 @@ class States(NamedTuple):
     all: Tensor | None
     last: Tensor | None
 
+    @property
+    def wanted(self) -> Tensor:
+        """The states that the caller asked for: all of them, or the last ones alone."""
+        found = self.last if self.all is None else self.all
+        assert found is not None
+        return found
+
 
 class Residuals(NamedTuple):
     """The tensors that a forward pass saves for the backward pass.

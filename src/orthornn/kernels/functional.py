@@ -16,7 +16,7 @@ from ..activations import Activation, Name
 from ..compact_wy import Base
 from ..errors import ArgumentTypeError
 from . import rotation
-from .call import Call, States
+from .call import Call
 from .checkpointing import Mode
 from .recurrence import run
 from .validation import Resets, check_gain, checked_call, settle_memory
@@ -88,7 +88,7 @@ def dense_rnn(
     """
     tensors = (x, weight_ih, bias, h0, W, None, None, parameter)
     call = checked_call("dense", tensors, batch_sizes, activation, output, clip, backend, Resets(reset, restart))
-    return _returned(run(scaled(settle_memory(call, memory, segment), check_gain(gain, h0))))
+    return run(scaled(settle_memory(call, memory, segment), check_gain(gain, h0))).wanted
 
 
 def compact_wy_rnn(
@@ -127,7 +127,7 @@ def compact_wy_rnn(
     c, s = (None, None) if B is None else B
     tensors = (x, weight_ih, bias, h0, U, c, s, parameter)
     call = checked_call("compact_wy", tensors, batch_sizes, activation, output, clip, backend, Resets(reset, restart))
-    return _returned(run(scaled(settle_memory(call, memory, segment), check_gain(gain, h0))))
+    return run(scaled(settle_memory(call, memory, segment), check_gain(gain, h0))).wanted
 
 
 def rotations_rnn(
@@ -177,7 +177,7 @@ def rotations_rnn(
         if readout[1] is not None:
             check_shape("readout's vector", readout[1], (readout[0].shape[0],))
         check_same("h0", h0, readout=readout[0], readout_vector=readout[1])
-    return _returned(rotation.run(call, check_gain(gain, h0), readout))
+    return rotation.run(call, check_gain(gain, h0), readout).wanted
 
 
 def scaled(call: Call, gain: float | Tensor) -> Call:
@@ -190,9 +190,3 @@ def scaled(call: Call, gain: float | Tensor) -> Call:
     c = (h0.new_ones(n) if call.c is None else call.c) * gain
     s = h0.new_zeros(n) if call.s is None else call.s * gain
     return call.changed(c=c, s=s)
-
-
-def _returned(states: States) -> Tensor:
-    out = states.last if states.all is None else states.all
-    assert out is not None
-    return out

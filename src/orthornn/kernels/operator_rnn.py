@@ -147,7 +147,7 @@ def operator_rnn(
     check_same("h0", h0, weight_ih=weight_ih, bias=bias, parameter=parameter, x=None if is_tokens(x) else x)
     scale = check_gain(gain, h0)
     reset, restart = check_resets(Resets(reset, restart), tuple(x.shape[: 2 if batch_sizes is None else 1]), h0)
-    states = run_operator(
+    return run_operator(
         OperatorCall(
             x,
             weight_ih,
@@ -164,10 +164,7 @@ def operator_rnn(
             output == "last",
             restart,
         )
-    )
-    out = states.last if states.all is None else states.all
-    assert out is not None
-    return out
+    ).wanted
 
 
 def number_like(value: float | Tensor, like: Tensor) -> Tensor:

@@ -75,6 +75,10 @@ class GORU(RecurrentNetwork):
         (torch.Size([20, 5, 8]), torch.Size([1, 5, 8]))
     """
 
+    weight_ih: nn.Parameter
+    weight_gates: nn.Parameter
+    bias_gates: nn.Parameter
+    bias: nn.Parameter
     h0: nn.Parameter | None
     _fixed = (RecurrentNetwork._fixed - {"bias"}) | {"size"}  # here it is a parameter
 
@@ -113,15 +117,15 @@ class GORU(RecurrentNetwork):
         biased = self.activation.name in BIASED
         bias_size = self.activation.parameter_size(self.size) if biased else self.size
 
-        def empty(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
-
-        self.weight_ih = empty(2 * hidden_size + self.size, input_size)
-        self.weight_gates = empty(2 * hidden_size, self.size)
-        self.bias_gates = empty(2 * hidden_size)
-        self.bias = empty(bias_size)
         pair = (2,) if self.is_complex else ()
-        self.register_parameter("h0", empty(1, hidden_size, *pair) if learn_h0 else None)
+        shapes = {
+            "weight_ih": (2 * hidden_size + self.size, input_size),
+            "weight_gates": (2 * hidden_size, self.size),
+            "bias_gates": (2 * hidden_size,),
+            "bias": (bias_size,),
+            "h0": (1, hidden_size, *pair) if learn_h0 else None,
+        }
+        self.add_parameters(shapes, device, dtype)
         self._reset_all_but_transition()
 
     def reset_parameters(self) -> None:

@@ -71,6 +71,9 @@ class PeepholeLSTM(RecurrentNetwork):
     """
 
     peepholes: nn.Parameter | None
+    weight_ih: nn.Parameter
+    weight_hh: nn.Parameter
+    bias: nn.Parameter
     h0: nn.Parameter | None
     c0: nn.Parameter | None
     _settable: ClassVar[Checks] = {
@@ -103,13 +106,11 @@ class PeepholeLSTM(RecurrentNetwork):
         check_flag("peepholes", peepholes)
         self.learn_state = check_flag("learn_state", learn_state)
 
-        def empty(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.empty(*shape, device=device, dtype=dtype))
-
-        self.weight_ih, self.weight_hh, self.bias = empty(4 * n, input_size), empty(4 * n, n), empty(4 * n)
-        self.register_parameter("peepholes", empty(3, n) if peepholes else None)
-        self.register_parameter("h0", empty(1, n) if learn_state else None)
-        self.register_parameter("c0", empty(1, n) if learn_state else None)
+        shapes = {"weight_ih": (4 * n, input_size), "weight_hh": (4 * n, n), "bias": (4 * n,)}
+        state = (1, n) if learn_state else None
+        self.add_parameters(
+            {**shapes, "peepholes": (3, n) if peepholes else None, "h0": state, "c0": state}, device, dtype
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -140,10 +140,7 @@ def reflection_rnn(
     options = Options("reflections", phi, check_positive("clip", clip), output == "last", backend, length)
     call = ReflectionCall(k, beta, gate, angles, x, h0, parameter, found.restart, index, layout, options)
     backend_of(call)
-    states = run(call)
-    out = states.last if states.all is None else states.all
-    assert out is not None
-    return out
+    return run(call).wanted
 
 
 def segment_of(memory: str, segment: int | None, T: int) -> int | None:
