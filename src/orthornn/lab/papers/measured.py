@@ -196,9 +196,11 @@ def gpu_ratio(results: Path, case: str, network: str, other: str) -> str:
 
 def _gpu_layers(record: Record) -> list[str]:
     rows = []
-    for name, row in record["layers"].items():
+    cases = {Case.parse(name): row for name, row in record["layers"].items()}
+    for case in sorted(cases, key=lambda case: (case.form, case.n, case.batch)):
+        row = cases[case]
         ms = {key.removesuffix(" float32"): one["ms"] for key, one in row["networks"].items() if "float32" in key}
-        cells = [Case.parse(name).title, f"{ms['ours']:.2g}", f"{ms['ours-graph']:.2g}"]
+        cells = [_unbroken(case.title), f"{ms['ours']:.2g}", f"{ms['ours-graph']:.2g}"]
         cells += [f"{_two_digits(ms[peer] / ms['ours'])} x" for peer in ("rnn", "lstm", "gru")]
         cells += [f"{_two_digits(ms[f'{peer}-graph'] / ms['ours-graph'])} x" for peer in ("rnn", "lstm")]
         rows.append(cells)
@@ -206,11 +208,16 @@ def _gpu_layers(record: Record) -> list[str]:
     return markdown_table([*titles, "`nn.RNN`, both as graphs", "`nn.LSTM`, both as graphs"], rows)
 
 
+def _unbroken(title: str) -> str:
+    """Return a title whose "B = 50" is not broken over two lines."""
+    return title.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+
+
 def _gpu_epochs(record: Record) -> list[str]:
     rows: dict[str, list[str]] = {}
     for key, row in record["epochs"].items():
         case = key.split()[0]
-        rows.setdefault(case, [Case.parse(case).title]).append(f"{row['epoch_s']:.2g}")
+        rows.setdefault(case, [_unbroken(Case.parse(case).title)]).append(f"{row['epoch_s']:.2g}")
     return markdown_table(["layer", "float32, s", "tf32, s", "bfloat16, s"], rows.values())
 
 
