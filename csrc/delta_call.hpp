@@ -7,12 +7,11 @@
 // S is (keys, values), one for each sequence and head. See ../src/orthornn/kernels/delta/README.md.
 #pragma once
 
-#include "kernels.hpp"
+#include "reflections_call.hpp"
 
 namespace orthornn {
 
-constexpr double shortest_key = 1e-6;
-constexpr double longest_key = 0x1p20;  // a longer one is scaled, as a reflector is: see reflections_call.hpp
+constexpr double shortest_key = shortest_reflector, longest_key = longest_reflector;
 
 struct DeltaInputs {
     i64 M, heads, keys, values;

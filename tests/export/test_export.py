@@ -243,6 +243,22 @@ def test_onnx(name, tmp_path, caplog, capsys, recwarn):
     assert json.loads(proto.metadata_props[-1].value)["says"] == "classes"
 
 
+@CONVERTS
+def test_a_step_in_onnx_has_the_trained_initial_state_in_its_metadata(tmp_path):
+    """It is an input of the graph, which so has no use for the tensor: nobody could begin a stream."""
+    import onnxruntime
+
+    model = build("ornn-rotations", 2, 3, hidden_size=6, output="all")
+    whole, single = map(onnxruntime.InferenceSession, export.to_onnx(model, tmp_path))
+    state = np.array(json.loads(single.get_modelmeta().custom_metadata_map["state"]), np.float32)[:, None]
+    assert state.any()
+    x = np.random.default_rng(0).standard_normal((5, 1, 2)).astype(np.float32)
+    (wanted,) = whole.run(None, {"x": x})
+    for row, y in zip(x, wanted):
+        found, state = single.run(None, {"x": row, "state": state})
+        np.testing.assert_allclose(found, y, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ornn", "scornn", "gru", "rnn", "spectral", "goru"])
 def test_onnx_of_every_model(name, tmp_path):

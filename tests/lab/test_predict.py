@@ -768,3 +768,73 @@ def test_the_weights_of_the_best_validation_are_used(tmp_path):
     shutil.rmtree(Checkpoints(tmp_path / "checkpoints").path(best))
     with pytest.warns(OrthornnWarning, match="so the last ones are used"):
         assert torch.equal(orthornn.load(tmp_path).model.head.weight, weights[2])
+
+
+def _rows(path, header, rows, separator=","):
+    path.write_text("\n".join(separator.join(map(str, row)) for row in [header, *rows]) + "\n")
+    return path
+
+
+WORDS = ("--steps", "2", "--threads", "1", "--recipe", "none", "--model", "ornn", "--hidden-size", "4")
+
+
+def test_points_are_marks_of_thousands_in_new_files_of_a_column_with_decimal_commas(tmp_path, monkeypatch, capsys):
+    """A file of 1.500, 900 was read as 1.5 and 900, a thousand times too small, without a word."""
+    monkeypatch.chdir(tmp_path)
+    prices = [900, 1500, 2500, 12, 1001]
+    full = [(s, f"{p + s:,.2f}".translate(str.maketrans(",.", ".,")), p % 2) for s in range(20) for p in prices]
+    head = ("sequence", "price", "y")
+    _rows(tmp_path / "train.csv", head, full, ";")
+    short = [(s, price.removesuffix(",00"), y) for s, price, y in full]
+    assert {price for _, price, _ in short} >= {"1.500", "900"}
+    _rows(tmp_path / "new.csv", head, short, ";")
+    words = ["train", "train.csv", "--target", "y", "--every-step", "--sequence", "sequence", *WORDS]
+    assert main([*words, "--out", "run"]) == 0
+    loaded = orthornn.load("run")
+    same = zip(loaded.predict_table("train.csv"), loaded.predict_table("new.csv"))
+    for (_, wanted), (_, found) in same:
+        np.testing.assert_array_equal(found.scores, wanted.scores)
+    _rows(tmp_path / "odd.csv", head, [(s, f"1,{234 + s}", 0) for s in range(3)], ";")
+    np.testing.assert_allclose(loaded.read_table("odd.csv").columns["price"], [1.234, 1.235, 1.236])
+    capsys.readouterr()
+    assert main([*words, "--test-data", "new.csv", "--out", "other"]) == 0
+    assert "price" in capsys.readouterr().out
+    task = orthornn.load("other").config.task
+    np.testing.assert_array_equal(
+        np.sort(task._file.columns["price"])[::2], np.sort(loaded.read_table("train.csv").columns["price"])
+    )
+
+
+def test_names_in_another_spelling_are_the_learned_ones(tmp_path, monkeypatch):
+    """Without its one text, a column of codes was one of numbers: its 1.0 was 1, which the network had not learned."""
+    monkeypatch.chdir(tmp_path)
+    codes = ["1.0", "2.0", "other"]
+    rows = [(s, round(s * 0.1 + t, 1), codes[s % 3], codes[s % 3]) for s in range(30) for t in range(4)]
+    head = ("sequence", "x", "code", "y")
+    _rows(tmp_path / "all.csv", head, rows)
+    _rows(tmp_path / "some.csv", head, [row for row in rows if row[2] != "other"])
+    assert main(["train", "all.csv", "--target", "y", "--categories", "code", *WORDS, "--out", "run"]) == 0
+    loaded = orthornn.load("run")
+    assert loaded.labels == codes
+    every = {one.name: said.scores for one, said in loaded.predict_table("all.csv")}
+    for one, said in loaded.predict_table("some.csv"):
+        np.testing.assert_allclose(said.scores, every[one.name], rtol=1e-6)
+    assert loaded.evaluate_table("some.csv")["accuracy"] >= 0  # its classes are known
+    words = ["train", "all.csv", "--target", "y", "--categories", "code", *WORDS, "--test-data", "some.csv"]
+    assert main([*words, "--out", "other"]) == 0
+    assert orthornn.load("other").labels == codes
+
+
+def test_missing_targets_are_of_their_own_column_and_what_is_left_out_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [(t, 0.1 * t % 3, "" if t % 10 else t % 7) for t in range(200)]
+    _rows(tmp_path / "two.csv", ("x", "a", "b"), rows)
+    words = ["train", "two.csv", "--target", "a,b", "--every-step", *WORDS]
+    assert main([*words, "--missing", "b=hold", "--out", "run"]) == 0
+    assert "180 row(s) have some of the targets only" in capsys.readouterr().out
+    assert main([*words, "--missing", "a=hold", "--out", "no"]) == 2
+    assert "Expected finite numbers in two.csv, column(s) a,b" in capsys.readouterr().err
+    last = [(s, t, s + 0.5 if s % 2 or not t else "") for s in range(40) for t in range(3)]
+    _rows(tmp_path / "last.csv", ("sequence", "x", "y"), last)
+    assert main(["train", "last.csv", "--target", "y", "--missing", "y=hold", *WORDS, "--out", "ends"]) == 0
+    assert "20 have no target in their last row, and are left out" in capsys.readouterr().out

@@ -24,6 +24,8 @@ from .verify import check
 def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | None = None) -> list[Path]:
     """Write model.onnx and step.onnx, and check both against the module on random input with onnxruntime.
 
+    The metadata property "state" of step.onnx is the first state (S, N') as JSON; of "orthornn", the description.
+
     Args:
         model: The network.
         folder: Where the files are written; it is made if it is missing.
@@ -72,7 +74,8 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
             ) from error
         assert program is not None
         proto = program.model_proto
-        onnx.helper.set_model_props(proto, {"orthornn": json.dumps(description or {})})
+        first = {"state": json.dumps(step.state.tolist())} if name == "step" else {}
+        onnx.helper.set_model_props(proto, {**first, "orthornn": json.dumps(description or {})})
         contents[folder / f"{name}.onnx"] = proto.SerializeToString()
     whole, single = (
         onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]) for content in contents.values()
@@ -82,7 +85,8 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
         y, after = single.run(None, {"x": x.numpy(), "state": state.numpy()})
         return torch.from_numpy(y), torch.from_numpy(after)
 
-    check(model, lambda x: torch.from_numpy(whole.run(None, {"x": x.numpy()})[0]), run_step, step)
+    start = torch.tensor(json.loads(single.get_modelmeta().custom_metadata_map["state"]))
+    check(model, lambda x: torch.from_numpy(whole.run(None, {"x": x.numpy()})[0]), run_step, step, start)
     folder.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():
         write_bytes(path, content)

@@ -19,6 +19,7 @@ def check(
     whole: Callable[[Tensor], Tensor],
     single: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     step: Step,
+    start: Tensor | None = None,
 ) -> float:
     """Return the largest difference from the module on random input, over T and B that were not exported with.
 
@@ -29,6 +30,7 @@ def check(
         whole: The exported graph of a whole sequence: x -> y.
         single: The exported graph of a step: (x, state) -> (y, state).
         step: The module of a step, from which `single` was made.
+        start: The first state (S, N') as the file of `single` has it. Default: None, that of `step`.
     """
     largest = 0.0
     for T, B in ((1, 1), (2, 1), (9, 4), (23, 3)):
@@ -37,7 +39,7 @@ def check(
         x = step.raw(x)
         expected = step.said(model(step.prepared(x)))
         got = whole(x)
-        state = step.state.unsqueeze(1).expand(-1, B, -1).contiguous()
+        state = (step.state if start is None else start).unsqueeze(1).expand(-1, B, -1).contiguous()
         streamed = []
         for row in x:
             y, state = single(row, state)

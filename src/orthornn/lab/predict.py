@@ -36,6 +36,7 @@ from .tasks.frames import cells_at, source
 from .tasks.label_types import typed_labels
 from .tasks.optional_packages import import_optional
 from .tasks.regression_metrics import own_scores
+from .tasks.same_names import in_known_spelling
 from .tasks.table_options import modes_of
 from .tasks.table_series import Series
 from .tasks.table_task import TableTask
@@ -198,6 +199,7 @@ class Loaded:
             str(int(target)) if is_whole(target) and str(target) not in number else str(target)
             for target in found.ravel().tolist()
         ]
+        wanted = in_known_spelling(np.array(wanted, object), number).tolist()
         unknown = sorted(set(wanted) - number.keys())
         if unknown:
             raise DataError(
@@ -218,7 +220,7 @@ class Loaded:
         if isinstance(path, Columns):
             return path
         name = source(path)  # a table in memory is known as long as its name lives
-        return self._own()._read(Path(name))
+        return self._own()._read(Path(name), self.description.get("commas") or ())
 
     def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
         """Predict the sequences of a file of any format that the network could have learned from.

@@ -170,6 +170,10 @@ def test_several_series_to_forecast_are_divided_by_time_and_see_a_period(tmp_pat
     short.write_text("\n".join(["sequence,v", *(f"{k // 20},{k % 7}.5" for k in range(80))]) + "\n")
     assert "--split-by" not in own_data([str(short), "--target", "v", "--ahead", "1"])
     assert own_data([str(short), "--target", "v", "--ahead", "1", "--skipped", "3"])[-2:] == ["--split-by", "time"]
+    short.write_text("\n".join(["sequence,v", *(f"{k // 6},{k % 7}.5" for k in range(120))]) + "\n")
+    words = [str(short), "--target", "v", "--horizons", "2", "--skipped", "2"]
+    assert "--split-by" not in own_data(words)  # 4 of 6 steps are for training
+    assert own_data([*words, "--validation-share", "0.1", "--test-share", "0.1", "--skipped", "1"])[-1] == "time"
 
 
 PIXELS = [name for name in RECIPES if name not in OF_TASKS.values()]

@@ -31,7 +31,7 @@ def from_disk(monkeypatch):
         bar.close()
 
     monkeypatch.setattr(
-        download, "downloader", lambda pooch, url, bar: lambda url, output, pooch: copy(url, output, pooch, bar)
+        download, "downloader", lambda pooch, bar: lambda url, output, pooch: copy(url, output, pooch, bar)
     )
 
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ...layout import SequenceLayout
 
-SHORTEST = 1e-6  # a key shorter than this fades out instead of being normalized; csrc/delta_call.hpp has it too
 Gradients = tuple[Tensor | None, ...]
 """Those of `DeltaCall.tensors`, each of the shape of its tensor."""
 

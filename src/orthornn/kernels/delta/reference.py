@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from ..call import States
+from ..reflections.call import SHORTEST
 from ..reflections.reference import scale_down
-from .call import SHORTEST, DeltaCall
+from .call import DeltaCall
 
 
 def forward(call: DeltaCall) -> States:

@@ -10,12 +10,9 @@ from torch import Tensor
 from ...layout import SequenceLayout
 from ..call import Options
 
-SHORTEST = (
-    1e-6  # a reflector shorter than this fades out instead of being normalized; csrc/reflections_call.hpp has it too
-)
-
-
-LONGEST = 2.0**20  # a longer one is scaled before it is squared; csrc/reflections_call.hpp has it too
+# Also in csrc/reflections_call.hpp, and for the keys of the delta rule.
+SHORTEST = 1e-6  # a reflector shorter than this fades out instead of being normalized
+LONGEST = 2.0**20  # a longer one is scaled before it is squared
 
 
 class ReflectionCall(NamedTuple):

@@ -25,6 +25,7 @@ from ..tasks.cells import listed
 from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
 from ..tasks.csv_format import CsvFormat, check_encoding, spellings
 from ..tasks.frames import shown_name
+from ..tasks.splits import counts
 from ..tasks.table_options import names_in
 from ..tasks.table_task import TableTask
 from ..tasks.task_choice import choose_task, look_at_series
@@ -38,7 +39,6 @@ _DEFAULT_STEPS = 1000
 _TABLE_STEPS = 600
 _OF_FORECASTS = ("ahead", "horizons", "quantiles", "known", "embedding")  # options with which the task is one
 _OF_AMOUNTS = ("target-transform",)  # options of targets that are numbers
-_TRAINING = 0.7  # share of a series, about
 _WARMUP_PARTS = 5
 _MOST_THREADS = 64
 _MOST_EPOCHS = 1e9
@@ -356,9 +356,14 @@ def _of_forecast(path: Path, given: Mapping[str, str]) -> list[str]:
     try:
         skipped = int(words[1] if words else given.get("skipped", Forecast.skipped))
         needed = skipped + int(given.get("horizons", given.get("ahead", 1)))
+        shares = [
+            float(value)
+            for name in ("validation_share", "test_share")
+            for value in [given.get(name, given.get(name.replace("_", "-"), getattr(Forecast, name)))]
+        ]
     except ValueError:  # what reads the options names the one that is no number
         return words
-    if not divided and look.series > 1 and _TRAINING * look.shortest > needed:
+    if not divided and look.series > 1 and look.shortest >= 3 and counts(look.shortest, *shares)[0] > needed:
         words += ["--split-by", "time"]
         say(
             f"{shown_name(path)}: {look.series} series, each of which is divided by time (--split-by sequences: whole ones)"

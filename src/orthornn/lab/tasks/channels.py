@@ -24,6 +24,7 @@ import numpy as np
 from ...errors import DataError, OrthornnWarning
 from .cells import listed
 from .columns import Columns
+from .same_names import in_known_spelling
 
 KINDS = ("number", "last", "interpolated", "missing", "category", "series")
 MODES = ("error", "hold", "indicator", "interpolate", "skip")
@@ -93,7 +94,7 @@ def channel_values(
     """
     if channels[-1].kind == "series":
         numbers = {name: place for place, name in enumerate(series)}
-        labels = file.labels(channels[-1].column, "sequence")[order]
+        labels = in_known_spelling(file.labels(channels[-1].column, "sequence")[order], series)
         own = np.array([numbers.get(label, len(series)) for label in labels], np.float64)
         if len(channels) == 1:
             return own[:, None]
@@ -134,8 +135,9 @@ def _values_now(
         name = channel.column
         if name in categorical:
             if name not in labels:
-                labels[name] = file.labels(name, "inputs")[order]
-                _name_unknown(file, name, labels[name], channels)
+                known = {str(one.value) for one in channels if one.column == name and one.kind == "category"}
+                labels[name] = in_known_spelling(file.labels(name, "inputs")[order], known)
+                _name_unknown(file, name, labels[name], known)
             there = np.array([label is not None for label in labels[name]])
             if channel.kind == "missing":
                 columns.append((~there).astype(np.float64))
@@ -157,8 +159,7 @@ def _values_now(
     return columns
 
 
-def _name_unknown(file: Columns, column: str, labels: np.ndarray, channels: Sequence[Channel]) -> None:
-    known = {channel.value for channel in channels if channel.column == column}
+def _name_unknown(file: Columns, column: str, labels: np.ndarray, known: set[str]) -> None:
     unknown = sorted({label for label in labels if label is not None} - known)
     if unknown:
         warnings.warn(

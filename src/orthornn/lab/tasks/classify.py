@@ -192,7 +192,7 @@ class Classify(TableTask):
 
     def _read_targets(self, file: Columns) -> np.ndarray:
         labels = self._labels
-        if self._strict_targets and None in labels:
+        if self._strict_targets.any() and None in labels:
             row = list(labels).index(None)
             raise DataError(
                 f"Expected a label for every step in {file.path}, column {self._target!r}, but got none in row {row + 1}. "

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,12 +27,13 @@ from ...errors import DataError
 from . import cells, dates
 from .array_files import read_array, read_arrays
 from .cells import LARGEST_WHOLE, Kind, listed, shown
-from .csv_files import has_names, read_named
+from .csv_files import has_names, read_marked
 from .csv_format import CsvFormat
 from .frames import SHOWN, columns_of, frame_named, shown_name
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet
 from .rounded_targets import check_finite_names, check_names, check_rounding
+from .same_names import in_known_spelling
 from .sound_folder import SoundFormat, is_sound, read_sounds
 from .ts_files import read_ts
 
@@ -46,13 +48,15 @@ class Columns(NamedTuple):
     """Columns (R,) by name, one row per step: numbers, dates, or objects (str, and None where a value is missing).
 
     features: how many of them are the features of an array and have no names of their own; 0 for a table.
-    sequences: whether the array states which rows are a sequence.
+    sequences: whether the array states which rows are a sequence. commas: the columns of a text file that have decimal
+        commas.
     """
 
     path: Path
     columns: dict[str, np.ndarray]
     features: int = 0
     sequences: bool = False
+    commas: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -244,7 +248,8 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
     if not path.is_file():
         raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct data, --data.")
     if suffix in _TEXT:
-        found = Columns(path, read_named(path, form or CsvFormat()))
+        read, commas = read_marked(path, form or CsvFormat())
+        found = Columns(path, read, commas=commas)
     elif suffix in (".parquet", ".feather"):
         found = Columns(Path(shown_name(path)), read_parquet(path) if suffix == ".parquet" else read_feather(path))
     elif suffix == ".ts":
@@ -281,9 +286,9 @@ def joined(first: Columns, second: Columns) -> Columns:
     for name, column in first.columns.items():
         parts = [column, second.columns[name]]
         if not _have_one_type(*parts):
-            parts = [plain_cells(part) for part in parts]
+            parts = _spelled_alike(parts)
         columns[name] = np.concatenate(parts)
-    return Columns(Path(f"{first.path} and {second.path}"), columns, first.features, first.sequences)
+    return Columns(Path(f"{first.path} and {second.path}"), columns, first.features, first.sequences, first.commas)
 
 
 def _have_one_type(first: np.ndarray, second: np.ndarray) -> bool:
@@ -297,6 +302,16 @@ def _have_one_type(first: np.ndarray, second: np.ndarray) -> bool:
         return False
     whole = [column for column in (first, second) if column.dtype.kind in "iu"]
     return not any(int(column.max()) > LARGEST_WHOLE or int(column.min()) < -LARGEST_WHOLE for column in whole)
+
+
+def _spelled_alike(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return two columns as plain cells; one without text has the other's spelling of what means the same."""
+    texts, parts = [column.dtype == object for column in columns], list(map(plain_cells, columns))
+    if sum(texts) == 1:
+        own, other = texts.index(False), texts.index(True)
+        known = {cell for cell in parts[other] if isinstance(cell, str)}
+        parts[own] = in_known_spelling(np.array([cells.label(cell) for cell in parts[own]], object), known)
+    return parts
 
 
 def plain_cells(column: np.ndarray) -> np.ndarray:

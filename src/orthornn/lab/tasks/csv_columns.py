@@ -48,6 +48,11 @@ def proves_text(cell: str, form: CsvFormat) -> bool:
     return has_leading_zeros(cell) or not (is_number(cell) or fits_a_convention(cell, form.marks))
 
 
+def is_settled(column: np.ndarray) -> bool:
+    """Return whether the cells of a column alone say what their marks mean."""
+    return column.dtype != object and not isinstance(column, Groups)
+
+
 def agreeing(path: Path, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the columns as plain arrays. DataError if 1.500 is a number next to decimal commas: it may be 1500."""
     pointed = [name for name, column in columns.items() if isinstance(column, Groups)]

@@ -20,7 +20,7 @@ import numpy as np
 from ...errors import DataError
 from .cells import is_number, listed, shown
 from .csv_arrow import read_columns_by_arrow
-from .csv_columns import agreeing, column_of_texts
+from .csv_columns import Commas, agreeing, column_of_texts, is_settled
 from .csv_format import CsvFormat
 from .inflate import check_inflated, largest
 
@@ -29,6 +29,24 @@ _PIECE = 1 << 20
 
 def read_named(path: Path, form: CsvFormat = CsvFormat()) -> dict[str, np.ndarray]:  # noqa: B008
     """Return the columns of a CSV file that begins with a line of names. Raises DataError if it is not one."""
+    return read_marked(path, form)[0]
+
+
+def read_marked(path: Path, form: CsvFormat) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """Return the same, and the columns whose numbers have decimal commas.
+
+    In one of `form.commas` the points of 1.500 are marks of thousands, and the comma of 1,234 a decimal one.
+    """
+    columns = _read(path, form)
+    unsure = [name for name in form.commas if name in columns and not is_settled(columns[name])]
+    if unsure and form.marks is None:
+        again = _read(path, form._replace(decimal=",", thousands="."))
+        columns |= {name: again[name] for name in unsure if again[name].dtype != object}
+    commas = tuple(name for name, column in columns.items() if isinstance(column, Commas))
+    return agreeing(path, columns), commas
+
+
+def _read(path: Path, form: CsvFormat) -> dict[str, np.ndarray]:
     with _opened(path, form.encoding) as file:
         start = file.tell()
         separator = form.separator or _separator(path, _first_line(file))
@@ -37,7 +55,7 @@ def read_named(path: Path, form: CsvFormat = CsvFormat()) -> dict[str, np.ndarra
         if columns is None:
             file.seek(start)
             columns = _by_python(path, file.read(), separator, form)
-    return agreeing(path, columns)
+    return columns
 
 
 def read_numbers(path: Path) -> np.ndarray:

@@ -25,7 +25,7 @@ class CsvFormat(NamedTuple):
 
     separator: Between cells; None for the most frequent of , ; and tab in the first line. decimal: "." or ",".
     thousands: Mark between groups of three digits. missing: Spellings of a missing value, besides the usual ones.
-    encoding: Of the characters; None for UTF-8.
+    encoding: Of the characters; None for UTF-8. commas: Columns that have decimal commas, whatever their cells show.
     """
 
     separator: str | None = None
@@ -33,6 +33,7 @@ class CsvFormat(NamedTuple):
     thousands: str | None = None
     missing: tuple[str, ...] = ()
     encoding: str | None = None
+    commas: tuple[str, ...] = ()
 
     @property
     def marks(self) -> Marks | None:
@@ -60,7 +61,7 @@ def check_encoding(name: str) -> str:
 def spellings(text: str | None) -> tuple[str, ...]:
     """Return the spellings of a missing value that `na` lists; a whole number also with up to three zeros as decimals."""
     found: list[str] = []
-    for word in text.split(",") if text else []:
+    for word in map(str.strip, text.split(",")) if text else []:
         found.append(word)
         if _WHOLE.fullmatch(word):
             found += [f"{word}.{'0' * places}" for places in (1, 2, 3)]

@@ -255,7 +255,8 @@ class Forecast(Numbers):
         pairs = known[period:] & known[:-period] & (own[period:] == own[:-period])
         changes = np.abs(targets[period:] - targets[:-period])[pairs]
         spread = deviation if self.target_transform is None else np.nanstd(targets[known], 0)
-        usual = np.nanmean(changes, 0) if len(changes) else spread
+        changes = changes[np.isfinite(changes).all(1)]
+        usual = changes.mean(0) if len(changes) else spread
         usual = np.where(np.isfinite(usual) & (usual > 0), usual, spread)
         count = len(self.leads)
         return np.tile(mean, count), np.tile(deviation, count), np.tile(usual, count)

@@ -148,15 +148,20 @@ class Numbers(TableTask):
         how = self.target_transform
         names = [name if how is None else f"{how}({name})" for name in self.target_columns]
         said = [f"{name} {m:.4g} ± {d:.3g}" for name, m, d in zip(names, mean, deviation)]
-        return [f"targets, mean and standard deviation in training: {listed(said)}"]
+        known = np.isfinite(self._table.targets)
+        partly = int((known.any(1) & ~known.all(1)).sum())
+        left_out = (
+            [f"{partly} row(s) have some of the targets only, and none of theirs enters the loss"] if partly else []
+        )
+        return [f"targets, mean and standard deviation in training: {listed(said)}", *left_out]
 
     def _raw_targets(self, file: Columns) -> np.ndarray:
         return np.stack([self._check_domain(file, name, "target") for name in self.target_columns], 1)
 
     def _read_targets(self, file: Columns) -> np.ndarray:
         targets = self._raw_targets(file)
-        wrong = ~np.isfinite(targets).all(1)
-        if wrong.any() and (self._strict_targets or np.isinf(targets).any()):
+        wrong = (np.isnan(targets) & self._strict_targets | np.isinf(targets)).any(1)
+        if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             infinite = bool(np.isinf(targets).any())
             advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."

@@ -28,7 +28,7 @@ class TableOptions(Task):
     their labels as subfolders or in a CSV file. In Python also a DataFrame."""
     target: str = ""
     """Column to predict; several, separated by commas, for regression and forecasting. A name with a comma is in double
-    quotes, here and in the other options: '"Weight, kg"'."""
+    quotes, here and in the other options that list columns: '"Weight, kg"'."""
     sequence: str | None = None
     """Column that tells sequences apart. Default: the column named sequence, if there is one; otherwise all rows are
     one sequence."""

@@ -214,7 +214,7 @@ class TableRows(TableOptions):
         self._check_options_of_files()
         for path in (self.validation_data, self.test_data):
             if path is not None:
-                file = joined(file, self._read(Path(path).expanduser()))
+                file = joined(file, self._read(Path(path).expanduser(), file.commas))
         return file
 
     def _check_options_of_files(self) -> None:
@@ -235,8 +235,9 @@ class TableRows(TableOptions):
                     f"Expected {name} only for {kind}, but got {value!r} for {shown_name(self.data)}. Leave it out."
                 )
 
-    def _read(self, path: Path) -> Columns:
-        text = CsvFormat(self.separator, self.decimal, self.thousands, spellings(self.na), self.encoding)
+    def _read(self, path: Path, commas: Sequence[str] = ()) -> Columns:
+        """Return the columns of a file. commas: Those that had decimal commas in the training data."""
+        text = CsvFormat(self.separator, self.decimal, self.thousands, spellings(self.na), self.encoding, tuple(commas))
         return read_columns(path, text, self._sound)
 
     @cached_property
@@ -381,10 +382,10 @@ class TableRows(TableOptions):
         return observed & ~gone.any(1)
 
     @property
-    def _strict_targets(self) -> bool:
-        """Whether a missing target is an error."""
+    def _strict_targets(self) -> np.ndarray:
+        """Whether a missing target is an error: bool (O,), of each column."""
         modes = modes_of(self.missing)
-        return any(modes.get(name, modes[""]) == "error" for name in self.target_columns)
+        return np.array([modes.get(name, modes[""]) == "error" for name in self.target_columns])
 
     @abstractmethod
     def _read_targets(self, file: Columns) -> np.ndarray:

@@ -49,7 +49,7 @@ class TableSeries(TableRows):
         """
         channels = Channel.of(description)
         columns = list(dict.fromkeys(channel.column for channel in channels))
-        read = path if isinstance(path, Columns) else self._read(path)
+        read = path if isinstance(path, Columns) else self._read(path, description.get("commas") or ())
         file = self._named_alike(read, columns, description.get("features"))
         for place in description.get("transformed_inputs") or ():
             self._check_domain(file, channels[place].column, "inputs")

@@ -83,6 +83,8 @@ class TableTask(TableSplits, TableSeries):
             found |= {"series": self._series_names, "embedding": self.embedding}
         if self.sequence_column is not None:
             found["sequence"] = self.sequence_column
+        if self._file.commas:
+            found["commas"] = list(self._file.commas)
         if self._file.features:
             found["features"] = self._file.features
         if self._transformed_inputs:
@@ -106,6 +108,8 @@ class TableTask(TableSplits, TableSeries):
         starts = sequences.lengths.cumsum() - sequences.lengths
         empty = int((~np.logical_or.reduceat(self._table.observed, starts)).sum())
         held = int((gone & np.repeat(np.logical_or.reduceat(self._table.observed, starts), sequences.lengths)).sum())
+        ends = sequences.lengths.cumsum() - 1
+        without = 0 if self.output == "all" else int((~self._target_there(self._table.targets)[ends]).sum())
         by = [f"{name} {value}" for name, value in (("column", self.split), ("group", self.group)) if value]
         free = self.split is None and self.group is None and len(sequences) >= 3
         stratified = ["class"] if free and self._strata is not None else []
@@ -113,7 +117,8 @@ class TableTask(TableSplits, TableSeries):
             f"{shown_name(self.data)}: {self._file.rows} steps, {count} sequence{'s' if count != 1 else ''}{apart} of "
             f"{_range(sequences.lengths)} steps, in order {order}"
             + (f"; {held} steps are missing and hold the state" if held else "")
-            + (f"; {empty} sequences have no step that is observed, and are left out" if empty else ""),
+            + (f"; {empty} sequences have no step that is observed, and are left out" if empty else "")
+            + (f"; {without} have no target in their last row, and are left out" if without else ""),
             "   ".join(f"{name}: {listed(names)}" for name, names in columns.items() if names),
             f"{'sequences' if self._whole else 'windows'}: "
             + ", ".join(f"{number} for {part}" for part, number in parts.items())

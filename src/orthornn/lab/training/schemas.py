@@ -53,6 +53,7 @@ class Description(Struct):
     columns: list[str] | None = None
     channels: list[tuple[str, ChannelKind, str | Number | None]] | None = None
     leads: list[Step] | None = None
+    commas: list[str] | None = None
     series: list[str] | None = None
     embedding: Annotated[int, Meta(ge=1, le=4096)] | None = None
     labels: list[str] | None = None
