@@ -210,9 +210,10 @@ const char* threading_runtime() { return runtime().region ? runtime().path.c_str
 
 bool should_stop(Interrupt* interrupt) {
     if (!interrupt) return false;
-    if (!helps && interrupt->poll && interrupt->poll(interrupt->data))
-        __atomic_store_n(&interrupt->stop, 1, __ATOMIC_RELAXED);
-    return __atomic_load_n(&interrupt->stop, __ATOMIC_RELAXED) != 0;
+    if (__atomic_load_n(&interrupt->stop, __ATOMIC_RELAXED)) return true;
+    if (helps || !interrupt->poll || !interrupt->poll(interrupt->data)) return false;
+    __atomic_store_n(&interrupt->stop, 1, __ATOMIC_RELAXED);
+    return true;
 }
 
 void* allocate(std::size_t bytes) {

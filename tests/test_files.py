@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from orthornn._files import write_atomically, write_bytes
+from orthornn._files import write_atomically, write_bytes, write_together
 from orthornn._folder import Folder
-from orthornn.errors import DataError
+from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.training.log import MetricsLog, read_metrics
 
 RECORD = {"kind": "train", "seconds": 0.5, "cpu_seconds": 0.5, "loss": 0.1}
@@ -83,3 +83,38 @@ def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path):
     path.chmod(0o600)
     write_bytes(path, b"2")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_files_of_one_kind_are_written_together_or_not_at_all(tmp_path, monkeypatch):
+    """A full disk left the header of a new network next to the code of the old one."""
+    old, new = {"a": b"old", "inner/b": b"old"}, {"a": b"new", "inner/b": b"new"}
+    assert write_together(tmp_path / "out", old) == [tmp_path / "out" / "a", tmp_path / "out" / "inner" / "b"]
+
+    def full(path, content):
+        if path.parent.name == "inner":
+            raise OSError(28, "No space left on device")
+        write_bytes(path, content)
+
+    monkeypatch.setattr("orthornn._files.write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        write_together(tmp_path / "out", new)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == {
+        "a": b"old",
+        "b": b"old",
+    }
+    monkeypatch.undo()
+    write_together(tmp_path / "out", new)
+    assert (tmp_path / "out" / "inner" / "b").read_bytes() == b"new"
+
+
+def test_what_is_in_the_way_of_files_is_said_before_any_is_written(tmp_path):
+    (tmp_path / "out" / "b").mkdir(parents=True)
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ArgumentError, match="b to be a file, but got a folder"):
+        write_together(tmp_path / "out", {"a": b"", "b": b""})
+    with pytest.raises(ArgumentError, match="file to be a folder, but got a file"):
+        write_together(tmp_path / "file", {"a": b""})
+    (tmp_path / "out" / "link").symlink_to(tmp_path, target_is_directory=True)
+    with pytest.raises(ArgumentError, match="link to be a folder, but got a symbolic link"):
+        write_together(tmp_path / "out", {"a": b"", "link/c": b""})
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["b", "file", "link", "out"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +28,43 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically; see `write_atomically`."""
     write_atomically(path, lambda file: file.write(content))
+
+
+def write_together(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
+    """Write files below a folder, which is made if it is missing; return their paths.
+
+    All are on the disk before the first takes its name, so that a full disk leaves the old ones.
+
+    Args:
+        folder: Where they are written.
+        contents: By name, with the inner folders: ``"zephyr/module.yml"``.
+
+    Raises:
+        ArgumentError: If a folder is where a file is to be, or a file or a symbolic link where a folder is to be.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ArgumentError(f"Expected {folder} to be a folder, but got a file. Name another one.")
+    paths = {folder / name: content for name, content in contents.items()}
+    for inner in {folder / part for name in contents for part in Path(name).parents} - {folder}:
+        if inner.is_symlink() or (inner.exists() and not inner.is_dir()):
+            what = "a symbolic link. Replace it by the folder that it points to" if inner.is_symlink() else "a file"
+            raise ArgumentError(f"Expected {inner} to be a folder, but got {what}.")
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            raise ArgumentError(f"Expected {path} to be a file, but got a folder. Move it away.")
+    staged: dict[Path, Path] = {}
+    try:
+        for path, content in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = path.with_name(f".{path.name}.{os.getpid()}.new")
+            staged[new] = path
+            write_bytes(new, content)
+        for new, path in staged.items():
+            os.replace(new, path)
+    finally:
+        for new in staged:
+            new.unlink(missing_ok=True)
+    return list(paths)
 
 
 def check_new(paths: Iterable[Path], advice: str) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._files import write_bytes
+from .._files import write_together
 from ..errors import ArgumentError, MissingPackageError
 from .graphs import prepare
+from .held_steps import warn_of_held_steps
 from .network import Network
 from .units import warn_of_large_offsets
 from .verify import check
@@ -47,8 +48,8 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
     except ModuleNotFoundError as error:
         raise MissingPackageError.named("--onnx", error.name or "onnx", "export") from error
     warn_of_large_offsets(description)
+    warn_of_held_steps(description)
     model, sequence, step, (x, state) = prepare(model, description)
-    folder = Path(folder)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
     contents = {}
     for name, module, arguments, shapes, outputs in (
@@ -76,7 +77,7 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
         proto = program.model_proto
         first = {"state": json.dumps(step.state.tolist())} if name == "step" else {}
         onnx.helper.set_model_props(proto, {**first, "orthornn": json.dumps(description or {})})
-        contents[folder / f"{name}.onnx"] = proto.SerializeToString()
+        contents[f"{name}.onnx"] = proto.SerializeToString()
     whole, single = (
         onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]) for content in contents.values()
     )
@@ -87,10 +88,7 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
 
     start = torch.tensor(json.loads(single.get_modelmeta().custom_metadata_map["state"]))
     check(model, lambda x: torch.from_numpy(whole.run(None, {"x": x.numpy()})[0]), run_step, step, start)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, content in contents.items():
-        write_bytes(path, content)
-    return list(contents)
+    return write_together(Path(folder), contents)
 
 
 @contextlib.contextmanager

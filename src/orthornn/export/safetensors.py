@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from .._files import write_bytes
+from .._files import write_together
 from .._safetensors import save_tensors
 from .graphs import Step
 from .network import Network
@@ -19,11 +19,7 @@ def to_safetensors(model: Network, folder: str | Path) -> list[Path]:
         model: The network.
         folder: Where the file is written; it is made if it is missing.
     """
-    content, folder = save_tensors(weights(model)), Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "folded.safetensors"
-    write_bytes(path, content)
-    return [path]
+    return write_together(Path(folder), {"folded.safetensors": save_tensors(weights(model))})
 
 
 def weights(model: Network) -> dict[str, Tensor]:

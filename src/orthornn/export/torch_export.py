@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from .._files import write_bytes
+from .._files import write_together
 from .graphs import prepare
+from .held_steps import warn_of_held_steps
 from .network import Network
 from .units import warn_of_large_offsets
 from .verify import check
@@ -24,6 +25,7 @@ def to_torch_export(model: Network, folder: str | Path, description: dict[str, A
         description: As in `to_onnx`. Default: None.
     """
     warn_of_large_offsets(description)
+    warn_of_held_steps(description)
     model, sequence, step, (x, state) = prepare(model, description)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
     programs = [
@@ -33,12 +35,7 @@ def to_torch_export(model: Network, folder: str | Path, description: dict[str, A
     contents = [_saved(program) for program in programs]
     whole, single = (torch.export.load(io.BytesIO(content)).module() for content in contents)
     check(model, whole, single, step)
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / "model.pt2", folder / "step.pt2"]
-    for path, content in zip(written, contents):
-        write_bytes(path, content)
-    return written
+    return write_together(Path(folder), dict(zip(("model.pt2", "step.pt2"), contents)))
 
 
 def _saved(program: Any) -> bytes:

@@ -19,6 +19,7 @@ from ..c.folded import CForm, FoldedLayer, FoldedNetwork, fold_network
 from ..c.module import check_against_module
 from ..c.source import MARK
 from ..c.text import check_identifier
+from ..held_steps import warn_of_held_steps
 from ..units import warn_of_large_offsets
 
 __all__ = ["HEADER", "AudioExport", "to_audio"]
@@ -73,6 +74,7 @@ def to_audio(
     check_flag("force", force)
     model, description = model_of(network)
     warn_of_large_offsets(description)
+    warn_of_held_steps(description)
     folded = fold_network(model, description, form)
     _check(folded)
     check_against_module(folded, model, description)

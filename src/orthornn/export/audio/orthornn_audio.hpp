@@ -32,16 +32,18 @@
 #include <string>
 #include <vector>
 
-#if defined(__SSE2__)
+#if defined(__SSE2__) || defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP >= 2)
+#define ORTHORNN_HAS_MXCSR 1
 #include <immintrin.h>
 #endif
 
 namespace orthornn {
 
-// Treats denormal numbers as zero while it lives.
+// Treats denormal numbers as zero while it lives: on x86 with SSE2 and, with GCC or clang, on 64-bit ARM. Elsewhere it does
+// nothing.
 class FlushDenormals {
 public:
-#if defined(__SSE2__)
+#if defined(ORTHORNN_HAS_MXCSR)
     FlushDenormals() noexcept : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040u); }
     ~FlushDenormals() { _mm_setcsr(before_); }
 #elif defined(__aarch64__)
@@ -59,7 +61,7 @@ public:
     FlushDenormals& operator=(const FlushDenormals&) = delete;
 
 private:
-#if defined(__SSE2__)
+#if defined(ORTHORNN_HAS_MXCSR)
     unsigned before_;
 #else
     std::uint64_t before_;
@@ -448,6 +450,7 @@ public:
     template <class Reader>
     void read(Reader& reader)
     {
+        reader.expect("format", "orthornn-audio-1");
         reader.expect("nonlinearity", Phi::name);
         reader.expect("transition", Transition::name);
         reader.expect("inputs", Inputs);

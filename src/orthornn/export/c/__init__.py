@@ -25,8 +25,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._checks import check_choice, check_flag, check_number
-from ..._files import write_bytes
+from ..._files import write_together
 from ...errors import ArgumentError, OrthornnWarning
+from ..held_steps import warn_of_held_steps
 from ..units import warn_of_large_offsets
 from . import project_files
 from .bounds import Ranges, bits_lost, find_ranges
@@ -145,6 +146,7 @@ def to_c(
         check_flag(flag, value)
     model, description = model_of(network)
     warn_of_large_offsets(description)
+    warn_of_held_steps(description)
     folded = fold_network(model, description, form)
     if folded.tokens and folded.input_size > _LARGEST_TOKEN_CLASSES:
         raise ArgumentError(
@@ -251,18 +253,9 @@ def _float_vectors(network: FoldedNetwork) -> Vectors:
 
 def write_files(folder: Path, files: dict[str, str], force: bool) -> tuple[Path, ...]:
     """Write all files, or none if one of somebody else's is in the way."""
-    paths = {folder / name: content for name, content in files.items()}
-    for inner in {folder / part for name in files for part in Path(name).parents}:
-        if inner != folder and inner.is_symlink():
-            raise ArgumentError(
-                f"Expected {inner} to be a folder, but got a symbolic link. Replace it by the folder that it points to."
-            )
     if not force:
-        check_replaceable(paths)
-    for path, content in paths.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, content.encode("ascii"))
-    return tuple(paths)
+        check_replaceable([folder / name for name in files])
+    return tuple(write_together(folder, {name: content.encode("ascii") for name, content in files.items()}))
 
 
 def check_replaceable(paths: Iterable[Path]) -> None:

@@ -28,6 +28,8 @@ from ..._checks import check_integer, check_number
 from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
 from .folded import Array, FoldedLayer, FoldedNetwork
 
+ROOM = 32  # pre-activations up to so many times the largest state are told apart; see fixed.py
+_SHRINKING = ("leaky_relu", "prelu", "modrelu", "complex_modrelu")  # whose states may be far smaller
 _SIMULATED = 500  # steps
 _ROUNDING = 1e-5  # a product of reflections in float32 has ||W||_2 = 1 up to a few epsilon
 
@@ -226,7 +228,8 @@ def _layer_bound(layer: FoldedLayer, reach: float, steps: int | None, index: int
 def calibrated(network: FoldedNetwork, x: Array, margin: float) -> Ranges:
     """Return the largest values on raw data (B, T, I), or tokens (B, T); those of states times a margin.
 
-    A state is as large as what it becomes on the way to W h: int16 holds that, too.
+    A state is as large as what it becomes on the way to W h: int16 holds that, too. Where phi makes little of a large
+    pre-activation, it is at least a share of that, which would else be cut.
     """
     x = np.asarray(x)
     states, largest = network.first_states(), [float(np.abs(h).max(initial=0)) for h in network.first_states()]
@@ -236,7 +239,15 @@ def calibrated(network: FoldedNetwork, x: Array, margin: float) -> Ranges:
         for k, (layer, h) in enumerate(zip(network.layers, now)):
             for part in layer.on_the_way(h):
                 between[k] = max(between[k], float(np.abs(part).max(initial=0)))
+        before = now
         _, now = network.step(x[:, t], list(now))
+        read = x[:, t] if network.tokens else network.prepared(np.asarray(x[:, t], np.float64))
+        for k, (layer, h) in enumerate(zip(network.layers, before)):
+            if layer.phi.name in _SHRINKING:
+                a = layer.projected(read, network.tokens and not k)
+                z = a if layer.linear else layer.carry(h) + a
+                between[k] = max(between[k], float(np.abs(z).max(initial=0)) / ROOM)
+            read = now[k]
         largest = [max(old, float(np.abs(h).max(initial=0))) for old, h in zip(largest, now)]
     if not (np.isfinite(largest).all() and np.isfinite(between).all()):
         raise ArgumentError("Expected calibration data on which the state stays finite, but got NaN or infinities.")

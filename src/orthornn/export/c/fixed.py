@@ -27,13 +27,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import ArgumentError
-from .bounds import Ranges
+from .bounds import ROOM, Ranges
 from .folded import Array, Base, FoldedLayer, FoldedNetwork, swapped
 
 LARGEST = 32767
 LARGEST_ROW = 65535
 PLACES = 8
-REACH = 1 << 28
+REACH = ROOM << (PLACES + 15)
 TANH_STEPS, TANH_END, TANH_PLACES = 32, 8, 10  # entries per unit, where the table ends, bits between entries
 TANH_TABLE = np.rint(LARGEST * np.tanh(np.arange(TANH_STEPS * TANH_END + 1) / TANH_STEPS)).astype(np.int64)
 RATIO_BITS = 24
@@ -367,7 +367,8 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
     layers: list[FixedLayer] = []
     entering = x_scale
     for k, (layer, largest) in enumerate(zip(network.layers, ranges.states)):
-        scale = max(largest, float(np.abs(layer.h0).max(initial=0)), 1e-30) / LARGEST
+        largest = max(largest, float(np.abs(layer.h0).max(initial=0)))
+        scale = (largest if largest > 0 else 1.0) / LARGEST  # of a layer that is silent on the data, any
         unit = scale / (1 << PLACES)
         of_tokens = network.tokens and not k
         factor = (1.0 if of_tokens else entering) / unit
@@ -432,7 +433,7 @@ def _bias(b: Array, projected: Array, unit: float, index: int) -> Array:
     cancelled = (np.abs(b) > REACH * unit) & (projected > np.abs(b) / 2)
     if cancelled.any():
         raise ArgumentError(
-            f"Expected biases within {REACH >> (PLACES + 15)} times the range of states where inputs cancel them, but layer "
+            f"Expected biases within {ROOM} times the range of states where inputs cancel them, but layer "
             f"{index} has {np.abs(b[cancelled]).max():.3g} for states up to {unit * (1 << PLACES) * LARGEST:.3g}. Center the "
             f"inputs, or pass numbers='float32'."
         )

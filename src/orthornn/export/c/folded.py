@@ -101,6 +101,11 @@ class FoldedLayer:
             h = part
         return h
 
+    def projected(self, x: Array, tokens: bool = False) -> Array:
+        """Return V x + b for rows x (..., K), or tokens (...,)."""
+        a = self.V.T[x] if tokens else x @ self.V.T
+        return a if self.b is None else a + self.b
+
     def on_the_way(self, h: Array) -> Iterator[Array]:
         """Yield what rows h (..., N) become after the base and after each reflection, W h last; of a dense W nothing."""
         if self.base is not None:
@@ -201,8 +206,7 @@ class FoldedNetwork:
         after = []
         x = x if self.tokens else self.prepared(np.asarray(x, np.float64))
         for k, (layer, h) in enumerate(zip(self.layers, states)):
-            a = layer.V.T[x] if self.tokens and not k else x @ layer.V.T
-            a = a if layer.b is None else a + layer.b
+            a = layer.projected(x, self.tokens and not k)
             carried = layer.carry(h)
             x = carried + activate(layer, a) if layer.linear else activate(layer, carried + a)
             after.append(x)

@@ -12,7 +12,7 @@ from .body import Dialect, LayerShape, layer_step
 from .folded import FoldedNetwork
 
 MARK = "Written by orthornn export"
-_BYTES = {"float": 4, "int8_t": 1, "int16_t": 2, "int32_t": 4, "uint16_t": 2}
+_BYTES = {"float": 4, "int8_t": 1, "int16_t": 2, "int32_t": 4, "uint16_t": 2, "uint32_t": 4}
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,10 @@ class Generated:
     def sizes(self) -> Sizes:
         """Return what the network costs."""
         weights = sum(_BYTES[table.kind] * np.asarray(table.values).size for table in self.dialect.tables)
+        if self.network.order is not None:
+            weights += _BYTES["uint32_t"] * len(self.network.order)
+        if self.integers and not self.network.tokens:
+            weights += 2 * _BYTES["float"] * self.network.input_size  # of NAME_input
         numbers = sum(length for _, length in self.fields())
         return Sizes(weights, numbers * _BYTES[self.dialect.number], self.network.multiply_adds)
 
@@ -367,7 +371,8 @@ def _input_function(made: Generated) -> str:
         + f"""
 int16_t {made.name}_input(int index, float value)
 {{
-    const float found = value * input_scale[index] + input_offset[index];
+    const volatile float product = value * input_scale[index]; /* rounded on its own, also where there is an FMA */
+    const float found = product + input_offset[index];
     if (!(found > -32767.0f))
         return -32767;
     if (found > 32767.0f)

@@ -12,7 +12,7 @@ import numpy as np
 import tyro
 
 from ... import export
-from ..._files import write_bytes
+from ..._files import write_together
 from ...errors import ArgumentError
 from ...export.c import Numbers, check_replaceable
 from ...export.c.folded import CForm
@@ -92,14 +92,10 @@ def main(words: Sequence[str]) -> int:
     check_new_file([folder / name for name in _names(arguments)], arguments.force)
     with tempfile.TemporaryDirectory() as scratch:  # so that nothing is in the folder if one of the formats refuses
         made, said = _made(arguments, Path(scratch))
-        contents = {folder / path.relative_to(scratch): path.read_bytes() for path in made}
-    own = [path for path in contents if path.name not in _names(arguments)]
+        contents = {path.relative_to(scratch).as_posix(): path.read_bytes() for path in made}
     if not arguments.force:
-        check_replaceable(own)
-    for path, content in contents.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, content)
-    for line in (*said, *contents):
+        check_replaceable([folder / name for name in contents if Path(name).name not in _names(arguments)])
+    for line in (*said, *write_together(folder, contents)):
         show(line)
     return 0
 

@@ -83,6 +83,12 @@ class TableTask(TableSplits, TableSeries):
             found |= {"series": self._series_names, "embedding": self.embedding}
         if self.sequence_column is not None:
             found["sequence"] = self.sequence_column
+        modes = modes_of(self.missing)
+        holds = [
+            one.name for one in self._channels if one.kind == "number" and modes.get(one.column, modes[""]) == "hold"
+        ]
+        if holds:
+            found["holds"] = holds
         if self._file.commas:
             found["commas"] = list(self._file.commas)
         if self._file.features:

@@ -69,7 +69,7 @@ def check_same_files(now: dict[str, Any] | None, run: Path) -> None:
 def check_same_description(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:
     """Raise DataError, naming the entry, if the task makes something else of its data than when the run began."""
     for name in dict.fromkeys((*before, *now)):
-        if name == "quantiles" and name not in before:  # of a run from before it was stored; its config has them, too
+        if name in ("quantiles", "commas", "holds") and name not in before:  # of a run from before they were stored
             continue
         if not _same(before.get(name), now.get(name)):
             raise DataError(

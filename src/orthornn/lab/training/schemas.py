@@ -54,6 +54,7 @@ class Description(Struct):
     channels: list[tuple[str, ChannelKind, str | Number | None]] | None = None
     leads: list[Step] | None = None
     commas: list[str] | None = None
+    holds: list[str] | None = None
     series: list[str] | None = None
     embedding: Annotated[int, Meta(ge=1, le=4096)] | None = None
     labels: list[str] | None = None
