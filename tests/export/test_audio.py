@@ -141,6 +141,7 @@ DAMAGED = {
     "more": lambda text: text + "x",
     "nested": lambda text: "[" * 1000,
     "another size": lambda text: text.replace('"units": 8', '"units": 9'),
+    "another format": lambda text: text.replace("orthornn-audio-1", "orthornn-audio-2"),
     "another phi": lambda text: text.replace("modrelu", "tanh"),
     "a row short": lambda text: json.dumps({**json.loads(text), "U": json.loads(text)["U"][1:]}),
     "no row": lambda text: json.dumps({**json.loads(text), "U": 3}),

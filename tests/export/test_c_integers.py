@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from orthornn import Householder, OrthogonalRNN, Rotations, Unconstrained
-from orthornn.activations import ACTIVATIONS
+from orthornn.activations import ACTIVATIONS, LeakyReLU
 from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError, OrthornnWarning, ShapeError
 from orthornn.export import rounded, to_c
 from orthornn.export.c import fixed
@@ -376,3 +376,58 @@ def test_a_modrelu_that_jumps_is_reported(tmp_path):
         error = made.integers.run(x.numpy()) * made.integers.output_scale - expected
         errors[name] = np.abs(error).max() / np.abs(expected).max()
     assert errors["jumps"] > 10 * errors["continuous"]
+
+
+@pytest.mark.parametrize("name", ["leaky_relu", "prelu", "modrelu", "complex_modrelu"])
+def test_what_phi_shrinks_is_not_cut(name, tmp_path):
+    """Sums end at 32 times the largest state, which a small slope, or a threshold, leaves far behind."""
+    torch.manual_seed(0)
+    options = {} if name == "leaky_relu" else {"nonlinearity": name}
+    rnn = OrthogonalRNN(3, 16, parametrization=Householder(reflections=4), **options)
+    if name == "leaky_relu":
+        rnn = OrthogonalRNN(3, 16, parametrization=Householder(reflections=4), nonlinearity=LeakyReLU(0.01))
+    x = torch.randn(20, 50, 3)
+    with torch.no_grad():
+        V = rnn.weight_ih_l0
+        V.mul_(1.02 / float((x @ V.T).abs().max()))
+        rnn.bias_ih_l0.fill_(-1.0)
+        for key, value in rnn.named_parameters():
+            if key.startswith("activation"):
+                value.fill_(0.02)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = to_c(rnn.eval(), tmp_path, numbers="int16", calibration=x)
+    assert made.integers is not None
+    wanted = rnn(x.transpose(0, 1))[0].transpose(0, 1).detach().numpy()
+    found = made.integers.run(x.numpy()) * made.integers.output_scale
+    assert np.abs(found - wanted).max() < 0.05 * np.abs(wanted).max()
+
+
+def test_a_layer_that_is_silent_on_the_data_has_a_scale(tmp_path):
+    rnn = OrthogonalRNN(2, 8, 2, nonlinearity="relu")
+    with torch.no_grad():
+        rnn.bias_ih_l0.fill_(-5)
+    made = to_c(rnn, tmp_path, numbers="int8", calibration=torch.randn(4, 50, 2))
+    assert made.integers is not None
+    x = torch.zeros(3, 1, 2)
+    found = made.integers.run(x.transpose(0, 1).numpy()) * made.integers.output_scale
+    np.testing.assert_allclose(found, rnn(x)[0].transpose(0, 1).detach().numpy(), atol=0.02)
+
+
+def test_the_order_and_the_scaling_count_as_flash(tmp_path):
+    model, order = network(inputs=3, output="last"), list(range(7))[::-1]
+    sizes = []
+    for more in ({}, {"order": order}):
+        run = run_of(model, scale=[1.0] * 3, offset=[0.0] * 3, output_size=4, **more)
+        sizes.append(
+            to_c(run, tmp_path / str(len(sizes)), numbers="int8", calibration=np.ones((2, 7, 3), np.float32)).sizes
+        )
+    assert sizes[1].weights - sizes[0].weights == 4 * 7
+    tables = sum(np.asarray(found).size for found in (model.core.weight_ih_l0.detach(), model.head.weight.detach()))
+    assert sizes[0].weights >= tables + 8 * 3
+
+
+def test_a_network_that_holds_its_state_is_exported_with_a_warning(tmp_path):
+    run = run_of(network(), output_size=4, columns=["a", "b", "c"], holds=["b"])
+    with pytest.warns(OrthornnWarning, match=r"holds its state where 'b' is missing .* an exported one does not"):
+        to_c(run, tmp_path)
