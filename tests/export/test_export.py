@@ -525,3 +525,18 @@ def test_graphs_read_inputs_far_from_zero_to_all_their_digits():
     scale, offset = (torch.tensor(values, dtype=torch.float64) for values in description.values())
     graph = SequenceGraph(model, description)
     torch.testing.assert_close(graph.prepared(x), (x.double() * scale + offset).float(), rtol=1e-6, atol=1e-6)
+
+
+def test_a_mean_of_many_steps_is_as_precise_as_one_of_few():
+    """A float32 sum of a hundred thousand outputs has lost four digits of the next one."""
+    model = build("rnn", 1, 2, hidden_size=4, output="last", pool="mean")
+    step = export.graphs.Step(model.eval())
+    state = step.state.unsqueeze(1).clone()
+    outputs, x = [], torch.full((1, 1), 0.7)
+    with torch.no_grad():
+        state[1:], state[1, 0, 0] = 0.5, 2.0**23  # so many steps of outputs whose mean is 1/2
+        for _ in range(3):
+            y, state = step(x, state)
+            outputs.append(y)
+        assert state[1, 0, 0] == 2.0**23 + 3
+        torch.testing.assert_close(outputs[-1], model.head(torch.full((1, 4), 0.5)), rtol=0, atol=1e-5)

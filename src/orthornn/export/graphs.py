@@ -181,7 +181,8 @@ class Step(_Reader):
     """One step of a stream: (x, state) -> (y, state).
 
     Behind the states of the layers there are, where the network has a pool or lags, so many rows of the same width as they
-    need: the number of steps, the sum and the maximum of the outputs, and the last steps.
+    need: the number of steps, the mean and the maximum of the outputs, and the last steps. A mean, unlike a sum, is as
+    precise after a million steps as after ten.
 
     Args:
         model: A network in evaluation mode.
@@ -225,9 +226,9 @@ class Step(_Reader):
         begins, kept = count == 0, [count + 1]
         before = flat[:, 1:].split([*self.sums, self.steps, flat.shape[1] - 1 - sum(self.sums) - self.steps], 1)
         if self.sums:
-            total = before[0] + x
-            kept.append(total)
-            read = [total / kept[0]] if self.pool == "mean" else [x, total / kept[0]]
+            mean = before[0] + (x - before[0]) / kept[0]
+            kept.append(mean)
+            read = [mean] if self.pool == "mean" else [x, mean]
             if self.pool == "summary":
                 largest = torch.where(begins, x, torch.maximum(before[1], x))
                 kept.append(largest)

@@ -64,9 +64,9 @@ class RunningPool:
         if self.kind == "last":
             return output
         self._steps += 1
-        self._sum = output if self._sum is None else self._sum + output
+        self._sum = output.double() if self._sum is None else self._sum + output
         self._largest = output if self._largest is None else torch.maximum(self._largest, output)
-        mean = self._sum / self._steps
+        mean = (self._sum / self._steps).to(output.dtype)
         if self.kind == "mean":
             return mean
         return torch.cat([output, mean] if self.kind == "both" else [output, mean, self._largest], -1)
