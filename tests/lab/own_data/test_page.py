@@ -32,7 +32,7 @@ def test_wins_and_losses_are_counted_by_the_direction_of_the_metric():
     assert "| lstm | 1 | 1 | 0 |" in lines
     assert "| plain | 1 | 0 | 1 |" in lines
     assert (
-        "- The default is better than the LSTM on 1 of 2 sets, level (within 2 standard errors) on 1, and worse on 0."
+        "- The default is better than the LSTM on 1 of 2 sets, level (within 2 standard errors) on 1, and worse on none."
         in lines
     )
     assert (
