@@ -103,7 +103,9 @@ def test_files_of_one_kind_are_written_together_or_not_at_all(tmp_path, monkeypa
         "b": b"old",
     }
     monkeypatch.undo()
+    (tmp_path / "out" / "a").chmod(0o600)
     write_together(tmp_path / "out", new)
+    assert stat.S_IMODE((tmp_path / "out" / "a").stat().st_mode) == 0o600
     assert (tmp_path / "out" / "inner" / "b").read_bytes() == b"new"
 
 

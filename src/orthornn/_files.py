@@ -60,6 +60,8 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
             staged[new] = path
             write_bytes(new, content)
         for new, path in staged.items():
+            if path.is_file() and not path.is_symlink():
+                new.chmod(stat.S_IMODE(path.stat().st_mode))  # who may read the old file may read the new one
             os.replace(new, path)
     finally:
         for new in staged:

@@ -796,6 +796,8 @@ def test_points_are_marks_of_thousands_in_new_files_of_a_column_with_decimal_com
         np.testing.assert_array_equal(found.scores, wanted.scores)
     _rows(tmp_path / "odd.csv", head, [(s, f"1,{234 + s}", 0) for s in range(3)], ";")
     np.testing.assert_allclose(loaded.read_table("odd.csv").columns["price"], [1.234, 1.235, 1.236])
+    _rows(tmp_path / "commas.csv", head, [(s, f'"1.{500 + s}"', 0) for s in range(3)])
+    np.testing.assert_array_equal(loaded.read_table("commas.csv").columns["price"], [1500, 1501, 1502])
     capsys.readouterr()
     assert main([*words, "--test-data", "new.csv", "--out", "other"]) == 0
     assert "price" in capsys.readouterr().out

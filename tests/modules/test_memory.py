@@ -322,3 +322,28 @@ def test_a_frozen_network_takes_inputs_of_inference_mode(name, output):
     with torch.inference_mode():
         x = torch.randn(11, 3, net.input_size)
     assert not net(x, output=output)[0].requires_grad
+
+
+class Counting(nn.Module):
+    """Scales by the number of calls, in a buffer that each call replaces."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+        self.register_buffer("n", torch.zeros(()))
+
+    def forward(self, x):
+        self.n = self.n + 1
+        return self.inner(x) * self.n
+
+
+def test_a_buffer_that_a_part_replaces_counts_in_the_next_segment():
+    net = OrthogonalBlocks(3, 4, 6, depth=2, memory="checkpoint", segment=5)
+    for block in net.blocks:
+        block.mix = Counting(block.mix)
+    x = torch.randn(20, 2, 3)
+    with torch.no_grad():
+        net(x)
+    assert [float(block.mix.n) for block in net.blocks] == [4, 4]
+    net(x)
+    assert [float(block.mix.n) for block in net.blocks] == [8, 8]

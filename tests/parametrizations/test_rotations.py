@@ -39,3 +39,10 @@ def test_a_random_matrix_in_bfloat16_is_refused():
     W = haar(128, False, torch.Generator().manual_seed(0))
     with pytest.raises(NotOnGroupError, match="rotations of the pairs"):
         Rotations().bind(128).right_inverse(W.bfloat16())
+
+
+@pytest.mark.parametrize("decay", [-30.0, 4.0])
+def test_radii_at_the_ends_of_their_range_come_back(decay):
+    method = Rotations(decay=True).bind(9)
+    W = method(torch.zeros(4, dtype=torch.float64), torch.full((5,), decay, dtype=torch.float64))
+    torch.testing.assert_close(method(*method.right_inverse(W)), W, rtol=0, atol=1e-11)

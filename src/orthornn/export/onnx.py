@@ -86,7 +86,7 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
         y, after = single.run(None, {"x": x.numpy(), "state": state.numpy()})
         return torch.from_numpy(y), torch.from_numpy(after)
 
-    start = torch.tensor(json.loads(single.get_modelmeta().custom_metadata_map["state"]))
+    start = torch.tensor(json.loads(single.get_modelmeta().custom_metadata_map["state"]), dtype=step.state.dtype)
     check(model, lambda x: torch.from_numpy(whole.run(None, {"x": x.numpy()})[0]), run_step, step, start)
     return write_together(Path(folder), contents)
 

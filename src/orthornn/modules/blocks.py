@@ -291,14 +291,14 @@ class OrthogonalBlocks(CheckpointedNetwork):
         dropout = self.dropout if self.training else 0.0  # now: the mode may be another one in the backward pass
         again = None if layout.resets is None else torch.stack(own if restarts is None else restarts)
         layers = [block.segment_layer() for block in self.blocks]  # type: ignore[operator]
-        tensors = [_tensors(block) for block in self.blocks]
+        tensors, repeating = [_tensors(block) for block in self.blocks], False
 
         def through(rows: Tensor, h: Tensor, part: SequenceLayout) -> tuple[Tensor, Tensor]:
             finals = []
             for k, (block, layer) in enumerate(zip(self.blocks, layers)):
                 restart = None if again is None else again[k : k + 1, : part.batch]
                 given = (rows, part, h[k : k + 1], only_last and k == self.depth - 1, restart, layer)
-                rows, h_n = _call_with(tensors[k], block, given)
+                rows, h_n = _call_with(tensors[k], block, given) if repeating else block(*given)
                 rows = F.dropout(rows, dropout, k < self.depth - 1)
                 finals.append(h_n)
             return rows, torch.cat(finals)
@@ -314,6 +314,7 @@ class OrthogonalBlocks(CheckpointedNetwork):
                 outs[0] = replace_first_rows(outs[0], out)
             else:
                 outs.append(out)
+        repeating = True  # from here on, segments run in the backward pass
         return torch.cat(outs), cast(h_n, self._first.layers()[0].state_dtype())
 
     def _check_steps(self) -> None:

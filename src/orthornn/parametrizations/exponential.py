@@ -82,7 +82,7 @@ class BoundMatrixExponential(BoundParametrization):
         """``"SO"`` or ``"det=-1"`` by the base, which right_inverse may have moved; ``"U"`` if complex."""
         if self.field == "complex":
             return "U"
-        moved = self.rebase_every is not None and not self.base.is_meta
+        moved = self.rebase_every is not None and not self.base.is_meta and type(self.base) is Tensor
         return "det=-1" if moved and torch.linalg.slogdet(self.base.double())[0] < 0 else "SO"
 
     @property

@@ -37,8 +37,8 @@ def signs_of(buffer: Tensor) -> Tensor:
 
 
 def group_of_signs(buffer: Tensor, negatives: int = 0) -> str:
-    """Return "SO" or "det=-1" by how many signs in a buffer are negative: `negatives` while it is on the meta device."""
-    count = negatives if buffer.is_meta else int((buffer < 0).sum())
+    """Return "SO" or "det=-1" by how many signs in a buffer are negative: `negatives` while it has no values to read."""
+    count = negatives if buffer.is_meta or type(buffer) is not Tensor else int((buffer < 0).sum())
     return "SO" if count % 2 == 0 else "det=-1"
 
 

@@ -141,7 +141,8 @@ class BoundRotations(BoundParametrization):
             radii = torch.cat([torch.hypot(cosine, sine), wide.diagonal()[half : self.n - half]])
             free = (*free, torch.log(-torch.log(radii.clamp(_SMALLEST, 1 - _SMALLEST))))
         off = float(torch.linalg.matrix_norm(self(*free) - wide))
-        if not off <= rounding(W):
+        clamped = 2 * _SMALLEST * self.n**0.5 if self.decays else 0.0  # of radii at 0 and 1
+        if not off <= rounding(W) + clamped:
             what = "scaled rotations" if self.decays else "rotations"
             raise NotOnGroupError(
                 f"Expected W to consist of {what} of the pairs (i, i + {self.n - half}), but got a distance of {off:.3g} "

@@ -49,8 +49,8 @@ def proves_text(cell: str, form: CsvFormat) -> bool:
 
 
 def is_settled(column: np.ndarray) -> bool:
-    """Return whether the cells of a column alone say what their marks mean."""
-    return column.dtype != object and not isinstance(column, Groups)
+    """Return whether marks of thousands are certain not to be taken for decimal points in a column, or the other way."""
+    return isinstance(column, Commas) or column.dtype.kind not in "Of"
 
 
 def agreeing(path: Path, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from .cells import is_number, is_truth, whole_number
-from .dates import exists, has_offset, nanoseconds_of_dates
+from .dates import exists, has_offset, is_date, nanoseconds_of_dates
 from .number_marks import has_leading_zeros
 
 _AMBIGUOUS = ""
@@ -27,22 +27,34 @@ def in_known_spelling(labels: np.ndarray, known: Iterable[str]) -> np.ndarray:
     strange = {label for label in labels.tolist() if label is not None} - names
     if not strange:
         return labels
+    meaning = _meanings(names | strange)
     spelled: dict[object, str] = {}
     for name in names:
-        meaning = _meaning(name)
-        spelled[meaning] = _AMBIGUOUS if meaning in spelled else name
-    found = {name: spelled.get(_meaning(name), _AMBIGUOUS) or name for name in strange}
+        spelled[meaning[name]] = _AMBIGUOUS if meaning[name] in spelled else name
+    found = {name: spelled.get(meaning[name], _AMBIGUOUS) or name for name in strange}
     return np.array([label if label is None else found.get(label, label) for label in labels.tolist()], object)
 
 
+def _meanings(names: Iterable[str]) -> dict[str, object]:
+    """Return for each name what is equal for two that mean the same."""
+    found: dict[str, object] = {name: _meaning(name) for name in names}
+    for offset in (False, True):
+        dates = [name for name in found if is_date(name) and has_offset(name) == offset]
+        try:
+            instants = nanoseconds_of_dates(dates).tolist() if dates else []
+        except ValueError:  # one of a day that does not exist
+            dates = list(filter(exists, dates))
+            instants = nanoseconds_of_dates(dates).tolist() if dates else []
+        found |= {name: ("date", instant, offset) for name, instant in zip(dates, instants)}
+    return found
+
+
 def _meaning(name: str) -> object:
-    """Return what is equal for two names that mean the same."""
+    """Return the same of a name that is no date."""
     if is_truth(name):
         return "truth", name.lower()
     if is_number(name) and not has_leading_zeros(name):
         whole = whole_number(name)
         number = float(name) if whole is None else whole
         return ("number", number) if number == number else name
-    if exists(name):
-        return "date", int(nanoseconds_of_dates([name])[0]), has_offset(name)
     return name

@@ -246,7 +246,7 @@ class TableRows(TableOptions):
         others = [path for path in (self.validation_data, self.test_data) if path is not None]
         if not others:
             return None
-        rows = [self._read(Path(path).expanduser()).rows for path in (self.data, *others)]
+        rows = [self._read(Path(path).expanduser(), self._file.commas).rows for path in (self.data, *others)]
         return np.repeat(np.arange(len(rows)), rows)
 
     @cached_property
