@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from orthornn import export
 from orthornn.errors import ArgumentError, CheckpointError, DataError, OrthornnWarning
@@ -457,3 +458,71 @@ def test_a_run_from_before_quantiles_were_described_has_them_sorted_and_resumes(
     file.write_text(json.dumps({**plain, "quantiles": [0.1, 0.3, 0.5, 0.9]}))
     with pytest.raises(CheckpointError, match=r"description.json to be what a run holds"):
         load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("most", [1 << 17, 30])
+def test_the_test_of_whole_series_is_of_the_same_steps_with_all_before_them(tmp_path, monkeypatch, most):
+    path = tmp_path / "levels.csv"
+    rows = [f"{name},{100 * place + t},{t % 7}" for place, name in enumerate("ab") for t in range(80 - 9 * place)]
+    rows[20] = "a,,3"
+    path.write_text("\n".join(["id,value,day", *rows]) + "\n")
+    monkeypatch.setattr("orthornn.lab.tasks.table_task.MOST_STEPS", most)
+    options = {"data": str(path), "target": "value", "sequence": "id", "missing": "hold", "skipped": 3, "window": 12}
+    task = Forecast(**options)
+    mean, deviation = task._scale[0][0], task._scale[1][0]
+
+    def pairs(batches):
+        return [
+            (round(float(now * deviation + mean)), round(float(wanted), 5))
+            for inputs, targets in batches
+            for inputs, targets in [(getattr(inputs, "data", inputs), getattr(targets, "data", targets))]
+            for now, wanted in zip(inputs.reshape(-1, 2)[:, 0].tolist(), targets.reshape(-1).tolist())
+            if not math.isnan(wanted)
+        ]
+
+    whole = list(task.test_of_whole_series(4))
+    assert len(whole) == (1 if most > 100 else 2)  # a batch has at most so many steps
+    assert sorted(pairs(whole)) == sorted(pairs(task.test(4)))
+    lengths = [len(getattr(one.inputs, "batch_sizes", one.inputs)) for one in whole]
+    assert lengths == ([78] if most > 100 else [30, 30])  # of 80, one is missing, and the last has nothing to forecast
+
+
+def test_the_test_of_whole_series_is_what_predict_finds(wave, tmp_path):
+    task = Forecast(data=wave, target="value", inputs="value", skipped=4, window=20)
+    config = RunConfig(task, model_named("gru", hidden_size=5), steps=4, validate_every=2)
+    result = train(config, tmp_path / "run")
+    found = load(tmp_path / "run").predict_table(wave)[0][1].scores[:, 0]
+    values = np.array([float(line.split(",")[0]) for line in Path(wave).read_text().split()[1:]])
+    rows = task._parts["test"].rows[task._parts["test"].counted]
+    assert 0 < len(rows) < STEPS
+    mse = np.square(found[rows] - values[rows + 1]).mean()
+    assert result.whole_test["mse"] == pytest.approx(mse, rel=1e-5)
+    assert result.whole_test["mse"] != pytest.approx(result.best_test["mse"], rel=1e-5)
+    assert json.loads((tmp_path / "run/result.json").read_text())["whole_test"] == result.whole_test
+
+
+@pytest.mark.parametrize(("factor", "warned"), [(1.0, False), (1e4, True)])
+def test_a_network_that_is_far_worse_on_whole_series_is_warned_of(wave, monkeypatch, recwarn, factor, warned):
+    def swollen(self, batch_size):
+        return (batch._replace(inputs=_times(factor, batch.inputs)) for batch in self.test(batch_size))
+
+    monkeypatch.setattr(Forecast, "test_of_whole_series", swollen)
+    task = Forecast(data=wave, target="value", inputs="value", skipped=4, window=20)
+    result = train(RunConfig(task, model_named("ornn", hidden_size=8), steps=2))
+    found = [str(one.message) for one in recwarn if "where a series is processed as a whole" in str(one.message)]
+    assert bool(found) == warned
+    assert (result.whole_test["loss"] > 1.25 * result.best_test["loss"]) == warned
+    if warned:
+        assert f"{result.best_test['loss']:.4g} in windows, but {result.whole_test['loss']:.4g}" in found[0]
+
+
+def _times(factor, inputs):
+    return inputs._replace(data=inputs.data * factor) if isinstance(inputs, PackedSequence) else inputs * factor
+
+
+def test_what_is_not_cut_into_windows_has_no_test_of_whole_series(tmp_path):
+    data = levels(tmp_path / "levels.csv")
+    task = Forecast(data=data, target="demand", sequence="store", skipped=4, split_by="sequences")
+    result = train(RunConfig(task, model_named("gru", hidden_size=4), steps=1, batch_size=2))
+    assert result.best_test
+    assert result.whole_test == {}

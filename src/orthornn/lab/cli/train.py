@@ -267,6 +267,9 @@ def _show(result: RunResult, folder: Path) -> None:
         shown.notes.append(
             f"test of the last weights: {last}; predict, evaluate and export use them with --checkpoint last"
         )
+    if result.whole_test:
+        whole = ", ".join(f"{key} {value:.4g}" for key, value in result.whole_test.items())
+        shown.notes.append(f"test of whole series, as predict and streams process them: {whole}")
     if not result.finished:
         shown.notes.append(f"ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience")
     shown.notes.extend(outcomes)

@@ -100,6 +100,10 @@ class Task(ABC):
     def test(self, batch_size: int) -> Iterator[Batch]:
         """Return the test sequences, always the same ones, in batches of at most this size."""
 
+    def test_of_whole_series(self, batch_size: int) -> Iterator[Batch]:
+        """Return what `test` cuts into windows as whole series, from their first step on; nothing if it cuts nothing."""
+        return iter(())
+
     @abstractmethod
     def loss(self, prediction: Tensor, targets: Any) -> Tensor:
         """Return the mean loss over the batch. prediction: (T, B, O), (R, O) if packed, or (B, O), as `output` says."""

@@ -48,6 +48,8 @@ from .weights_file import check_finite
 
 _Made = TypeVar("_Made")
 
+_FAR_WORSE = 1.25  # a test loss of whole series, over that in windows, from which on the user is warned
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -92,6 +94,8 @@ class RunResult:
         weights_sha256: Of model.safetensors, if the run has a directory.
         threshold: The probability of the second class from which on the weights of the best validation predict it, if the
             task asks for one; `best` and `best_test` are with it.
+        whole_test: The test metrics of the weights of the best validation where each series is processed as a whole, from its
+            first step on, as `predict` and a stream do; empty where the test does so.
         last_test: The test metrics after the last update, also where `of_best` has put those of the best validation into
             `test`.
     """
@@ -113,6 +117,7 @@ class RunResult:
     best_test: dict[str, float] = dataclasses.field(default_factory=dict)
     weights_sha256: str | None = None
     threshold: float | None = None
+    whole_test: dict[str, float] = dataclasses.field(default_factory=dict)
     last_test: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -395,6 +400,7 @@ class Run:
             if decided is not None:
                 threshold, seen, best_test = decided
                 self.selection.best = {**self.best, **seen}
+        whole_test = self._whole_tested(best_test, threshold)
         result = RunResult(
             config=config,
             steps=trainer.step,
@@ -412,6 +418,7 @@ class Run:
             orthogonality_error=trainer.orthogonality_error(),
             best_test=best_test,
             threshold=threshold,
+            whole_test=whole_test,
         )
         if self.directory is not None:
             try:
@@ -534,6 +541,23 @@ class Run:
         return (
             self._with_best_weights(lambda: self._evaluate(self.config.task.test(self.config.evaluation_batch))) or {}
         )
+
+    def _whole_tested(self, in_windows: dict[str, float], threshold: float | None) -> dict[str, float]:
+        """Return the test metrics of whole series, if the test cuts them; warn if they are far worse than in windows."""
+        if not in_windows:
+            return {}
+
+        def test() -> dict[str, float]:
+            return self._evaluate(self.config.task.test_of_whole_series(self.config.evaluation_batch), threshold)
+
+        found = self._with_best_weights(test) or {}
+        if found and not found["loss"] <= _FAR_WORSE * in_windows["loss"]:
+            self._warn(
+                f"the test loss is {in_windows['loss']:.4g} in windows, but {found['loss']:.4g} where a series is processed "
+                f"as a whole, as predict and a stream do: the network carries too much from step to step. Train with a "
+                f"longer window, --window, or a model that forgets, or predict from the last steps alone."
+            )
+        return found
 
     def _decided(self) -> tuple[float | None, dict[str, float], dict[str, float]]:
         """Return the threshold of the weights as they are, and the metrics of validation and test with it."""

@@ -138,6 +138,7 @@ class Result(Struct):
     orthogonality_error: Number | None
     weights_sha256: str
     threshold: Annotated[float, Meta(gt=0, lt=1)] | None
+    whole_test: Metrics = {}
 
 
 class DataFile(Struct):
