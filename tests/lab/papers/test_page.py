@@ -49,7 +49,8 @@ def test_every_experiment_is_on_the_page_or_in_the_appendix(paper):
     appendix = (ROOT / "docs" / "results" / "unfinished.md").read_text(encoding="utf-8")
     for name, experiment in experiments(paper).items():
         place = f"{experiment.place}: {name}\n"
-        assert f"{{{{table {paper}/{name}" in own or f"## {paper}, {place}" in appendix or f"`{name}`" in own, name
+        shown = f"{{{{table {paper}/{name}" in own or f"{{{{figure {paper}/{name} | full}}}}" in own
+        assert shown or f"## {paper}, {place}" in appendix or f"`{name}`" in own, name
 
 
 def test_the_text_of_the_package_index_leads_nowhere():

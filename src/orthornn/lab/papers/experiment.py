@@ -33,13 +33,14 @@ class Published:
     """A cell of a table, or a claim.
 
     what: whose and which; the same words as the Row that answers it. value: None for a claim in `words`.
-    form: how the value is printed.
+    form: how the value is printed. statement: whether it is about all rows together, so that no row answers it.
     """
 
     what: str
     value: float | None = None
     form: str = "{:.4g}"
     words: str = ""
+    statement: bool = False
 
     @property
     def text(self) -> str:

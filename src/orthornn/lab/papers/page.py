@@ -16,7 +16,7 @@ from ...errors import ArgumentError
 from . import PAPERS
 from .experiment import Experiment
 from .results import best_test, reproduced, share
-from .template import alternative, fill
+from .template import alternative, fill, not_answered
 
 BEGIN, END = "<!-- from results/: `orthornn reproduce PAPER --page` -->", "<!-- end -->"
 _LARGEST_FIRST = ("full", "laptop", "smoke")
@@ -44,9 +44,7 @@ def _section(content: Mapping[str, Any], figure: str | None) -> str:
         lines += ["| | published | reproduced | seeds | best test | minutes | of full | |", f"|{'---|' * 8}"]
         lines += [_line(row) for row in rows]
         lines.append("")
-    absent = [row["what"] for row in content["rows"] if "selection" not in row]
-    if absent:
-        lines += [f"Published, and not run: {'; '.join(absent)}.", ""]
+    lines += not_answered(content)
     lines += [f"- {sentence}" for sentence in content["findings"]]
     lines += [f"- {content['budget']}: {difference}" for difference in content["differences"]]
     lines += [f"- unfinished: {words}" for words in content["missing"]]

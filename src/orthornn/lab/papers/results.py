@@ -198,6 +198,8 @@ def _row(pair: tuple[Published | None, Row | None]) -> dict[str, Any]:
         made["published"] = cell.value
         if cell.words:
             made["published_words"] = cell.words
+        if cell.statement:
+            made["statement"] = True
     if row is None:
         return {**made, "reproduced": None, "form": cell.form if cell else ""}
     return {
@@ -267,7 +269,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     published = row.get("published")
     words = [form.format(published) if published is not None else "", row.get("published_words", "")]
     if row["reproduced"] is None and "selection" not in row:
-        return [row["what"], " ".join(filter(None, words)), "not run", "", "", "", "", "", ""]
+        return [row["what"], " ".join(filter(None, words)), "" if row.get("statement") else "not run", *[""] * 6]
     return [
         row["what"],
         " ".join(filter(None, words)),
@@ -296,11 +298,11 @@ def best_test(row: Mapping[str, Any]) -> str:
 
 
 def _form(row: Mapping[str, Any]) -> str:
-    """Return a row's format; where that counts significant digits, the decimals up to the first digit of the spread, or
-    up to its second where the first is 1; with an exponent where those would be many.
+    """Return a row's format; where that counts significant digits, or leaves none of the spread, the decimals up to the
+    first digit of the spread, or up to its second where the first is 1; with an exponent where those would be many.
     """
     form, spread = str(row["form"]), row.get("spread")
-    if not spread or not form.endswith("g}"):
+    if not spread or not (form.endswith("g}") or (form.endswith("f}") and float(form.format(spread)) == 0)):
         return form
     digits, _, exponent = f"{spread:.1e}".partition("e")
     if int(exponent) < -6:

@@ -164,7 +164,7 @@ def fill(text: str, results: Path, page: Path, shown: set[str] | None = None) ->
         parts = [part.strip() for part in place.split(" | ")]
         word, _, name = parts[0].partition(" ")
         if word in _BLOCKS:
-            if word == "table":
+            if word == "table" or (word == "figure" and parts[1:] == ["full"]):
                 evidence.shown.add(name)
             return _BLOCKS[word](evidence, name, parts[1:], page)
         return _value(evidence, parts)
@@ -295,15 +295,14 @@ def _unfinished(evidence: Evidence, name: str, options: list[str], page: Path) -
         content = evidence.content(experiment)
         there = [row for row in content["rows"] if "selection" in row]
         rows = [row for row in there if experiment not in evidence.shown or not is_finished(content, row)]
-        absent = [row["what"] for row in content["rows"] if "selection" not in row]
+        absent = [row for row in content["rows"] if "selection" not in row and not row.get("statement")]
         if not rows and not absent:
             continue
         lines = [f"## {content['paper']}, {content['place']}: {content['name']}", "", content["summary"], ""]
         command = content["command"]
         if rows:
             lines += [_results_table(rows, with_share=True), ""]
-        if absent:
-            lines += [f"Published, and not run: {'; '.join(absent)}.", ""]
+        lines += not_answered(content)
         if rows:
             lines += [f"- {content['budget']}: {difference}" for difference in content["differences"]]
         else:  # what was run is finished, or on another page
@@ -311,6 +310,19 @@ def _unfinished(evidence: Evidence, name: str, options: list[str], page: Path) -
         lines += [f"- unfinished: {words}" for words in content["missing"]]
         sections.append("\n".join([*lines, "", f"`{command}`", ""]))
     return "\n".join(sections)
+
+
+def not_answered(content: Mapping[str, Any]) -> list[str]:
+    """Return lines on what is published and has no row of its own: statements about all rows, and what was not run."""
+    without = [row for row in content["rows"] if "selection" not in row]
+    statements = [f"{row['what']}: {row['published_words']}" for row in without if row.get("statement")]
+    absent = [row["what"] for row in without if not row.get("statement")]
+    lines = []
+    if statements:
+        lines += [f"Published: {'; '.join(statements)}.", ""]
+    if absent:
+        lines += [f"Published, and not run: {'; '.join(absent)}.", ""]
+    return lines
 
 
 def _fact(evidence: Evidence, name: str, options: list[str], page: Path) -> str:

@@ -22,7 +22,7 @@ _COPYING = {"scornn": 190, "full-urnn": 128, "lstm": 68, "urnn": 470}
         Published("LSTM 68 T=2000, test loss", words="never below the baseline .01029"),
         Published("restricted-capacity uRNN 470 T=2000, test loss", words="never below the baseline .01029"),
         Published(
-            "full-capacity uRNN 128 T=2000, test loss", words="at the baseline for some thousand updates, then to 0"
+            "full-capacity uRNN 128 T=2000, test loss", words="at the baseline for several thousand updates, then to 0"
         ),
         Published("scoRNN 190 T=2000, test loss", words="smoothly to 0, more slowly than the full-capacity uRNN"),
     ),
@@ -34,7 +34,7 @@ _COPYING = {"scornn": 190, "full-urnn": 128, "lstm": 68, "urnn": 470}
     ),
 )
 def figure1(setting: Setting) -> Plan:
-    """Copying over T = 1000 and 2000 with about 22000 parameters, batches of 20, RMSprop."""
+    """Copying over T = 1000 and 2000 with about 22000 parameters, batches of 20, RMSprop; training loss of the first seed."""
     laptop = {"scornn": (1200, 600), "full-urnn": (600, 150), "lstm": (300, 100), "urnn": (0, 0)}
     systems = {}
     for place, T in enumerate((1000, 2000)):

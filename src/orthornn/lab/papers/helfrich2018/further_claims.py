@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -24,8 +25,11 @@ _N = 128
 _LAPTOP = "n = 128; copying and adding over 200 steps, {} updates of 20 and of 50 sequences; one seed"
 
 
-def _compared(setting: Setting, models: dict[str, Model]) -> Plan:
-    """Return a plan with every model on both tasks: rows of the test loss over the trivial baseline's, curves of both."""
+def _compared(setting: Setting, models: dict[str, Model], words: Mapping[str, str]) -> Plan:
+    """Return a plan with every model on both tasks: rows of the test loss over the trivial baseline's, curves of both.
+
+    words: What rows and curves call the models.
+    """
     steps = setting.at(2, 500, 10_000)
     tasks = copying_and_adding(setting)
     systems = {
@@ -38,13 +42,13 @@ def _compared(setting: Setting, models: dict[str, Model]) -> Plan:
         rows, shown = [], {}
         for where, (task, _, _) in tasks.items():
             found = {name: runs.of(f"{name}-{where}") for name in models}
-            shown[where] = {name: own[0].curve("validation") for name, own in found.items() if own}
+            shown[where] = {words[name]: own[0].curve("validation") for name, own in found.items() if own}
             for name, own in found.items():
                 ends = [one.selected("loss")["last"] for one in own]
                 values = [end.get("test", end.get("validation")) for end in ends if end is not None]
                 ratios = [value / task.trivial_loss for value in values if value is not None]
                 if ratios:
-                    what = f"{name}, {where}, test loss over baseline"
+                    what = f"{words[name]}, {where}, test loss over baseline"
                     note = "" if all(one.finished for one in own) else "unfinished"
                     mean = statistics.fmean(ratios)
                     rows.append(Row(what, mean, seeds=len(ratios), selection="last", form="{:.2g}", note=note))
@@ -57,14 +61,15 @@ def _compared(setting: Setting, models: dict[str, Model]) -> Plan:
 @reproduces(
     "ours",
     section="4.1",
-    published=(Published("modrelu, copying, test loss over baseline", words="better than other activations"),),
+    published=(Published("modReLU, copying, test loss over baseline", words="better than other activations"),),
     hours=(0.01, 4.0),
     laptop=(_LAPTOP.format(500),),
 )
 def activations(setting: Setting) -> Plan:
     """scoRNN with modReLU and with other activations."""
-    names = ("modrelu", "relu", "leaky_relu", "tanh", "oplu", "identity")
-    return _compared(setting, {name: scornn(_N, 1 / 2).replace(nonlinearity=name) for name in names})
+    words = {"modrelu": "modReLU", "relu": "ReLU", "leaky_relu": "leaky ReLU", "tanh": "tanh", "oplu": "OPLU"}
+    words |= {"identity": "identity"}
+    return _compared(setting, {name: scornn(_N, 1 / 2).replace(nonlinearity=name) for name in words}, words)
 
 
 @reproduces(
@@ -78,16 +83,16 @@ def activations(setting: Setting) -> Plan:
 )
 def first_values(setting: Setting) -> Plan:
     """scoRNN from the blocks of section 4.2, from A = 0 and from a uniform A."""
-    inits = ("blocks", "zero", "uniform")
-    return _compared(setting, {name: scornn(_N, 1 / 2).replace(init=name) for name in inits})
+    words = {"blocks": "blocks", "zero": "A = 0", "uniform": "uniform A"}
+    return _compared(setting, {name: scornn(_N, 1 / 2).replace(init=name) for name in words}, words)
 
 
 @reproduces(
     "ours",
     section="5",
     published=(
-        Published("rho-n_2, copying, test loss over baseline", words="the best"),
-        Published("rho-n_2, adding, test loss over baseline", words="the best at T=200 (7n/10 at T=400, 750)"),
+        Published("ρ = n/2, copying, test loss over baseline", words="the best"),
+        Published("ρ = n/2, adding, test loss over baseline", words="the best at T=200 (7n/10 at T=400, 750)"),
     ),
     hours=(0.01, 4.0),
     laptop=(_LAPTOP.format(500),),
@@ -95,13 +100,14 @@ def first_values(setting: Setting) -> Plan:
 def rho_sweep(setting: Setting) -> Plan:
     """scoRNN with a tenth, half, seven tenths, all or none of D's entries -1."""
     shares = {"rho-0": 0.0, "rho-n_10": 0.1, "rho-n_2": 0.5, "rho-7n_10": 0.7, "rho-n": 1.0}
-    return _compared(setting, {name: scornn(_N, share) for name, share in shares.items()})
+    words = {"rho-0": "ρ = 0", "rho-n_10": "ρ = n/10", "rho-n_2": "ρ = n/2", "rho-7n_10": "ρ = 7n/10", "rho-n": "ρ = n"}
+    return _compared(setting, {name: scornn(_N, share) for name, share in shares.items()}, words)
 
 
 @reproduces(
     "ours",
     section="3",
-    published=(Published("code, test loss", words="not told apart from the text"),),
+    published=(Published("code, test loss", words="one result for text and code"),),
     hours=(0.01, 0.3),
     laptop=("copying, T = 200, n = 128: 500 updates of 20 sequences; one seed",),
 )

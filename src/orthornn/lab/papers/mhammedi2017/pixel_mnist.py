@@ -99,7 +99,7 @@ def _accuracies(runs: Sequence[Trained]) -> list[Curve]:
 @reproduces(
     "Fig. 6",
     section="5.3",
-    published=(Published("effect of m", words="a figure; the text gives no numbers"),),
+    published=(Published("effect of m", words="a figure; the text gives no numbers", statement=True),),
     hours=(0.05, 24.0),
     laptop=("n=128, batches of 50, only at rate 1e-3; 2 epochs of one seed",),
 )

@@ -91,13 +91,13 @@ def hard_orthogonality(setting: Setting) -> Plan:
 @reproduces(
     "ours",
     section="3.1",
-    published=(Published(f"{_HARD}: u at the end", words="not said"),),
+    published=(Published(f"{_HARD}: u at the end", words="not reported"),),
     hours=(0.0, 0.0),
     laptop=_DIFFERENCES,
     shares="hard-orthogonality",
 )
 def bases_travel(setting: Setting) -> Plan:
-    """||U - U_0|| / sqrt(2n) of both bases in the runs of hard-orthogonality: 0 is a frozen reservoir, 1 is anywhere."""
+    """||U - U_0|| / sqrt(2n) and that of V in hard-orthogonality: 0 is frozen, two independent matrices have about 1."""
     plan = _hard_plan(setting)
 
     def tabulate(runs: Runs) -> ResultTable:
@@ -144,7 +144,7 @@ _OPLU_MARGINS = ("0", "0.001", "0.01", "0.1", "1", "none")
     laptop=("3000 updates in place of 120 epochs of 1000; one seed",),
 )
 def gain_and_oplu(setting: Setting) -> Plan:
-    """Does a gain of 1.05 make good for tanh on MNIST in order, and does OPLU make all margins equal on permuted MNIST?"""
+    """Does a gain of 1.05 make up for tanh on MNIST in order, and does OPLU make all margins equal on permuted MNIST?"""
     ordered = pixel_mnist(setting, variant="vorontsov2017", permuted=False)
     permuted = pixel_mnist(setting, variant="vorontsov2017", permuted=True)
     of_gains = {

@@ -59,7 +59,7 @@ _COPY_DIFFERENCES = (
     laptop=_COPY_DIFFERENCES,
 )
 def figure1(setting: Setting) -> Plan:
-    """Copying without a nonlinearity, n = 128, by margin: accuracy against updates."""
+    """Copying without a nonlinearity, n = 128, by margin: recall against updates."""
     systems = _copy_systems(setting)
 
     def tabulate(runs: Runs) -> ResultTable:
@@ -196,7 +196,7 @@ def _loss_of_always_1(task: Adding) -> float:
     ),
     hours=(0.03, 3.0),
     laptop=(
-        "T = 200 in place of 1000 (tanh: 100), 800 updates at ten times the rate (1e-3) in place of an unsaid number at 1e-4",
+        "T = 200 in place of 1000 (tanh: 100), 800 updates at ten times the rate (1e-3); the paper has 1e-4 and no number",
         "the slopes are one per unit, all 0.7 at first; the strength of tanh's soft constraint, 0.1, is ours",
     ),
 )
