@@ -536,3 +536,20 @@ def test_networks_of_unequal_length_are_refused_and_unused_ones_have_no_row(seco
         hidden_gradient_norms(Pair(second, 2), inputs)
     assert hidden_gradient_norms(Pair(second, 0), inputs).shape == (2, T)
     assert hidden_gradient_norms(Pair(second, None), inputs).shape == (1, T)
+
+
+def test_a_sequence_without_steps():
+    assert hidden_gradient_norms(OrthogonalRNN(2, 3), torch.zeros(0, 2, 2)).shape == (1, 0)
+    for stepwise in (GORU(2, 3), PeepholeLSTM(2, 3), ReflectionRNN(2, 3)):
+        with pytest.raises(ArgumentError, match=f"Expected a {type(stepwise).__name__} to read at least one step"):
+            hidden_gradient_norms(stepwise, torch.zeros(0, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("loss", "got"),
+    [(lambda output: torch.tensor(1.0), "does not depend on it"), (lambda output: output.sum() * 1j, "a complex one")],
+    ids=["constant", "complex"],
+)
+def test_a_loss_of_which_there_is_no_gradient_is_named(loss, got):
+    with pytest.raises(ArgumentError, match=got):
+        hidden_gradient_norms(OrthogonalRNN(2, 3), torch.randn(4, 2, 2), loss=loss)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from orthornn import OrthogonalRNN, SpectralMargin
-from orthornn.errors import ArgumentError, ShapeError
+from orthornn.errors import ArgumentError, DTypeError, ShapeError
 from orthornn.modules.tracing import tracing
 from orthornn.penalties import gradient_norm, norm_stabilizer, soft_orthogonality, spectrum_prior, weight_decay
 from support.tolerances import tolerance
@@ -188,3 +188,8 @@ def test_second_derivatives_where_a_penalty_begins(dtype):
     (found,) = torch.autograd.grad((grad * v.conj()).sum().real, W)
     exact = 4 * (v + v.mH)  # the second derivative of ||W'W - I||^2 at I, along v
     torch.testing.assert_close(found, exact)
+
+
+def test_a_spectrum_is_real():
+    with pytest.raises(DTypeError, match="Expected s to be real"):
+        spectrum_prior(torch.ones(3) * 1j)

@@ -531,3 +531,16 @@ def test_no_test_framework_is_imported():
 def test_what_is_no_description_breaks_no_law(method, n, error, message):
     with pytest.raises(error, match=message):
         check_parametrization(method, n)
+
+
+@pytest.mark.parametrize("base", ["identity", "rotations"])
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+def test_a_parameter_on_the_edge_of_its_set_breaks_no_law(n, base):
+    """A soft u_1 is clamped to 1, where the derivative has a kink and many updates end where they began."""
+    for seed in range(4):
+        check_parametrization(Householder(u1="soft", base=base), n, seed=seed)
+
+
+def test_neither_no_grad_nor_a_default_device_breaks_a_law():
+    with torch.no_grad(), torch.device("meta"):
+        check_parametrization(Householder(), 3)

@@ -80,7 +80,8 @@ def hidden_gradient_norms(
     Raises:
         ArgumentError: If the model has no such network, calls none on a whole sequence, or calls some on sequences of
             unequal length; if one has more layers or directions where it may not; if it resets one that is called once per
-            step; if the loss is no tensor with one element.
+            step, or calls such a one without steps; if the loss is no real tensor with one element, or does not depend on the
+            output.
     """
     if torch.is_inference_mode_enabled():  # of a validation loop, for instance
         with torch.inference_mode(False):
@@ -171,6 +172,9 @@ def _loss(
         if not isinstance(value, Tensor) or value.numel() != 1:
             got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             raise ArgumentError(f"Expected loss to return a tensor with one element, but got {got}. Return its mean.")
+        if value.is_complex() or not value.requires_grad:
+            got = "a complex one" if value.is_complex() else "one that does not depend on it"
+            raise ArgumentError(f"Expected loss to return a real number made of the output, but got {got}. Correct it.")
         return value
     if isinstance(output, PackedSequence):
         raise ArgumentError(
@@ -256,6 +260,10 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
         return (last if output == "last" else every), final
 
     def plain_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any, Tensor]:
+        if not len(inputs):
+            raise ArgumentError(
+                f"Expected a {type(network).__name__} to read at least one step, but got none. Pass T > 0."
+            )
         outputs = []
         for x in inputs.split(1):
             _, state = forward(x, state)

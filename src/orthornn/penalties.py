@@ -39,6 +39,8 @@ def spectrum_prior(s: Tensor, strength: float = 1.0) -> Tensor:
     """
     check_shape("s", s, ("N",))
     _check_inexact("s", s)
+    if s.is_complex():
+        raise DTypeError(f"Expected s to be real, as singular values are, but got {s.dtype}. Pass s.abs().")
     return _strength(strength) * (s - 1).square().sum()
 
 

@@ -23,7 +23,7 @@ from orthornn import (
     convert,
 )
 from orthornn.errors import ArgumentError, NotOnGroupError
-from orthornn.modules import ApproximationWarning, DeltaRNN, ReflectionRNN
+from orthornn.modules import ApproximationWarning, DeltaRNN, ReflectionRNN, Transition
 from orthornn.modules.fold import fold
 from support.tolerances import tolerance
 
@@ -217,3 +217,11 @@ def test_convert_draws_no_random_numbers():
     before = torch.get_rng_state()
     convert(network, ScaledCayley(negatives=3), approximate=True)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_transition_alone_is_converted():
+    transition = Transition(Householder(), 5, dtype=torch.float64)
+    found = convert(transition, to=Givens())
+    assert isinstance(found, Transition)
+    assert [*found._modules] == ["method"]
+    torch.testing.assert_close(found.matrix(), transition.matrix(), rtol=0, atol=tolerance(torch.float64, 100))

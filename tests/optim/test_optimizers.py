@@ -1,5 +1,6 @@
 """CayleySGD and CayleyRMSprop: laws of the step, drift, state, bad input."""
 
+import contextlib
 import copy
 import pickle
 
@@ -391,3 +392,60 @@ def test_what_a_group_may_not_have_is_refused_when_it_is_set_later():
     assert torch.equal(parameter, torch.eye(3))
     with pytest.raises(TypeError, match="set"):
         CayleySGD([{"params": {torch.nn.Parameter(torch.eye(3))}}], lr=0.1)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_compiled_step_is_the_step(maker):
+    """Compiled by torch 2.13 itself, the second matrix would be made from the first one's values, from the third step on."""
+    plain, compiled = [point(5, 5, "real") for _ in range(2)], []
+    compiled = [torch.nn.Parameter(p.detach().clone()) for p in plain]
+    step, other = MAKERS[maker](plain).step, torch.compile(MAKERS[maker](compiled).step, backend="eager")
+    for _ in range(5):
+        for p, q in zip(plain, compiled):
+            p.grad = torch.randn_like(p)
+            q.grad = p.grad.clone()
+        step()
+        other()
+        for p, q in zip(plain, compiled):
+            torch.testing.assert_close(p, q, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize(("n", "p"), [(5, 5), (7, 4), (6, 6), (9, 3)])
+@pytest.mark.parametrize("size", [1e6, 1e14, 1e18])
+def test_an_exploding_gradient_leaves_the_matrix_on_the_manifold(field, n, p, size):
+    """A of odd order is singular: where it is huge, the 1 next to its eigenvalue 0 is lost."""
+    parameter = point(n, p, field, torch.float64)
+    optimizer = CayleySGD([parameter], lr=1e-3)
+    parameter.grad = size * torch.randn_like(parameter)
+    with contextlib.suppress(NonFiniteError):
+        optimizer.step()
+    assert error(parameter) < 100 * rounding(parameter)
+
+
+@pytest.mark.parametrize("maker", ["sgd", "momentum", "nesterov"])
+def test_a_step_that_cannot_be_computed_changes_nothing(maker):
+    """Next to these entries 1 is nothing, and a skew-symmetric matrix of odd order is singular."""
+    parameter = torch.nn.Parameter(torch.eye(3, dtype=torch.float64))
+    optimizer = MAKERS[maker]([parameter], lr=1e-3)
+    optimizer.zero_grad()
+    before, state = parameter.detach().clone(), copy.deepcopy(optimizer.state_dict())
+    parameter.grad = 1e23 * torch.ones_like(parameter).triu(1)
+    with pytest.raises(NonFiniteError, match=r"singular equation with lr=0.001 .* Lower lr, or clip the gradient"):
+        optimizer.step()
+    assert torch.equal(parameter, before)
+    assert optimizer.state_dict()["state"].get(0, {}) == state["state"].get(0, {})
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_matrix_of_float32_in_float64_is_taken(field):
+    """As of a network that .double() widens; what is in float64 alone has to be on the manifold to its rounding."""
+    double = torch.complex128 if field == "complex" else torch.float64
+    parameter = torch.nn.Parameter(point(6, 4, field, torch.float32).detach().to(double))
+    assert error(parameter) > rounding(parameter)
+    optimizer = CayleySGD([parameter], lr=0.01, reorthogonalize_every=1)
+    parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    assert error(parameter) < rounding(parameter)
+    with pytest.raises(NotOnGroupError, match="rounding of torch"):
+        CayleySGD([torch.nn.Parameter(parameter.detach() * (1 + 1e-8))], lr=0.01)

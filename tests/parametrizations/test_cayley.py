@@ -165,3 +165,16 @@ def test_phases_start_on_the_whole_circle_and_are_trained():
     torch.testing.assert_close(method(skew, diagonal, phases), expected, rtol=0, atol=tolerance(torch.float64, 40))
     with pytest.raises(ArgumentError, match="phases=True"):
         ScaledCayley(phases=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"field": "complex"}, {"field": "complex", "phases": True}], ids=str)
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 8])
+def test_the_negative_identity_to_rounding_is_represented(n, options):
+    """Where W = -D, I + W D is nothing but rounding, which may have a small condition number."""
+    for seed in range(20):
+        Q = haar(n, False, torch.Generator().manual_seed(seed))
+        W = -(Q @ Q.mT)
+        method = ScaledCayley(**options).bind(n).double()
+        W = W.to(torch.complex128) if method.field == "complex" else W
+        found = method(*method.right_inverse(W))
+        torch.testing.assert_close(found, W, rtol=0, atol=EXACT)

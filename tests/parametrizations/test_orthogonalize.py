@@ -375,3 +375,20 @@ def test_what_computes_a_weight_is_named_with_how_to_remove_it(tool, remove):
     operator.attrgetter(remove.removeprefix("torch."))(torch)(layer, "weight")
     W = orthogonalize(layer, "weight", Householder()).weight
     torch.testing.assert_close(W @ W.mT, torch.eye(3), rtol=0, atol=tolerance(torch.float32, 4))
+
+
+@pytest.mark.parametrize(("k", "n"), [(3, 6), (6, 3), (5, 5)])
+@pytest.mark.parametrize("init", ["new", "polar"])
+def test_unit_reflectors_have_norm_1_whatever_the_shape(k, n, init):
+    layer = orthogonalize(torch.nn.Linear(k, n), "weight", Householder(unit=True), init=init)
+    (packed,) = [value.detach() for value in layer.parametrizations.weight.parameters()]
+    longest, start = max(k, n), 0
+    for number in range(min(k, n, longest - 1)):
+        length = longest - number
+        assert packed[start : start + length].norm() == pytest.approx(1, abs=1e-5)
+        start += length
+
+
+def test_a_lazy_layer_has_to_be_called_first():
+    with pytest.raises(ArgumentError, match="Call it once with inputs first"):
+        orthogonalize(torch.nn.LazyLinear(2), "weight", Householder())

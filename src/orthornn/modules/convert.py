@@ -39,7 +39,8 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
     """Return a copy of the network whose transitions are under another parametrization.
 
     Args:
-        network: OrthogonalRNN, OrthogonalRNNCell, GORU, OrthogonalBlocks, or any module that contains some of them.
+        network: OrthogonalRNN, OrthogonalRNNCell, GORU, OrthogonalBlocks, a Transition, or any module that contains some of
+            them.
         to: The parametrization.
         approximate: Take the nearest representable W, with an ApproximationWarning that names the Frobenius distance of each;
             False to raise NotOnGroupError instead. Default: True.
@@ -53,6 +54,8 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
     _refuse_input_dependent(network)
     check_flag("approximate", approximate)
     check_description("`to`", to)
+    if isinstance(network, Transition):  # the only module of a network that is one
+        return convert(nn.Sequential(network), to, approximate)[0]  # type: ignore[return-value]
     converted = copy.deepcopy(network)
     distances: dict[str, float] = {}
     replaced: dict[Transition, Transition] = {}

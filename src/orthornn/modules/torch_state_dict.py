@@ -25,7 +25,8 @@ def read_torch_state(rnn: Any, state_dict: dict[str, Any], prefix: str, assign: 
             free = method.right_inverse(W)
         except ValueError as error:
             errors.append(f"{prefix}weight_hh_{suffix} cannot be represented by {rnn.parametrization}: {error}")
-            continue
+            free = transition.free()  # so that nothing else seems to be missing
+            method = transition.method
         for key, value in zip(method.names, free):
             state_dict[f"{prefix}{name}.{key}"] = value.to(W.dtype.to_real()) if assign else value
         for key, buffer in method.state_dict().items():

@@ -17,9 +17,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..parametrizations.matrices import polar_factor
+
+_HUGE = 1e4  # A of odd order has an eigenvalue 0: where 1 next to such an entry has lost digits, so has M(eta)
+
 
 def cayley_update(M: Tensor, G: Tensor, lr: float, carried: Tensor | None = None) -> Tensor:
     """Return M(eta) for eta = lr: (N, P), of M's dtype. G: (N, P), real or complex as M is.
+
+    LinAlgError where eta A is so large that the identity is lost next to it.
 
     carried: (N, K); what the factor before M makes of it is appended, (N, P + K). A vector tangent at M becomes one
     tangent at M(eta), of the same norm.
@@ -33,8 +39,12 @@ def cayley_update(M: Tensor, G: Tensor, lr: float, carried: Tensor | None = None
         return moved - lr * (U @ torch.linalg.solve(inner, V.mH @ moved))
     GM = G @ M.mH
     left = (GM - GM.mH).mul_(lr / 2)
+    size = float(left.abs().max()) if left.numel() else 0.0
     left.diagonal().add_(1)
-    return 2 * torch.linalg.solve(left, moved) - moved  # (I + X)^-1 (I - X) = 2 (I + X)^-1 - I
+    moved = 2 * torch.linalg.solve(left, moved) - moved  # (I + X)^-1 (I - X) = 2 (I + X)^-1 - I
+    if size > _HUGE:
+        moved[:, :p] = polar_factor(moved[:, :p])
+    return moved
 
 
 def tangent_part(M: Tensor, G: Tensor) -> Tensor:

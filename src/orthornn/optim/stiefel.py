@@ -23,6 +23,9 @@ from ..parametrizations.matrices import as_complex, as_pairs, orthogonality_erro
 from ..parametrizations.sharded import gathered, sharded_like
 from .cayley import polar_step
 
+_eagerly = (
+    torch._disable_dynamo
+)  # torch.compiler.disable, but without the import of dynamo when the package is imported
 _FAR = 0.1  # beyond this a Newton-Schulz step is no small correction: something else has moved the matrix
 _REFUSED = {
     "weight_decay": "Leave it out: the norm of such a matrix is constant.",
@@ -105,6 +108,8 @@ class StiefelOptimizer(torch.optim.Optimizer):
                 check_on_manifold(name, gathered(parameter))
         super().add_param_group(group)
 
+    # Compiled, torch 2.13 would compute one matrix of several from the values of another, from the third step on.
+    @_eagerly
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update every parameter that has a gradient, and return the loss.
@@ -132,16 +137,31 @@ class StiefelOptimizer(torch.optim.Optimizer):
             )
         whole, grad = gathered(parameter), gathered(grad)
         check_finite("the gradient", grad)
-        state = self.state[parameter]
+        before = dict(self.state[parameter])
+        try:
+            M = self._next(whole, grad, self.state[parameter], group)
+        except Exception:
+            self.state[parameter] = before
+            raise
+        parameter.copy_(sharded_like(stored(M, whole), parameter))
+
+    def _next(self, whole: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+        """Return the next matrix, in double precision, and count the update in its state."""
         if not state:
             state.update(step=0, drift=0.0)
-        M = self._moved(widen(as_matrix(whole)), widen(as_matrix(grad)), state, group, whole)
+        try:
+            M = self._moved(widen(as_matrix(whole)), widen(as_matrix(grad)), state, group, whole)
+        except torch.linalg.LinAlgError:
+            raise NonFiniteError(
+                f"Expected an update that can be computed, but got a singular equation with lr={group['lr']:g} and a "
+                f"gradient with an entry of size {float(grad.abs().max()):.3g}. Lower lr, or clip the gradient."
+            ) from None
         state["step"] += 1
         if state["step"] % group["reorthogonalize_every"] == 0:
             error = orthogonality_error(M)
             if not error <= _FAR:
                 raise NotOnGroupError(
-                    f"Expected the parameter of shape {tuple(parameter.shape)} to be on the manifold, but got "
+                    f"Expected the parameter of shape {tuple(whole.shape)} to be on the manifold, but got "
                     f"||M^H M - I||_F = {error:.3g} before update {state['step']} was written. Let only this optimizer "
                     f"change it."
                 )
@@ -152,7 +172,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
                 f"Expected a finite update, but got NaN or infinity with lr={group['lr']:g}. Lower lr, or clip the "
                 f"gradient."
             )
-        parameter.copy_(sharded_like(stored(M, whole), parameter))
+        return M
 
     @torch.no_grad()
     def orthogonality_errors(self) -> list[float]:
@@ -198,7 +218,9 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     check_finite(name, tensor)
     M = as_matrix(tensor.detach())
     error = orthogonality_error(M)
-    if error > rounding(M):
+    single = M.to(torch.complex64 if M.is_complex() else torch.float32)
+    of_single = error <= rounding(single) and torch.equal(single.to(M.dtype), M)  # computed in float32, and widened
+    if error > rounding(M) and not of_single:
         raise NotOnGroupError(
             f"Expected {name} of shape {tuple(tensor.shape)} to be on the manifold, but got ||M^H M - I||_F = "
             f"{error:.3g}, where rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for "

@@ -218,5 +218,9 @@ class HouseholderFrame(FactorFrame):
         representation.
         """
         if self.method.m < self.k:
-            return search(self, X.mT if self.is_wide else X, allowed)
-        return (compact_wy.pack(reduce_frame(X)[0]),)
+            free = search(self, X.mT if self.is_wide else X, allowed)
+        else:
+            free = (compact_wy.pack(reduce_frame(X)[0]),)
+        if self.method.description.unit:
+            self.method._to_norm_one_(free[0])
+        return free

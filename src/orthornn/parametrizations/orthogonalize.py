@@ -7,6 +7,7 @@ from weakref import ref
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from .._checks import check_choice, check_finite, check_module
@@ -125,6 +126,11 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
     if not isinstance(name, str) or name not in own:
         _check_is_own(layer, name, own)
     weight = getattr(layer, name)
+    if is_lazy(weight):
+        raise ArgumentError(
+            f"Expected {type(layer).__name__}.{name} to have a shape, but its layer has not been called yet. Call it once "
+            f"with inputs first."
+        )
     if weight.dim() != 2 or not weight.numel():
         advice = {
             0: "Pass the name of a matrix.",
