@@ -9,7 +9,7 @@ form; what it cannot tell apart is split by K, as docs/derivations/rotations.md 
     angles near 0 or pi: cos is flat there    the same of iK, scaled up as often as it takes; K's null space is lines
 
 All of it in float64. A W of float32 is orthogonal to 3e-8 at best; it is made orthogonal first, by a step or two of
-Newton's iteration for the polar factor, so that S and K commute to the last digit.
+the Newton-Schulz iteration for the polar factor, so that S and K commute to the last digit.
 
 W may be g times an orthogonal matrix: (c, s) then have norm g.
 """
@@ -30,7 +30,7 @@ from torch import Tensor
 # 2.3 at every N from 2 to 1024; rounding an orthogonal matrix leaves .3 / sqrt(N). torch.linalg.matrix_exp squares, and
 # doubles the error each time: in float64, of random skew-symmetric matrices of spectral norm 6, it leaves up to 19.
 ORTHOGONAL = 32.0
-_ONE_STEP = 5e-7  # below it one step of Newton's iteration makes a matrix orthogonal to float64
+_ONE_STEP = 5e-7  # below it one step of the Newton-Schulz iteration makes a matrix orthogonal to float64
 
 # |cos| above which angles are told apart by K: cos loses a digit for each that sin has less than 1. The end begins at the
 # widest gap between these two, since a limit that falls between the two cosines of one plane would tear it apart.

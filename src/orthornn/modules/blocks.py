@@ -8,9 +8,10 @@ product (docs/how_to/stacked_layers.md); what is nonlinear has no memory. By def
 loses nothing: a change of basis goes into V and mix.
 
 Relatives, and where they differ. LRU (Orvieto et al., 2023): complex diagonal W inside the circle, on a ring (`decay`,
-`radii`), and the input scaled by sqrt(1 - g^2). S5 (Smith et al., 2023): W and V from the discretization of a
-continuous system. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one decay per head. LinOSS
-(Rusch & Rus, 2025): forced oscillators. All but LinOSS forget; here W is orthogonal unless ``decay=True``.
+`radii`), and the input scaled by trained factors, at first sqrt(1 - g^2). S5 (Smith et al., 2023): W and V from the
+discretization of a continuous system. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one decay
+per head. LinOSS (Rusch & Rus, 2025): forced oscillators. All but its IMEX variant forget; here W is orthogonal unless
+``decay=True``.
 """
 
 from __future__ import annotations

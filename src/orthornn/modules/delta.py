@@ -28,10 +28,10 @@ class DeltaRNN(InputDependentNetwork):
               S_t = S, \quad o_t = S_t' \hat{q}_t
 
     with queries q, keys k, values v, strengths beta and the gate g linear in x_t, and q and k normalized (vectors
-    shorter than 1e-6 fade out instead). A key that was
-    stored is replaced by its new value: the delta rule. One update per step and beta up to 1 is DeltaNet (Schlag et al.,
-    2021; Yang et al., 2024); several, and beta up to 2, is DeltaProduct (Siems et al., 2025). The transition of S is a
-    product of reflections like that of :class:`ReflectionRNN`, shared by all columns.
+    shorter than 1e-6 fade out instead). The value that was stored under a key is replaced by the new one: the delta rule.
+    One update per step and beta up to 1 is DeltaNet (Schlag et al., 2021; Yang et al., 2024); several, and beta
+    up to 2, is DeltaProduct (Siems et al., 2025). The transition of S is a product of reflections like that of
+    :class:`ReflectionRNN`, shared by all columns.
 
     It takes and returns what torch.nn.RNN does, unbatched inputs, tokens and PackedSequence included; only its state has
     a shape of its own, (L * D, B, H, K, V).
@@ -45,8 +45,8 @@ class DeltaRNN(InputDependentNetwork):
         updates: M. Default: 1.
         beta: A number in [0, 2] for all strengths, or ``"input"``: then beta = 1 - cos(z) with z linear in x_t, so that
             both ends are reached. Default: ``"input"``.
-        gate: None for 1; ``"scalar"``, one per head, or ``"diagonal"``, one per key: g = 1 / (1 + z^2) with z linear in
-            x_t, so that 1 is reached. Default: None.
+        gate: None for 1; ``"scalar"``, one per head, or ``"diagonal"``, one per entry of its keys: g = 1 / (1 + z^2) with z
+            linear in x_t, so that 1 is reached. Default: None.
         bias: Whether the maps from x_t have biases. Default: True.
         batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
         dropout: Probability of zeroing an output of every layer but the last, in training. Default: 0.

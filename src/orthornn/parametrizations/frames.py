@@ -7,7 +7,8 @@ Householder            X = H_n(u_n) ... H_{n-k+1}(u_{n-k+1}) E: every frame, nk 
                        would leave E as it is.
 Stiefel                X itself, which an optimizer leaves on the manifold.
 ScaledCayley, MatrixExponential, Givens and whatever else spans O(n) or SO(n)
-                       X = Q E with Q (n, n): every frame, because k < n leaves a column to choose the determinant by.
+                       X = Q E with Q (n, n): every frame, because k < n leaves a column to choose the determinant by
+                       (ScaledCayley with fixed signs: all but a set of measure zero).
                        It has the numbers of Q, some of which turn only what E leaves out.
 """
 

@@ -51,8 +51,8 @@ def draw_angles(count: int, how: Angles, generator: torch.Generator | None) -> T
 class Householder(Parametrization):
     """A product of Householder reflections and a base.
 
-    Free tensors: `reflectors`, packed one after another, u_n first: (nm - m(m-1)/2,), with a last dimension of 2 if
-    complex, where at m = n the last one is not u_1 but the free tensor `phases` (n,). With train_angles also `angles`.
+    Free tensors: `reflectors`, packed one after another, u_n first: (nm - m(m-1)/2,). Complex ones have a last dimension
+    of 2; at m = n they are without u_1, in whose place is `phases` (n,). With train_angles also `angles`.
 
     Args:
         reflections: m. Default: None, as many as W has rows, which span the whole group.
@@ -67,8 +67,8 @@ class Householder(Parametrization):
         train_angles: Whether these angles are a free tensor; a buffer otherwise. Default: False.
         unit: Reflectors begin with norm 1 and are brought back to it after each update (the released code of Mhammedi et
             al., 2017). W depends only on directions, but an optimizer whose steps have the size of its rate, like Adam,
-            turns a reflector of norm 1 sqrt(n) times as fast as one of unit entries. With complex ones it is not
-            offered. Default: False.
+            turns a reflector of norm 1 sqrt(n) times as fast as one whose entries have variance 1. With complex ones it is
+            not offered. Default: False.
     """
 
     reflections: int | None = None

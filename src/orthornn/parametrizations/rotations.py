@@ -15,7 +15,7 @@ A nonlinear one loses much more: the planes do not mix.
 Relatives. LRU (Orvieto et al., 2023): complex diagonal W with g exp(ia), g = exp(-exp(d)), drawn on a ring (`radii`),
 which is this with decay. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one g per head. S5
 (Smith et al., 2023): a complex diagonal W from the discretization of a continuous system. LinOSS (Rusch & Rus, 2025):
-two units per oscillator, W from an implicit discretization.
+two units per oscillator, W from an implicit (or implicit-explicit) discretization.
 """
 
 from __future__ import annotations

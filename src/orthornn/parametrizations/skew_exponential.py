@@ -4,8 +4,8 @@ exp(A) = r(A / 2^s)^(2^s),   r(x) = p(x) / p(-x),   p(x) = sum_j c_j x^j,   c_j 
 
 With U the odd and V the even part of p(A), r(A) = (V - U)^-1 (V + U). As A^H = -A, V - U is the adjoint of V + U and
 commutes with it, so that r(A) is orthogonal (unitary) whatever the error of the approximation. A squaring doubles the
-distance that rounding leaves, so that ||A|| eps of it would remain: where A is large, a Newton step towards the nearest
-orthogonal matrix, W <- W + W (I - W^H W) / 2, squares that distance after every few squarings.
+distance that rounding leaves, so that ||A|| eps of it would remain: where A is large, a Newton-Schulz step towards the
+nearest orthogonal matrix, W <- W + W (I - W^H W) / 2, squares that distance after every few squarings.
 
 The derivative is autograd's, through these products. For degree 13 the map and its gradient together cost 22 products
 of n x n matrices; torch.matrix_exp differentiates by the exponential of a 2n x 2n matrix, which costs about 60.
@@ -27,7 +27,7 @@ from .matrices import solve
 _BOUNDS = {3: 1.08e-2, 5: 2.00e-1, 7: 7.83e-1, 9: 1.78, 13: 4.74}
 _LARGEST = 13
 _CAPTURED = 8  # squarings in a CUDA graph: up to a spectral bound of 4.74 2^8 = 1213
-_UNTIL_NEWTON = 8  # squarings before and between Newton steps
+_UNTIL_NEWTON = 8  # squarings before and between Newton-Schulz steps
 _HUGE = 2.0**400  # entries whose squares, or the sums of those, could overflow
 
 
@@ -35,7 +35,7 @@ def skew_exponential(A: Tensor) -> Tensor:
     """Return exp(A) for A (N, N) with A = -A^H in float64 or complex128. Differentiable any number of times.
 
     The degree depends on values of A; in graphs, under torch.func transforms and on tensors without values
-    torch.matrix_exp and a Newton step take its place. While a CUDA graph is captured, the degree and the number of
+    torch.matrix_exp and a Newton-Schulz step take its place. While a CUDA graph is captured, the degree and the number of
     squarings are those of the largest A that it serves; W is NaN for a larger one.
     """
     if _is_symbolic(A):
@@ -63,7 +63,7 @@ def skew_exponential(A: Tensor) -> Tensor:
 
 
 def _to_nearest(W: Tensor) -> Tensor:
-    """Return the Newton step from W towards the nearest orthogonal (unitary) matrix, 1/2 W (I - W^H W)."""
+    """Return the Newton-Schulz step from W towards the nearest orthogonal (unitary) matrix, 1/2 W (I - W^H W)."""
     return 0.5 * (W - W @ (W.mH @ W))
 
 

@@ -16,7 +16,7 @@ from .call import DeltaCall
 from .reference import normalized
 
 UPDATES = 64  # of a chunk
-UPDATES_BY_KEY = 16  # of a chunk with a gate for every key: K numbers for each pair of updates
+UPDATES_BY_KEY = 16  # of a chunk with a gate for every entry of a key: K numbers for each pair of updates
 
 
 def forward(call: DeltaCall, updates: int | None = None) -> States:
@@ -24,7 +24,7 @@ def forward(call: DeltaCall, updates: int | None = None) -> States:
 
     Args:
         call: The call.
-        updates: C M, about how many of them a chunk has. Default: 64, or 16 with a gate per key.
+        updates: C M, about how many of them a chunk has. Default: 64, or 16 with a gate per entry of a key.
     """
     layout, (M, H, K, V) = call.layout, call.shape
     if layout.length == 0:

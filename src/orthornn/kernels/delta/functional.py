@@ -40,7 +40,7 @@ def delta_rnn(
         v: Values.
         beta: Strength of each update, in [0, 2], a number or one per update and head.
         state: S_0.
-        gate: g in [0, 1], one per head, or one per head and key. Default: None, 1.
+        gate: g in [0, 1], one per head, or one per entry of its keys. Default: None, 1.
         reset: True where a new episode starts before step t. Default: None, nowhere.
         restart: State from which episodes start. Default: ``state``.
         batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing; rows are then flat, (R, ...), as in a
