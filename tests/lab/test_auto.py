@@ -14,6 +14,7 @@ import pytest
 
 from orthornn.errors import ArgumentError, DataError, Interrupted, NonFiniteError
 from orthornn.lab import auto
+from orthornn.lab.cli import evaluate
 from orthornn.lab.cli.train import main
 from orthornn.lab.predict import load
 from orthornn.lab.systems import Model
@@ -258,6 +259,10 @@ def test_the_command_searches_and_resumes(tmp_path, few, capsys, monkeypatch):
     first, second = (text.split("chosen by validation: ")[1].splitlines()[0] for text in (said, again))
     assert first == second
     assert results == [json.loads(path.read_text())["best"]["loss"] for path in files]
+    assert evaluate.main(["found"]) == 0  # of the result, as `load` finds it
+    assert "loss" in capsys.readouterr().out
+    with pytest.raises(ArgumentError, match="--tensorboard only with one model"):
+        main([*words[:-1], "third", "--tensorboard"])
     with pytest.raises(ArgumentError, match="--minutes only with --model auto"):
         main(["adding", "--minutes", "1", "--out", "other"])
 

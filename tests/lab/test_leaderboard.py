@@ -11,9 +11,9 @@ import pytest
 
 from orthornn.errors import ArgumentError, DataError
 from orthornn.lab import leaderboard
-from orthornn.lab.leaderboard import command, control, main, static_perceptron, table
+from orthornn.lab.leaderboard import command, control, main, static_perceptron, table, task_title
 from orthornn.lab.report.runs import read_run
-from orthornn.lab.tasks import PixelMNIST
+from orthornn.lab.tasks import Copying, Groups, ModularSums, PixelMNIST, Regress
 from orthornn.lab.training import RecordConfig, train
 from support.made_idx import write_images
 from support.run_cases import config
@@ -289,3 +289,13 @@ ENTRY = {
     "validation": 0.5, "test": 0.5, "best_test": None, "last_test": None, "orthogonality_error": None, "epochs": None,
     "cpu_seconds": None, "command": "orthornn",
 }  # fmt: skip
+
+
+def test_other_groups_targets_and_files_are_other_tasks(tmp_path):
+    titles = [task_title(task) for task in (Groups("S3"), Groups("Z60"), ModularSums(3), ModularSums(7), Copying(T=5))]
+    titles += [
+        task_title(Regress(data=str(tmp_path / data), target=target))
+        for data, target in (("a.csv", "y"), ("a.csv", "z"), ("b.csv", "y"))
+    ]
+    assert len(set(titles)) == len(titles)
+    assert not [title for title in titles if str(tmp_path) in title]

@@ -62,6 +62,11 @@ def test_wrong_settings(grid, error, message):
         sweep.trials(BASE, grid, {})
 
 
+def test_a_range_of_what_is_no_number_is_refused():
+    with pytest.raises(ConfigError, match="model"):
+        sweep.trials(BASE, {}, {"model": sweep.Range(1, 2)})
+
+
 def test_a_setting_is_in_the_grid_or_at_random():
     with pytest.raises(ArgumentError, match=r"got optimizer\.lr twice"):
         sweep.trials(BASE, {"lr": [0.1]}, {"lr": sweep.Range(0.1, 0.2)})

@@ -405,6 +405,7 @@ def test_a_lazy_negation_is_read_as_what_it_stands_for():
 
     plain, lazy = rnn.online(readout, 1e-2), rnn.online(readout, 1e-2)
     assert torch.equal(lazy(negated(x), negated(target)), plain(x, target))
+    assert torch.equal(lazy(negated(x[:1])), plain(x[:1]))
     plain.learn(target[0])
     lazy.learn(negated(target[0]))
     assert torch.equal(lazy._online.parameters, plain._online.parameters)
@@ -484,3 +485,27 @@ def test_a_learner_is_on_the_cpu_whatever_the_default_device():
         outputs = learner(x, target)
     assert torch.as_tensor(outputs).isfinite().all()
     assert learner.transition.device.type == "cpu"
+
+
+def test_learn_comes_once_after_a_call_with_one_step_and_no_target():
+    rnn, readout = network()
+    x, target = stream(4)
+    learner = rnn.online(readout, 1e-2)
+    grad = torch.ones(2, dtype=torch.float64)
+    before = learner._online.parameters.clone()
+    for call in (
+        lambda: None,
+        lambda: learner(x),
+        lambda: learner(x[:1], target[:1]),
+        lambda: (learner(x[:1]), learner.restart()),
+    ):
+        call()
+        now = learner._online.parameters.clone()
+        with pytest.raises(ArgumentError, match="Expected a call with one step and no target before each learn"):
+            learner.learn(grad)
+        assert torch.equal(learner._online.parameters, now)
+    learner(x[:1])
+    learner.learn(grad)
+    assert not torch.equal(learner._online.parameters, before)
+    with pytest.raises(ArgumentError, match="before each learn"):
+        learner.learn(grad)

@@ -105,6 +105,7 @@ def test_channels_of_another_order_are_refused():
         ({"patience": 0}, "Expected patience to be an integer of at least 1, but got 0"),
         ({"patience": "x"}, "Expected patience to be an integer of at least 1, but got 'x'"),
         ({"lr": float("nan")}, "Expected lr to be a finite number"),
+        ({"random_state": -1}, "Expected random_state to be"),
     ],
 )
 def test_wrong_parameters_are_refused_in_fit(options, message):
@@ -265,3 +266,9 @@ def test_options_do_not_say_again_what_a_parameter_says():
     small = {**SMALL, "hidden_size": None, "steps": 1}
     found = OrthogonalClassifier(**{**small, "options": {"hidden_size": 8}}).fit(X, Y)
     assert found.network_.core.hidden_size == 8
+
+
+def test_options_and_lags_may_be_numbers_of_numpy():
+    OrthogonalClassifier(steps=1, hidden_size=3, options={"depth": np.int64(1)}).fit(np.zeros((6, 4, 1)), [0, 1] * 3)
+    forecaster = OrthogonalForecaster(steps=1, hidden_size=3, lags=np.int64(4), horizon=np.int32(1))
+    assert forecaster.fit(np.arange(40.0) % 5).predict().shape == (1,)

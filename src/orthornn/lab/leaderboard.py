@@ -42,7 +42,9 @@ from .leaderboard_options import shown_options
 from .leaderboard_runs import Plan, carry_out, rates_of, systems_of
 from .report.runs import SavedRun, chosen, read_runs
 from .report.table import Column, Table
-from .tasks import PixelMNIST, Task
+from .tasks import Groups, ModularSums, PixelMNIST, Task
+from .tasks.frames import shown_name
+from .tasks.table_task import TableTask
 from .training.json_files import LARGEST, checked, parse
 
 _WITHOUT = ("--out", "--threads", "--seed")  # options of a command that say nothing about what was trained
@@ -102,8 +104,14 @@ def entry(run: SavedRun) -> dict[str, Any]:
 
 
 def task_title(task: Task) -> str:
-    """Return a task's name, with what makes it another task: permuted, variable, and T."""
+    """Return a task's name, with what makes it another task: permuted, variable, and T; a group; a target and its data."""
     flags = [flag for flag in ("permuted", "variable") if getattr(task, flag, False)]
+    if isinstance(task, TableTask):
+        flags += [f"{task.target} of {Path(shown_name(task.data)).name}"]
+    elif isinstance(task, Groups):
+        flags += [task.group, *([task.tokens] if task.tokens != "elements" else [])]
+    elif isinstance(task, ModularSums):
+        flags += [f"n {task.modulus}"]
     length = getattr(task, "T", None)
     return ", ".join([task.name, *flags, *([] if length is None else [f"T {length}"])])
 

@@ -102,7 +102,8 @@ def _is_whole(config: RunConfig, name: str) -> bool:
     owner: Any = config
     for part in above:
         owner = getattr(owner, part)
-    hint = options()[last].kind if owner is config.model else typing.get_type_hints(type(owner))[last]
+    known = options()
+    hint = known[last].kind if owner is config.model and last in known else typing.get_type_hints(type(owner)).get(last)
     return bool({int} & {hint, *typing.get_args(hint)}) and float not in (hint, *typing.get_args(hint))
 
 

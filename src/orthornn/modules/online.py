@@ -65,6 +65,7 @@ class OnlineLearner:
         h0: Tensor | None,
     ) -> None:
         self.network, self.readout = network, readout
+        self._may_learn = False  # from a gradient: after a call with one step and no target
         W = network.layers()[0].matrix().detach().cpu()
         found = decompose(W)
         if found is not None and W.dtype != torch.float64:  # the nearest that is orthogonal in float64
@@ -157,7 +158,9 @@ class OnlineLearner:
             self._check("target", target, self._online.outputs)
             if target.shape[0] != x.shape[0]:
                 raise ShapeError(f"Expected a target for each of {x.shape[0]} steps, but got {target.shape[0]}.")
-        return self._online.steps(_memory(x), None if target is None else _memory(target))
+        found = self._online.steps(_memory(x), None if target is None else _memory(target))
+        self._may_learn = target is None and x.shape[0] == 1
+        return found
 
     def learn(self, grad: Tensor) -> None:
         """Learn from a gradient, for losses of one's own: after a call with one step and no target.
@@ -168,13 +171,21 @@ class OnlineLearner:
         Raises:
             NonFiniteError: If the gradient is NaN or infinite; then nothing is learned from it.
             ShapeError, DTypeError, DeviceError: If it does not fit.
+            ArgumentError: If the last call was another, or its gradient was learned from already.
         """
         self._check("grad", grad, self._online.outputs, dim=1)
+        if not self._may_learn:
+            raise ArgumentError(
+                "Expected a call with one step and no target before each learn, but got another, or none. Call the learner "
+                "with x (1, I) first."
+            )
         self._online.learn(_memory(grad))
+        self._may_learn = False
 
     def restart(self) -> None:
         """Start a new episode: the state is h_0 again, and what came before has no gradient any more."""
         self._online.restart()
+        self._may_learn = False
 
     @property
     def state(self) -> Tensor:

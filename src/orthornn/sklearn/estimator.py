@@ -133,13 +133,10 @@ class SequenceEstimator(BaseEstimator):
             seed=seed,
         )
         config.optimizer.check_learns()
-        state = torch.get_rng_state()
-        try:
-            trainer = Trainer(config)
-            trainer.smaller_updates = self._smaller_updates()
+        trainer = Trainer(config)
+        trainer.smaller_updates = self._smaller_updates()
+        with trainer.own_random():
             self._train(trainer, every)
-        finally:
-            torch.set_rng_state(state)
         self.n_channels_in_ = rows.shape[1]
         return parts["validation"]
 
@@ -199,7 +196,7 @@ class SequenceEstimator(BaseEstimator):
 
     def _model(self) -> Model:
         """The network: the given options before those of the default."""
-        own = self.options or {}
+        own = {name: whole(value) for name, value in (self.options or {}).items()}
         if self.hidden_size is None:
             size = {} if {"hidden_size", "parameters"} & {*own} else {"parameters": _BUDGET}
         else:
@@ -220,7 +217,7 @@ class SequenceEstimator(BaseEstimator):
     def _seed(self) -> int:
         """Return random_state, or a number drawn from it where it is a generator or None, as scikit-learn does."""
         if isinstance(self.random_state, (int, np.integer)):
-            return int(self.random_state)
+            return check_integer("random_state", int(self.random_state), 0)
         return int(check_random_state(self.random_state).randint(2**31))
 
     def _scaled(self, rows: np.ndarray) -> Tensor:

@@ -180,7 +180,7 @@ class OrthogonalForecaster(SequenceEstimator):
 
     def _model(self) -> Model:
         self._refuse("lags", "lags")
-        return super()._model().replace(lags=self.lags)
+        return super()._model().replace(lags=whole(self.lags))
 
     def _inputs(self, series: np.ndarray, known: np.ndarray | None) -> np.ndarray:
         """Return what the network sees at each step: the series, what is known of the step, and of the next ones."""

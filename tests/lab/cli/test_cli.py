@@ -106,6 +106,7 @@ def test_train(capsys, tmp_path):
 def test_a_config_file_repeats_a_run(tmp_path):
     run("train", "copying", *TINY, "--hidden-size", "6", "--out", "first")
     assert run("train", "--config", "first/config.json", "--out", "second") == 0
+    assert run("train", "--out=third", "--config=first/config.json") == 0
 
     def numbers(name):
         records = read_metrics(tmp_path / name / "metrics.jsonl")
@@ -355,6 +356,10 @@ WRONG = {
     ("bench", "--cases", "wy-4"): "a case such as wy-256-32-b1",
     ("bench", "--cases", ","): "at least one case",
     ("bench", "--peers", "lstn"): "Did you mean 'lstm'?",
+    ("bench", "--long", "5", "--layers"): "Expected one of --long and --layers, but got both",
+    ("bench", "--long", "5", "--peers", "lstm"): "Expected --long without --peers, which it does not read",
+    ("bench", "--sweep", "--T", "7"): "Expected --sweep without --T, which it does not read",
+    ("doctor", "--nope", "1"): "Expected options of orthornn doctor, but got: unrecognized arguments: --nope 1",
     ("bench", "--device", "tpu"): "device to be one of cpu",
     ("bench", "--nonlinearity", "oplu"): "nonlinearity to be one of",
     ("bench", "--rounds", "0"): "rounds to be",

@@ -288,3 +288,22 @@ def test_a_signal_between_the_last_update_and_the_last_step_counts(tmp_path, mon
     with pytest.raises(Interrupted, match="SIGTERM ended the run after update 30 of 30"):
         carry_out(run)
     assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_training_leaves_torchs_random_numbers_as_they_were():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    train(config(steps=2))
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("name", ["gru", "lstm", "rnn", "ornn", "blocks"])
+def test_networks_have_the_dtype_of_the_data_whatever_the_default_is(name):
+    torch.set_default_dtype(torch.float64)
+    try:
+        result = train(config(name, task=Adding(T=4, validation_size=10, test_size=10), steps=2))
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {parameter.dtype for parameter in result.model.parameters()} == {torch.float32}

@@ -388,3 +388,26 @@ def test_a_run_that_has_records_but_no_checkpoint_says_that_it_begins_again(tmp_
     run.close()
     with pytest.warns(OrthornnWarning, match="has no checkpoint: it is trained from the start"):
         assert numbers(resume(tmp_path).records) == numbers(whole.records)
+
+
+def test_a_run_that_time_ended_makes_no_update_when_it_is_resumed(tmp_path, monkeypatch):
+    """Though its last update is the best validation, whose checkpoint is written before the time is up to date."""
+    task = Adding(T=4, validation_size=10, test_size=10)
+    made = train(config(task=task, steps=10_000, validate_every=1, max_seconds=0.3), tmp_path)
+    assert not made.finished
+    before = content(tmp_path)
+    run = Run.resume(tmp_path)
+    assert run.seconds >= 0.3 or run.best["step"] != made.steps
+    run.close()
+    again = resume(tmp_path)
+    assert again.steps == made.steps
+    assert content(tmp_path) == before
+
+
+def test_a_run_that_patience_ended_says_so_when_more_updates_are_asked_for(tmp_path):
+    still = OptimizerConfig("sgd", lr=1e-12, recurrent_lr=1e-12)
+    made = train(config(optimizer=still, steps=60, validate_every=5, patience=2), tmp_path)
+    assert made.steps < 60
+    with pytest.raises(ArgumentError, match=f"which patience=2 ended after update {made.steps}"):
+        resume(tmp_path, steps=80)
+    assert resume(tmp_path).steps == made.steps  # nothing was written

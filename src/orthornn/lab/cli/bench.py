@@ -19,6 +19,7 @@ import torch
 
 from ..._checks import check_integer, check_number
 from ...environment import environment
+from ...errors import ArgumentError
 from .. import bench
 from ..bench import floors, gpu, linear_layers
 from ..bench.cases import Case, Passes, Work
@@ -105,6 +106,7 @@ class BenchArguments:
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(BenchArguments, "orthornn bench", DESCRIPTION, words)
+    _check_options_read(arguments)
     chosen = arguments.threads is not None or "OMP_NUM_THREADS" in os.environ
     if arguments.threads is not None:
         set_threads(arguments.threads)
@@ -125,6 +127,29 @@ def main(words: Sequence[str]) -> int:
     if arguments.sweep:
         return _sweep(work, QUICK if arguments.quick else bench.Grid(), rounds, cap, folder)
     return _bench(arguments, work, rounds, cap, chosen, folder)
+
+
+_UNREAD = {  # by what is measured in place of cases: options that it does not read
+    "sweep": ("cases", "peers", "T"),
+    "long": ("peers", "T"),
+    "layers": ("cases", "peers", "T"),
+    "resets": ("peers",),
+    "device": ("peers", "quick"),
+}
+
+
+def _check_options_read(arguments: BenchArguments) -> None:
+    """Raise ArgumentError for options of which one has no effect."""
+    default = BenchArguments()
+    given = [name for name in _UNREAD if getattr(arguments, name) != getattr(default, name)]
+    if len(given) > 1:
+        raise ArgumentError(f"Expected one of --{given[0]} and --{given[1]}, but got both. Leave one out.")
+    for kind in given:
+        unread = [name for name in _UNREAD[kind] if getattr(arguments, name) != getattr(default, name)]
+        if unread:
+            raise ArgumentError(
+                f"Expected --{kind} without --{unread[0]}, which it does not read, but got both. Leave it out."
+            )
 
 
 def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threads_chosen: bool, folder: Path) -> int:

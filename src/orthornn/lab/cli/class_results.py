@@ -27,7 +27,7 @@ def class_tables(task: Classify, model: SequenceModel, folder: Path, threshold: 
         probabilities.append(rows.double().softmax(-1)[wanted != IGNORED].numpy())
         classes.append(wanted[wanted != IGNORED].numpy())
     found = classification_scores(np.concatenate(probabilities), np.concatenate(classes), threshold)
-    write_json(folder / FILE, {"classes": task.classes, **found})
+    write_json(folder / FILE, {"classes": task.classes, **found}, summed=True)
     columns = [Column("class", left=True), *(Column(f"as {name}") for name in task.classes), Column("found")]
     if len(task.classes) > _MOST:
         columns = [columns[0], columns[-1]]

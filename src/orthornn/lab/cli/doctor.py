@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import NoReturn
 
 from ... import doctor
+from ...errors import ArgumentError
 
 DESCRIPTION = (
     "Reports what this machine and this installation can run. With --n, also reports the form and the backend that a "
@@ -24,9 +26,16 @@ HELP = {
 DEFAULTS = {"n": None, "m": None, "B": 1, "T": 784}
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ArgumentError(f"Expected options of orthornn doctor, but got: {message}. Its --help explains them.")
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    parser = argparse.ArgumentParser(prog="orthornn doctor", description=DESCRIPTION, allow_abbrev=False)
+    parser = _Parser(prog="orthornn doctor", description=DESCRIPTION, allow_abbrev=False)
     for name, text in HELP.items():
         parser.add_argument(f"--{name}", type=int, default=DEFAULTS[name], help=text)
     print("\n".join(doctor.report(**vars(parser.parse_args(list(words))))))

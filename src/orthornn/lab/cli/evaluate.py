@@ -50,12 +50,13 @@ def main(words: Sequence[str]) -> int:
             "Expected a file for --separator, --decimal, --thousands, --na and --encoding, but got none. Name one."
         )
     if arguments.data is None:
+        folder = loaded.directory or arguments.run  # of a search, that of its result
         if not loaded.config.task.files():
-            check_data(arguments.run, loaded.config.task)
+            check_data(folder, loaded.config.task)
         trainer = Trainer(dataclasses.replace(loaded.config, device="cpu"))
         trainer.model = loaded.model
         metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch), loaded.threshold)
-        check_data(arguments.run, loaded.config.task)  # now, as the task may have fetched them first
+        check_data(folder, loaded.config.task)  # now, as the task may have fetched them first
     elif isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
         metrics = loaded.evaluate_table(read_once(loaded, arguments.data))
     else:

@@ -152,9 +152,10 @@ def _tuned(arguments: ExportArguments, loaded: Loaded, calibration: Any) -> tupl
     """Return the network to be written, fine-tuned if that is asked for, and the form of its transitions."""
     if not arguments.fine_tune:
         return loaded, arguments.form
-    check_data(arguments.run, loaded.config.task)
+    folder = loaded.directory or arguments.run  # of a search, that of its result
+    check_data(folder, loaded.config.task)
     network = export.rounded(loaded, arguments.numbers, calibration=calibration, form=arguments.form)
-    result = read_result(arguments.run)
+    result = read_result(folder)
     begin = loaded.config.steps if result is None else result["steps"]
     found = fine_tune(network, loaded.config, begin, arguments.fine_tune, arguments.fine_tune_lr)
     metric = loaded.config.task.metric

@@ -127,12 +127,18 @@ def _trained_and_shown(words: Sequence[str]) -> tuple[RunResult, Path]:
         processes.leave()
     folder = folder if run.directory is None else run.directory.path
     if processes.first:
-        _show(result, folder)
+        try:
+            _show(result, folder)
+        except KeyboardInterrupt:  # all of the run is there, and perhaps nothing has named its folder
+            show(f"run directory: {folder}")
+            raise
     return result, folder
 
 
 def _resume_first(words: Sequence[str]) -> Sequence[str]:
-    """Return the words with --resume RUN before all others, as in `--steps 90 --resume=RUN`, if they name no task."""
+    """Return the words with --resume RUN before all others, as in `--steps 90 --resume=RUN`, if they name no task; and
+    `--config FILE --out FOLDER` in this order.
+    """
     if not words or not words[0].startswith("-"):
         return words
     for index, word in enumerate(words):
@@ -148,6 +154,9 @@ def _resume_first(words: Sequence[str]) -> Sequence[str]:
                     f"it: orthornn train --resume RUN."
                 )
             return [*own, *rest]
+    parted = [part for word in words for part in word.split("=", 1)]
+    if len(parted) == 4 and {parted[0], parted[2]} == {"--config", "--out"}:
+        return parted if parted[0] == "--config" else [*parted[2:], *parted[:2]]
     return words
 
 
@@ -167,6 +176,10 @@ def _search(words: Sequence[str], processes: Processes) -> Search | None:
     announce_recipe(words, expanded)
     arguments = parse("train", SUMMARY, lambda task: TrainArguments[task], expanded)  # type: ignore[valid-type]
     arguments = leave_room_for_network(limit_warmup(arguments, words), words)
+    if arguments.tensorboard:
+        raise ArgumentError(
+            "Expected --tensorboard only with one model, but got it with --model auto. Leave it out, or name a model."
+        )
     minutes = _MINUTES if arguments.minutes is None else arguments.minutes
     options = arguments.given_model_options()
     announce(arguments.task)

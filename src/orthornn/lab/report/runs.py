@@ -100,12 +100,27 @@ def differing(runs: Sequence[SavedRun]) -> dict[str, list[Any]]:
     return {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
 
 
+_BOOKKEEPING = {  # what does not change the training
+    "checkpoint_every",
+    "checkpoint_seconds",
+    "keep_checkpoints",
+    "evaluation_batch",
+    "log_every",
+    "max_seconds",
+    "orthogonality_bound",
+}
+
+
 def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
     """Return the runs that differ only in their seed, under a label of what is theirs only: one of each seed.
 
     Of several runs of one seed, which are no independent ones, the one that has come furthest counts, with a warning.
     """
-    differences = {name: values for name, values in differing(runs).items() if name != "seed"}
+    differences = {
+        name: values
+        for name, values in differing(runs).items()
+        if name != "seed" and name not in _BOOKKEEPING and not name.startswith("record.")
+    }
     made: dict[str, list[SavedRun]] = {}
     for index, run in enumerate(runs):
         words = [run.config.model.name]

@@ -246,7 +246,7 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
             f"them."
         )
     if not path.is_file():
-        raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct data, --data.")
+        raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct the path.")
     if suffix in _TEXT:
         read, commas = read_marked(path, form or CsvFormat())
         found = Columns(path, read, commas=commas)

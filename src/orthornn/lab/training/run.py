@@ -273,6 +273,11 @@ class Run:
                 check_same_description(read_description(path), describe(config.task), path)
             run = cls(changed, processes=processes, observers=observers, _opened=directory)
             run._restore(path, found)
+            if changed.steps > config.steps and run.patience_is_out:
+                raise ArgumentError(
+                    f"Expected a run that more updates continue, but got {path}, which patience={config.patience} ended "
+                    f"after update {run.trainer.step}. Leave out steps, or begin a new run with a larger patience."
+                )
             if directory is not None:
                 run._go_on(directory, found)
                 if changed != config:
@@ -293,9 +298,13 @@ class Run:
         """No update is left to do: by number, by time, by patience, or because somebody wants a stop."""
         if self.interrupted or self.trainer.step >= self.config.steps:
             return True
-        patience = self.config.patience
         late = self._out_of_time if self.trainer.processes.count > 1 else self._late
-        return late or (patience is not None and self.selection.stale >= patience)
+        return late or self.patience_is_out
+
+    @property
+    def patience_is_out(self) -> bool:
+        """Whether so many validations were no better that the run ends."""
+        return self.config.patience is not None and self.selection.stale >= self.config.patience
 
     @property
     def _late(self) -> bool:
@@ -449,7 +458,8 @@ class Run:
                 self._update()
                 elapsed = time.perf_counter() - start
                 self.seconds = before + elapsed
-                if self._checkpoint_is_due():
+                is_best = self.best is not None and self.best["step"] == self.trainer.step
+                if is_best or self._checkpoint_is_due():
                     self.checkpoint()
                 if enough(elapsed):
                     return
@@ -474,8 +484,6 @@ class Run:
             if config.record.test:
                 self._record("test", self._evaluate(config.task.test(config.evaluation_batch)))
         self.torn = False
-        if self.best is not None and self.best["step"] == trainer.step:
-            self.checkpoint()
 
     def _checkpoint_is_due(self) -> bool:
         every, seconds = self.config.checkpoint_every, self.config.checkpoint_seconds

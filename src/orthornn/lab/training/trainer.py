@@ -54,7 +54,16 @@ class Trainer:
             )
         self._carried: Any = None  # the state from which the sequences of the next batch go on
         self._after: Any = None  # the state after the last forward pass
+        outside = torch.get_rng_state()
         torch.manual_seed(config.seed)
+        try:
+            self._build()
+        finally:
+            torch.set_rng_state(outside)
+
+    def _build(self) -> None:
+        """Make the network and its optimizer, with the random numbers of the run's seed."""
+        config, task = self.config, self.config.task
         if config.device != "cpu" and not torch.cuda.is_available():
             raise DeviceError(
                 f"device is {config.device!r}, but torch {torch.__version__} sees no CUDA device. Use a machine with "
