@@ -55,7 +55,9 @@ class Subject(NamedTuple):
         drawn = [value.clone() for value in free]
         with torch.no_grad():
             method.after_update_(*free)
-        inner = [projected + 0.5 * (projected - value) for value, projected in zip(drawn, free)]
+            mirrored = [2 * projected - value for value, projected in zip(drawn, free)]
+            copy.deepcopy(method).after_update_(*mirrored)  # back into the set, if that is beyond its other side
+        inner = [(projected + value) / 2 for value, projected in zip(mirrored, free)]
         points = (tuple(value.detach().requires_grad_() for value in point) for point in (free, inner))
         return Subject(description, n, method, *points)
 

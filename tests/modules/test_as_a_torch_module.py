@@ -656,28 +656,6 @@ def test_a_matrix_inside_cached_follows_its_free_tensors():
     assert not nn.utils.parametrize._cache
 
 
-def test_a_matrix_inside_cached_follows_a_fused_optimizer():
-    """Which changes the values of a tensor, but not its version, as .data does."""
-    net, plain = network(), network()
-    plain.load_state_dict(net.state_dict())
-    x = inputs()
-
-    def train(net):
-        optimizer = torch.optim.Adam(net.parameters(), lr=0.1, fused=True)
-        for _ in range(3):
-            optimizer.zero_grad()
-            net(x)[0].square().mean().backward()
-            optimizer.step()
-
-    train(plain)
-    with nn.utils.parametrize.cached():
-        train(net)
-        W = net.weight_hh_l0.detach().clone()
-        net.transition_l0.reflectors.data.add_(inputs(*net.transition_l0.reflectors.shape))
-        assert not torch.allclose(net.weight_hh_l0, W)
-    torch.testing.assert_close(W, plain.weight_hh_l0.detach(), rtol=0, atol=EXACT)
-
-
 def _of_fft(seed):
     torch.manual_seed(seed)
     return network(parametrization=RestrictedUnitary(), form="operator")

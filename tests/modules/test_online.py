@@ -509,3 +509,12 @@ def test_learn_comes_once_after_a_call_with_one_step_and_no_target():
     assert not torch.equal(learner._online.parameters, before)
     with pytest.raises(ArgumentError, match="before each learn"):
         learner.learn(grad)
+    learner(x[:1])
+    other = rnn.online(readout, 1e-2)
+    other.load_state_dict(learner.state_dict())
+    for one in (learner, other):  # also between the call and learn the state is all that there is
+        one.learn(grad)
+    assert torch.equal(other._online.parameters, learner._online.parameters)
+    old = {name: value for name, value in learner.state_dict().items() if name != "may_learn"}
+    other.load_state_dict(old)
+    other.learn(grad)

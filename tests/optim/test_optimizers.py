@@ -418,7 +418,7 @@ def test_an_exploding_gradient_leaves_the_matrix_on_the_manifold(field, n, p, si
     parameter = point(n, p, field, torch.float64)
     optimizer = CayleySGD([parameter], lr=1e-3)
     parameter.grad = size * torch.randn_like(parameter)
-    with contextlib.suppress(NonFiniteError):
+    with contextlib.suppress(NonFiniteError) if n == p and n % 2 else contextlib.nullcontext():
         optimizer.step()
     assert error(parameter) < 100 * rounding(parameter)
 

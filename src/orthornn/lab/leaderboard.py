@@ -103,17 +103,40 @@ def entry(run: SavedRun) -> dict[str, Any]:
     }
 
 
+_LONG = 60  # characters of a target and the name of its file
+
+
 def task_title(task: Task) -> str:
-    """Return a task's name, with what makes it another task: permuted, variable, and T; a group; a target and its data."""
+    """Return a task's name, with what makes it another task: permuted, variable, and T; a group; a target and its data, and
+    what is asked of it.
+    """
     flags = [flag for flag in ("permuted", "variable") if getattr(task, flag, False)]
     if isinstance(task, TableTask):
-        flags += [f"{task.target} of {Path(shown_name(task.data)).name}"]
+        flags += [_short(f"{task.target} of {Path(shown_name(task.data)).name}")]
+        asked = {
+            name: getattr(task, name, None)
+            for name in ("ahead", "horizons", "quantiles", "every_step", "target_transform")
+        }
+        flags += [f"{name} {value}" for name, value in asked.items() if value not in (None, False, 1)]
     elif isinstance(task, Groups):
         flags += [task.group, *([task.tokens] if task.tokens != "elements" else [])]
     elif isinstance(task, ModularSums):
         flags += [f"n {task.modulus}"]
     length = getattr(task, "T", None)
     return ", ".join([task.name, *flags, *([] if length is None else [f"T {length}"])])
+
+
+def _short(words: str) -> str:
+    """Return words on one line, long ones by their beginning and a digest."""
+    words = _plain(words)
+    return words if len(words) <= _LONG else f"{words[:_LONG]}... {hashlib.sha256(words.encode()).hexdigest()[:8]}"
+
+
+def _file_name(title: str) -> str:
+    """Return the name of the file of a task; a title of other than letters, digits and dots has a digest in it."""
+    name = title.replace(", ", "-").replace(" ", "-")
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:100]
+    return f"{plain}.json" if plain == name else f"{plain}-{hashlib.sha256(title.encode()).hexdigest()[:8]}.json"
 
 
 def finished(runs: Sequence[SavedRun]) -> list[SavedRun]:
@@ -172,7 +195,7 @@ def store(entries: Iterable[dict[str, Any]], folder: Path) -> None:
         own[key] = one
     folder.mkdir(parents=True, exist_ok=True)
     for task, own in by_task.items():
-        path = folder / f"{task.replace(', ', '-').replace(' ', '-')}.json"
+        path = folder / _file_name(task)
         there = stored(path) if path.exists() else []
         merged = [one for one in there if (*_training(one), one["seed"]) not in own] + list(own.values())
         merged.sort(key=lambda one: (one["system"], one["command"], one["seed"]))
@@ -210,7 +233,7 @@ def page(folder: Path) -> str:
         entries = stored(path)
         words = "\n".join(_folded(_plain(own[0]["command"]).replace("`", "'")) for own in _by_training(entries))
         parts.append(
-            f"## {entries[0]['task']}\n\n{_measured(entries[0])}\n\n{markdown(table(entries))}\n\n"
+            f"## {_plain(entries[0]['task'])}\n\n{_measured(entries[0])}\n\n{markdown(table(entries))}\n\n"
             f"The commands of the rows, in the same order:\n\n```sh\n{words}\n```"
         )
     if len(parts) == 1:

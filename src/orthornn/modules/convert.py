@@ -54,8 +54,9 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
     _refuse_input_dependent(network)
     check_flag("approximate", approximate)
     check_description("`to`", to)
-    if isinstance(network, Transition):  # the only module of a network that is one
-        return convert(nn.Sequential(network), to, approximate)[0]  # type: ignore[return-value]
+    if isinstance(network, Transition):
+        alone = nn.ModuleDict({"transition": network})
+        return convert(alone, to, approximate)["transition"]  # type: ignore[return-value]
     converted = copy.deepcopy(network)
     distances: dict[str, float] = {}
     replaced: dict[Transition, Transition] = {}

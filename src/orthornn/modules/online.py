@@ -55,6 +55,8 @@ class OnlineLearner:
         h0: The initial state (N,), or None for the trained one or zeros.
     """
 
+    _may_learn = False  # from a gradient: after a call with one step and no target
+
     def __init__(
         self,
         network: Any,
@@ -65,7 +67,6 @@ class OnlineLearner:
         h0: Tensor | None,
     ) -> None:
         self.network, self.readout = network, readout
-        self._may_learn = False  # from a gradient: after a call with one step and no target
         W = network.layers()[0].matrix().detach().cpu()
         found = decompose(W)
         if found is not None and W.dtype != torch.float64:  # the nearest that is orthogonal in float64
@@ -271,7 +272,8 @@ class OnlineLearner:
         online = self._online
         values = {name: getattr(online, name) for name in _SAVED}
         tensors = {name: None if value is None else value.clone() for name, value in values.items()}
-        return {"Q": self._Q.clone(), **tensors, "every": online.every, "adam": online.adam}
+        own = {"every": online.every, "adam": online.adam, "may_learn": self._may_learn}
+        return {"Q": self._Q.clone(), **tensors, **own}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where the learner was whose `state_dict` this is, with its rates and settings.
@@ -284,6 +286,8 @@ class OnlineLearner:
             ShapeError, DTypeError, DeviceError: If a tensor does not fit.
         """
         own, online = self.state_dict(), self._online
+        if isinstance(state_dict, Mapping) and state_dict:  # one of before it was stored has none
+            state_dict = {"may_learn": True, **state_dict}
         if not isinstance(state_dict, Mapping) or state_dict.keys() != own.keys():
             found = sorted(map(str, state_dict)) if isinstance(state_dict, Mapping) else type(state_dict).__name__
             raise ArgumentError(
@@ -309,7 +313,7 @@ class OnlineLearner:
             taken = {
                 name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in tensors.items()
             }
-        self._Q = taken.pop("Q")
+        self._Q, self._may_learn = taken.pop("Q"), check_flag("may_learn", state_dict["may_learn"])
         vars(online).update({"rates": None, **taken, "every": every, "adam": adam})
 
     def _pairs(self, rows: Tensor) -> Tensor:

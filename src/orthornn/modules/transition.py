@@ -164,19 +164,17 @@ class Transition(nn.Module):
     def _shared_matrix(self, free: tuple[Tensor, ...]) -> Tensor:
         """Return W with its gradient, made once inside torch.nn.utils.parametrize.cached(), which forgets it at its end.
 
-        It is recomputed where a free tensor or a buffer is another one, or was changed. The values are compared, too, since
-        torch's fused optimizers, and `.data`, leave a tensor's version as it is; but not while a graph is captured.
+        It is recomputed where a free tensor or a buffer is another one, or was changed in a way that torch counts: not
+        through `.data`, and not by a fused optimizer. Comparing values would take longer than a step.
         """
         store: dict[Any, Any] = parametrize._cache
         made_from = (*free, *self.method.buffers())
         state = [(id(tensor), tensor._version) for tensor in made_from]
         found = store.get((id(self), _SHARED))
-        captured = is_captured(made_from[0])
-        if found is None or found[0] != state or not (captured or all(map(_same, found[1], made_from))):
-            values = tuple(tensor.detach().clone() for tensor in made_from)
+        if found is None or found[0] != state:
             W = self.method(*map(_wide, free))
-            found = store[id(self), _SHARED] = (state, values, W, made_from, self)  # alive: no id becomes another's
-        return found[2]
+            found = store[id(self), _SHARED] = (state, W, made_from, self)  # alive, so that no id becomes another's
+        return found[1]
 
     def _traced_matrix(self) -> Tensor:
         """Return W for a TorchScript trace; for ONNX a constant, since it has no operators for what W is made of."""

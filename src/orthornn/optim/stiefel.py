@@ -142,6 +142,8 @@ class StiefelOptimizer(torch.optim.Optimizer):
             M = self._next(whole, grad, self.state[parameter], group)
         except Exception:
             self.state[parameter] = before
+            if not before:
+                del self.state[parameter]
             raise
         parameter.copy_(sharded_like(stored(M, whole), parameter))
 

@@ -329,7 +329,7 @@ def test_copies_of_one_seed_are_one_run(tmp_path):
 
 def test_what_does_not_change_the_training_makes_no_other_group(tmp_path):
     made = config("lstm", steps=2)
-    other = dataclasses.replace(made, seed=1, keep_checkpoints=1, checkpoint_every=1, max_seconds=99.0, log_every=1)
+    other = dataclasses.replace(made, seed=1, keep_checkpoints=1, checkpoint_every=1, log_every=1)
     for seed, own in enumerate((made, other)):
         train(own, tmp_path / str(seed))
     assert [len(own) for own in groups(read_runs([tmp_path])).values()] == [2]

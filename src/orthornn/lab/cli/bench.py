@@ -142,6 +142,8 @@ def _check_options_read(arguments: BenchArguments) -> None:
     """Raise ArgumentError for options of which one has no effect."""
     default = BenchArguments()
     given = [name for name in _UNREAD if getattr(arguments, name) != getattr(default, name)]
+    if arguments.device != "cuda":  # what is none is refused later
+        given = [name for name in given if name != "device"]
     if len(given) > 1:
         raise ArgumentError(f"Expected one of --{given[0]} and --{given[1]}, but got both. Leave one out.")
     for kind in given:

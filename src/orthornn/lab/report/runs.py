@@ -104,9 +104,7 @@ _BOOKKEEPING = {  # what does not change the training
     "checkpoint_every",
     "checkpoint_seconds",
     "keep_checkpoints",
-    "evaluation_batch",
     "log_every",
-    "max_seconds",
     "orthogonality_bound",
 }
 

@@ -60,7 +60,7 @@ def scores(
     levels: Sequence[float] = (),
     transform: str | None = None,
 ) -> dict[str, tuple[float, float]]:
-    """Return (sum, count) of every metric; a target that is NaN does not count.
+    """Return (sum, count) of every metric; a target that is NaN does not count, and a forecast that is NaN makes the sum NaN.
 
     Args:
         found: Standardized forecasts, (rows, K) or (rows, K Q), the quantiles of a target together.
@@ -94,6 +94,6 @@ def scores(
         each["coverage"] = np.where(there, inside, np.nan)
     for place, level in enumerate(levels):
         each[f"coverage_q{level:g}"] = np.where(there, wanted <= found[..., place], np.nan)
-    return {
-        name: (float(np.nansum(values[there])), int((~np.isnan(values[there])).sum())) for name, values in each.items()
-    }
+    bad = np.isnan(losses)  # where a target is there, of a forecast that overflowed, which is no missing value
+    counted = {name: there & (bad | ~np.isnan(values)) for name, values in each.items()}
+    return {name: (float(values[counted[name]].sum()), int(counted[name].sum())) for name, values in each.items()}

@@ -88,10 +88,11 @@ class Numbers(TableTask):
             said, true = (self.in_units(values.detach().double()) for values in (rows, wanted))
             errors, targets = said - true, true - in_units(mean, self.target_transform)
             own = errors.square()
-        count = int((~squares.isnan()).sum())
+        there = ~wanted.isnan()  # a prediction that is NaN, unlike a target, is no missing value
+        count = int(there.sum())
         return {
-            "loss": (float(squares.nansum()), count),
-            "mse": (float(own.nansum()), count),
+            "loss": (float(squares[there].sum()), count),
+            "mse": (float(own[there].sum()), count),
             **sums(errors, targets),
         }
 

@@ -24,13 +24,15 @@ def sums(errors: Tensor, targets: Tensor) -> dict[str, tuple[float, float]]:
     """Return (sum, count) of mae, and of what `with_r2` reads.
 
     Args:
-        errors: Predictions minus targets (rows, O), float64; NaN where there is no target.
-        targets: The targets (rows, O), float64, less a constant near their mean.
+        errors: Predictions minus targets (rows, O), float64; where there is no target, any number.
+        targets: The targets (rows, O), float64, less a constant near their mean; NaN where there is none.
     """
-    known = (~errors.isnan()).sum(0).tolist()
-    found = {"mae": (float(errors.abs().nansum()), sum(known))}
+    there = ~targets.isnan()
+    known, errors = there.sum(0).tolist(), errors.where(there, 0.0)
+    found = {"mae": (float(errors.abs().sum()), sum(known))}
+    targets = targets.where(there, 0.0)
     for part, values in zip(_PARTS, (errors.square(), targets, targets.square())):
-        for place, (total, count) in enumerate(zip(values.nansum(0).tolist(), known)):
+        for place, (total, count) in enumerate(zip(values.sum(0).tolist(), known)):
             found[f"{part}{place}"] = (total, count)
     return found
 

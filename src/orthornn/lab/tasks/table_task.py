@@ -40,7 +40,7 @@ from .task import Batch, batch_rows
 from .time_grid import told_grid
 
 MOST_KNOWN = 4096  # inputs that are values of later steps
-MOST_STEPS = 1 << 17  # of the series of a batch that are processed as a whole
+MOST_STEPS = 1 << 15  # that the test of a whole series processes before the first one that it predicts
 
 
 class Table(NamedTuple):
@@ -219,8 +219,8 @@ class TableTask(TableSplits, TableSeries):
     def test_of_whole_series(self, batch_size: int) -> Iterator[Batch]:
         """Yield the test steps once more, in series from their first step on, if they are tested in windows."""
         if not self._whole:
-            part = self._whole_test
-            yield from self._batches(part, max(1, min(batch_size, MOST_STEPS // int(part.pieces.lengths.max()))))
+            part = self._whole_test()
+            yield from self._batches(part, max(1, min(batch_size, 4 * MOST_STEPS // int(part.pieces.lengths.max()))))
 
     @abstractmethod
     def _target_there(self, targets: np.ndarray) -> np.ndarray:
@@ -364,30 +364,25 @@ class TableTask(TableSplits, TableSeries):
 
     @cached_property
     def _parts(self) -> dict[str, Part]:
-        standard = self._standard()
+        mean, deviation = self._scale
+        standard = torch.from_numpy(((self._table.features - mean) / deviation).astype(np.float32))
         return {part: self._part(part, standard) for part in ("train", "validation", "test")}
 
-    def _standard(self) -> Tensor:
-        """Return the standardized features (R, I) float32."""
-        mean, deviation = self._scale
-        return torch.from_numpy(((self._table.features - mean) / deviation).astype(np.float32))
-
-    @cached_property
     def _whole_test(self) -> Part:
-        """The test steps that enter the loss, with all steps of their series before them, at most MOST_STEPS in all."""
-        test = self._parts["test"]
+        """Return the test steps that enter the loss, with the steps of their series before them, at most MOST_STEPS."""
+        test, (mean, deviation) = self._parts["test"], self._scale
         counts = np.zeros(len(self._table.observed), bool)
         counts[test.rows[test.counted]] = True
         chosen = []
         for start, length in zip(self._sequences.starts.tolist(), self._sequences.lengths.tolist()):
-            ends = np.flatnonzero(counts[start : start + length])
-            if len(ends):
-                rows = np.arange(start, start + ends[-1] + 1)
-                chosen.append(rows[self._table.observed[rows]][-MOST_STEPS:])
+            own = np.flatnonzero(counts[start : start + length])
+            if len(own):
+                rows = np.arange(max(start, start + own[0] - MOST_STEPS), start + own[-1] + 1)
+                chosen.append(rows[self._table.observed[rows]])
         rows = np.concatenate(chosen)
+        standard = torch.from_numpy(((self._table.features[rows] - mean) / deviation).astype(np.float32))
         wanted = self._target_tensor(self.answers(self._table.targets, rows), counts[rows])
-        lengths = np.array([len(own) for own in chosen])
-        return Part(self._standard()[torch.from_numpy(rows)], wanted, Ragged(lengths), rows, counts[rows])
+        return Part(standard, wanted, Ragged(np.array([len(own) for own in chosen])), rows, counts[rows])
 
     def _part(self, part: str, standard: Tensor) -> Part:
         targets, observed = self._table.targets, self._table.observed

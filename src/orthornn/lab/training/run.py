@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import time
 import warnings
@@ -94,8 +95,9 @@ class RunResult:
         weights_sha256: Of model.safetensors, if the run has a directory.
         threshold: The probability of the second class from which on the weights of the best validation predict it, if the
             task asks for one; `best` and `best_test` are with it.
-        whole_test: The test metrics of the weights of the best validation where each series is processed as a whole, from its
-            first step on, as `predict` and a stream do; empty where the test does so.
+        whole_test: The test metrics of the weights of the best validation where each series is processed as a whole, as
+            `predict` and a stream do, from its first step on, but at most 32768 steps before the test; empty where the test
+            does so, or where they are not finite.
         last_test: The test metrics after the last update, also where `of_best` has put those of the best validation into
             `test`.
     """
@@ -216,6 +218,7 @@ class Run:
         self._out_of_time = False
         self._recent: list[float] = []
         self._evaluation_seconds = 0.0
+        self._uncounted = 0.0
         self._saved_step: int | None = None
         self._saved_at = time.perf_counter()
 
@@ -273,10 +276,11 @@ class Run:
                 check_same_description(read_description(path), describe(config.task), path)
             run = cls(changed, processes=processes, observers=observers, _opened=directory)
             run._restore(path, found)
-            if changed.steps > config.steps and run.patience_is_out:
+            longer = changed.steps > config.steps or (changed.max_seconds or 0.0) > (config.max_seconds or math.inf)
+            if longer and run.patience_is_out:
                 raise ArgumentError(
                     f"Expected a run that more updates continue, but got {path}, which patience={config.patience} ended "
-                    f"after update {run.trainer.step}. Leave out steps, or begin a new run with a larger patience."
+                    f"after update {run.trainer.step}. Leave out steps and seconds, or begin a run with a larger patience."
                 )
             if directory is not None:
                 run._go_on(directory, found)
@@ -410,6 +414,7 @@ class Run:
                 threshold, seen, best_test = decided
                 self.selection.best = {**self.best, **seen}
         whole_test = self._whole_tested(best_test, threshold)
+        self.seconds = before + time.perf_counter() - start
         result = RunResult(
             config=config,
             steps=trainer.step,
@@ -451,7 +456,7 @@ class Run:
             self.directory.close()
 
     def _advance(self, enough: Callable[[float], bool]) -> None:
-        start = time.perf_counter()
+        start = time.perf_counter() - self._uncounted
         before = self.seconds
         with self.trainer.own_random(), denormals_as_zero():
             while not self.done:
@@ -461,6 +466,7 @@ class Run:
                 is_best = self.best is not None and self.best["step"] == self.trainer.step
                 if is_best or self._checkpoint_is_due():
                     self.checkpoint()
+                self._uncounted = time.perf_counter() - start - elapsed  # of the checkpoint, for the next call
                 if enough(elapsed):
                     return
 
@@ -552,20 +558,21 @@ class Run:
 
     def _whole_tested(self, in_windows: dict[str, float], threshold: float | None) -> dict[str, float]:
         """Return the test metrics of whole series, if the test cuts them; warn if they are far worse than in windows."""
-        if not in_windows:
+        batches = self.config.task.test_of_whole_series(self.config.evaluation_batch)
+        first = next(batches, None)
+        if first is None or not in_windows:
             return {}
-
-        def test() -> dict[str, float]:
-            return self._evaluate(self.config.task.test_of_whole_series(self.config.evaluation_batch), threshold)
-
-        found = self._with_best_weights(test) or {}
-        if found and not found["loss"] <= _FAR_WORSE * in_windows["loss"]:
+        found = self._with_best_weights(lambda: self._evaluate(itertools.chain([first], batches), threshold))
+        if found is None:
+            return {}
+        loss = found.get("loss", math.nan)
+        if not loss <= _FAR_WORSE * in_windows["loss"]:
             self._warn(
-                f"the test loss is {in_windows['loss']:.4g} in windows, but {found['loss']:.4g} where a series is processed "
-                f"as a whole, as predict and a stream do: the network carries too much from step to step. Train with a "
-                f"longer window, --window, or a model that forgets, or predict from the last steps alone."
+                f"the test loss is {in_windows['loss']:.4g} in windows, but {loss:.4g} where a series is processed as a "
+                f"whole, as predict and a stream do: the network carries too much from step to step. Train with a longer "
+                f"window, --window, or a model that forgets, or predict from the last steps alone."
             )
-        return found
+        return found if math.isfinite(loss) else {}
 
     def _decided(self) -> tuple[float | None, dict[str, float], dict[str, float]]:
         """Return the threshold of the weights as they are, and the metrics of validation and test with it."""

@@ -272,8 +272,9 @@ class Trainer:
             self._scheduler.load_state_dict(state["scheduler"])
         if self.task.carries_state:
             self._carried = self._checked(state["carried"])
-        torch.set_rng_state(state["random"])
-        self._random = torch.get_rng_state()
+        random = torch.Generator()
+        random.set_state(state["random"])  # raises for what is none
+        self._random = random.get_state()
 
 
 def _remembered(optimizer: torch.optim.Optimizer) -> Iterator[tuple[torch.Tensor, str, torch.Tensor]]:

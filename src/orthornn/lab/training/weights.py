@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ...errors import ArgumentError, CheckpointError, DataError, OrthornnError, OrthornnWarning
@@ -31,7 +32,8 @@ def load_model(path: str | Path, which: str | int = "last") -> tuple[RunConfig, 
     check_is_run(path)
     config, description = read_config(path / CONFIG), read_description(path)
     weights = _weights(path, which, config.model, description)
-    model = make_model(config.model, description)
+    with torch.random.fork_rng(devices=[]):  # its initial values are of no use
+        model = make_model(config.model, description)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
