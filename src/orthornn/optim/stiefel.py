@@ -23,9 +23,7 @@ from ..parametrizations.matrices import as_complex, as_pairs, orthogonality_erro
 from ..parametrizations.sharded import gathered, sharded_like
 from .cayley import polar_step
 
-_eagerly = (
-    torch._disable_dynamo
-)  # torch.compiler.disable, but without the import of dynamo when the package is imported
+_eagerly = torch._disable_dynamo  # torch.compiler.disable, without importing dynamo together with the package
 _FAR = 0.1  # beyond this a Newton-Schulz step is no small correction: something else has moved the matrix
 _REFUSED = {
     "weight_decay": "Leave it out: the norm of such a matrix is constant.",
