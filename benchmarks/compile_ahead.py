@@ -139,6 +139,7 @@ def compiled(wanted: Wanted, architecture: int) -> Iterator[dict[str, Any]]:
 
     chain.best.cache_clear()
     cluster.best.cache_clear()
+    cluster.shapes.cache_clear()
     backend._least.cache_clear()
     with (
         mock.patch.object(multiprocessor, "has_clusters", return_value=architecture >= 90),

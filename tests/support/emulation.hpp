@@ -190,6 +190,7 @@ bool emulation::has_passed(const Fiber& fiber) {
 
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline float select(bool which, float a, float b) { return which ? a : b; }
 inline void __syncthreads() { emulation::wait('b'); }
 inline float __shfl_xor_sync(unsigned, float value, int mask) {
     const int t = emulation::current, turn = emulation::own().shuffles++ % 2;

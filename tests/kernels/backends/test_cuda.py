@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import pathlib
 import subprocess
 import types
@@ -15,7 +16,7 @@ from orthornn.errors import BackendError
 from orthornn.kernels.backends import CUDA as CUDA_BACKEND
 from orthornn.kernels.backends import REFERENCE, multiprocessor
 from orthornn.kernels.backends.cuda import backend, chain, cluster, nvrtc, recurrence, rotations
-from orthornn.kernels.backends.cuda.product import RESERVE, Product
+from orthornn.kernels.backends.cuda.product import RESERVE, Product, cost, resident
 from orthornn.kernels.call import Call, Options, Size
 from orthornn.layout import SequenceLayout
 from support import emulation
@@ -91,27 +92,51 @@ def test_cuda_emulated_shapes(n, m, lanes1, lanes2, folder, monkeypatch):
     check_emulated(case, folder, monkeypatch, chain.Shape(n, m, products))
 
 
-@pytest.mark.parametrize(("count", "lanes"), [(2, 16), (4, 4), pytest.param(8, 8, marks=pytest.mark.slow)])
+CLUSTERS = [(2, 16, 1, 1), (4, 4, 1, 2), (2, 16, 4, 1), (1, 8, 2, 1)]
+SLOW_CLUSTERS = [(8, 8, 1, 1), (8, 8, 2, 2), (4, 8, 2, 3), (1, 32, 4, 2), (2, 32, 8, 1), (4, 16, 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("count", "lanes", "side", "turns"),
+    [*CLUSTERS, *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW_CLUSTERS)],
+)
 @pytest.mark.parametrize(("kind", "packed", "output"), [("dense", True, "all"), ("packed", False, "last")])
-def test_cuda_emulated_clusters(count, lanes, kind, packed, output, folder, monkeypatch):
-    """A block with fewer rows than the others, weights partly in shared memory."""
+def test_cuda_emulated_clusters(count, lanes, side, turns, kind, packed, output, folder, monkeypatch):
+    """A block with fewer rows than the others, weights partly in shared memory, and a cluster with fewer sequences."""
     n = 37
     share = -(-n // (4 * count)) * 4
-    shape = cluster.Shape(n, count, Product(share, n, 64, lanes, 1))
+    threads = share // 4 * lanes // 32 * 32 + 32
+    shape = cluster.Shape(n, count, Product(share, n, threads, lanes, 1), side, turns)
     case = Case(kind, "modrelu", n=n, m=3, steps=4, batch=3, packed=packed, output=output)
     check_emulated(case, folder, monkeypatch, shape)
 
 
-def test_cuda_emulated_clusters_of_which_several_warps_send(folder, monkeypatch):
-    """A warp that is late with its part of a send meets those of its block that compute the next share."""
-    shape = cluster.Shape(160, 2, Product(80, 160, 128, 8, 5))
-    check_emulated(Case("dense", "modrelu", n=160, steps=6, batch=1), folder, monkeypatch, shape, orders=12)
+@pytest.mark.parametrize(("side", "turns"), [(1, 1), pytest.param(2, 2, marks=pytest.mark.slow)])
+def test_cuda_emulated_clusters_of_which_several_warps_send(side, turns, folder, monkeypatch):
+    """Warps of a block go on at their own pace, so that one may send while others still read the state before."""
+    shape = cluster.Shape(160, 2, Product(80, 160, 192, 8, 5), side, turns)
+    case = Case("dense", "modrelu", n=160, steps=6, batch=side * turns)
+    check_emulated(case, folder, monkeypatch, shape, orders=12)
 
 
 @pytest.mark.parametrize("activation", [name for name, one in activations.ACTIVATIONS.items() if not one.paired])
 def test_cuda_emulated_every_activation_of_clusters(activation, folder, monkeypatch):
-    shape = cluster.Shape(10, 2, Product(8, 10, 32, 4, 1))
+    shape = cluster.Shape(10, 2, Product(8, 10, 32, 8, 1), 2)
     check_emulated(Case("dense", activation, n=10, steps=3, batch=3), folder, monkeypatch, shape)
+
+
+def test_the_bits_of_a_sequence_do_not_hang_on_those_beside_it(folder, monkeypatch):
+    monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
+    monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
+    case = Case("dense", "tanh", n=22, steps=5, batch=4).draw()
+    found = []
+    for side, turns in ((1, 1), (4, 1), (2, 2)):
+        shape = cluster.Shape(22, 2, Product(12, 22, 64, 16, 1), side, turns)
+        monkeypatch.setattr(backend, "_shape", lambda size, shape=shape: shape)
+        tensors = case.to(torch.float32)
+        out = case.call(tensors, "cuda")
+        found.append([out, *torch.autograd.grad(out.square().sum(), case.differentiable(tensors))])
+    assert all(torch.equal(a, b) for others in found[1:] for a, b in zip(found[0], others))
 
 
 @pytest.mark.parametrize("n", [38, 128, 256, 300, 512, 768])
@@ -121,9 +146,35 @@ def test_a_cluster_covers_its_rows_and_fits(n, batch):
     assert shape is not None
     assert shape.bytes <= 227 * 1024
     assert shape.product.rows * (shape.count - 1) < n <= shape.product.rows * shape.count
-    assert shape.product.passes * 4 * (shape.threads // shape.product.lanes) >= shape.product.rows
+    assert shape.product.passes == 1
+    assert 4 * (shape.threads // shape.product.lanes) >= shape.product.rows
     assert shape.product.vector >= n
-    assert shape.blocks(batch) == batch * shape.count
+    assert 4 * shape.side <= shape.product.lanes
+    assert shape.threads * (16 * shape.product.held + RESERVE) <= multiprocessor.REGISTERS
+    assert batch <= shape.clusters(batch) * shape.sequences < batch + shape.sequences
+    assert shape.blocks(batch) == shape.clusters(batch) * shape.count
+
+
+@pytest.mark.parametrize("n", [100, 170, 256, 360, 512, 768])
+def test_more_sequences_cost_more_and_are_taken_together(n):
+    """A GPU that is not full takes one more sequence for nothing; one that is full takes several in a cluster."""
+    costs = [cluster.best(n, batch).cost(batch) for batch in (1, 8, 64, 512, 4096)]
+    assert costs == sorted(costs) and costs[-1] > costs[0]
+    assert cluster.best(n, 4096).sequences > 1
+    assert cluster.best(n, 1).sequences == 1 or cluster.best(n, 1).count == 1
+    one = cluster.best(n, 512)
+    assert all(one.cost(512) <= other.cost(512) for other in cluster.shapes(n))
+
+
+def test_blocks_that_share_a_multiprocessor_share_its_issue_slots():
+    assert cost(132, 132, 2, 100, 10) == 110  # each has its own
+    assert cost(133, 132, 2, 100, 10) == 120  # some share
+    assert cost(133, 132, 1, 100, 10) == 220  # one after the other
+    assert cost(2 * 132 * 3, 132, 2, 100, 10) == 3 * 120
+    assert cost(0, 132, 2, 100, 10) == 110
+    assert resident(128, 8, 10_000) == 2
+    assert resident(128, 8, 200_000) == 1
+    assert resident(512, 12, 10_000) == 1
 
 
 ROTATIONS = {
@@ -326,6 +377,42 @@ def test_errors_of_the_driver_have_names(failing, words, gpu):
     gpu(FakeDriver(failing=failing))
     with pytest.raises(BackendError, match=rf"{words} failed: CUDA_ERROR_OF_A_TEST \(700\)"):
         module().launch("backward", (3, 1, 1), recurrence.Arguments.of(steps=1, batch=3))
+
+
+def test_clusters_at_once_are_asked_of_the_driver(gpu, monkeypatch):
+    """The launch that it is asked about, as the driver reads it."""
+
+    class Driver(FakeDriver):
+        def cuOccupancyMaxActiveClusters(self, found, function, config):
+            launch = config._obj
+            attribute = ctypes.cast(launch.attributes, ctypes.POINTER(ctypes.c_uint * 18))[0]
+            self.asked = list(launch.sizes), launch.attribute_count, list(attribute)[:5]
+            found._obj.value = 30
+            return 0
+
+    monkeypatch.setattr(nvrtc, "_compile", lambda *_: nvrtc.Compiled(b"code", ""))
+    driver = gpu(Driver())
+    assert nvrtc.clusters_at_once(torch.device("cuda", 0), 4, 1000) == 30
+    assert driver.asked == ([4, 1, 1, 32, 1, 1, 1000], 1, [4, 0, 4, 1, 1])
+    assert driver.calls[-1] == "cuModuleUnload"
+    nvrtc.clusters_at_once.cache_clear()
+
+
+def test_clusters_at_once_without_a_gpu_are_those_of_an_h200(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    cluster.at_once.cache_clear()
+    assert [cluster.at_once(count) for count in cluster.BLOCKS] == [132, 66, 30, 15]
+    cluster.at_once.cache_clear()
+
+
+@pytest.mark.parametrize("found", [0, 7])
+def test_clusters_at_once_are_the_fewest_of_any_gpu(found, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(nvrtc, "missing", lambda device: None)
+    monkeypatch.setattr(nvrtc, "clusters_at_once", lambda device, count, shared: found + 3 * device.index)
+    cluster.at_once.cache_clear()
+    assert cluster.at_once(4) == max(found, 1)
+    cluster.at_once.cache_clear()
 
 
 def test_kernels_are_not_loaded_inside_a_capture(gpu, monkeypatch):

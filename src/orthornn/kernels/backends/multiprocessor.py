@@ -8,6 +8,7 @@ import torch
 
 REGISTERS = 65536  # of 32 bits
 NUMBER = 132  # of an H100 or H200
+CLUSTERS = {1: NUMBER, 2: 66, 4: 30, 8: 15}  # of so many multiprocessors that run at once on an H200
 SHARED = 227 * 1024  # bytes of shared memory that one thread block can have on sm_90
 
 

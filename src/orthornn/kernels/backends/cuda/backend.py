@@ -17,7 +17,6 @@ from torch import Tensor
 from .... import compact_wy
 from ....compact_wy import apply_base_transpose
 from ...call import Call, Size
-from .. import multiprocessor
 from ..scan import Scan, ScanBackend, ScanGradients, reflected
 from . import chain, cluster, nvrtc, recurrence, rotations
 
@@ -30,8 +29,7 @@ def _least(n: int, m: int | None, batch: int, paired: bool) -> recurrence.Shape 
         return single or shared
     if m is not None:
         return single
-    waves = -(-batch // multiprocessor.number())
-    return shared if shared.cycles * cluster.waves(shared, batch) < single.cycles * waves else single
+    return min(single, shared, key=lambda shape: shape.cost(batch))
 
 
 def _shape(size: Size) -> recurrence.Shape | None:

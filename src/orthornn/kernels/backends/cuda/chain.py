@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from .. import multiprocessor
 from . import nvrtc
-from .product import WARP, Product, free_tiles
+from .product import WARP, Product, cost, free_tiles, resident
 
 STEP = 750  # cycles of a step besides its products, as measured on an H200
 
@@ -47,9 +47,15 @@ class Shape:
         return macros
 
     @property
-    def cycles(self) -> float:
-        """The cost of a step, by count."""
-        return sum(product.cycles for product in self.products) + STEP
+    def work(self) -> float:
+        """Issue slots of a step, by count."""
+        return sum(product.cycles() for product in self.products)
+
+    def cost(self, batch: int) -> float:
+        """Return the cycles of a step of so many sequences, by count."""
+        tiles = sum(product.held * product.passes for product in self.products)
+        blocks = resident(self.threads, tiles, self.bytes)
+        return cost(batch, multiprocessor.number(), blocks, STEP, self.work)
 
     def blocks(self, batch: int) -> int:
         """Return the number of blocks for so many sequences."""
@@ -65,7 +71,7 @@ class Shape:
 @functools.cache
 def best(n: int, m: int) -> Shape | None:
     """Return the shape of least cost, or None if one SM cannot hold the weights. m = 0 is dense."""
-    return min(shapes(n, m), key=lambda shape: shape.cycles, default=None)
+    return min(shapes(n, m), key=lambda shape: shape.work, default=None)
 
 
 def shapes(n: int, m: int) -> list[Shape]:

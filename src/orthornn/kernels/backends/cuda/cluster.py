@@ -1,28 +1,32 @@
 """Shapes of cluster.cu: a dense W in a cluster of multiprocessors (SMs), which exchange states through shared memory.
 
-Which cluster is best follows from the cost of the products (product.py) and of the exchange, and from how many clusters
-run at once.
+Which cluster is best, and of how many sequences, follows from the cost of the products (product.py) and of the exchange, and
+from how many clusters run at once.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+
 from .. import multiprocessor
 from . import nvrtc
-from .product import WARP, Product, free_tiles
+from .product import WARP, Product, cost, free_tiles, resident
 
-BLOCKS = (2, 4, 8)  # of a cluster; more than 8 are not allowed everywhere
-# Cycles of a step besides its product, as measured on an H200: from a state that is computed to one that is everywhere. A
-# cluster that takes two sequences by turns hides none of it there, and four make it twice as long.
-EXCHANGE = 950
+BLOCKS = (1, 2, 4, 8)  # of a cluster; more than 8 are not allowed everywhere
+SIDES, TURNS = (1, 2, 4), (1, 2, 3)
+# Cycles of a step besides its products, as measured on an H200: from a state that is computed to one that is everywhere, and
+# for every turn after the first.
+EXCHANGE, TURN = 950, 450
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One kernel: `count` blocks share the rows of W (n, n).
+    """One kernel: `count` blocks share the rows of W (n, n), and take turns * side sequences, `side` of them in a product.
 
     product: of one block's share of the rows.
     """
@@ -30,6 +34,8 @@ class Shape:
     n: int
     count: int
     product: Product
+    side: int = 1
+    turns: int = 1
 
     program: ClassVar[nvrtc.Program] = nvrtc.Program("cluster.cu", ("forward", "backward"))
     m: ClassVar[int] = 0
@@ -40,10 +46,15 @@ class Shape:
         return self.product.threads
 
     @property
+    def sequences(self) -> int:
+        """Sequences of a cluster."""
+        return self.side * self.turns
+
+    @property
     def bytes(self) -> int:
-        """Dynamic shared memory of a block: barriers, two states, two shares, then weights."""
-        state = -(-max(self.product.vector, self.count * self.product.rows) // 4) * 4
-        return 16 + 4 * (2 * state + 2 * self.product.rows) + self.product.shared
+        """Dynamic shared memory of a block: barriers, two states of each sequence, then weights."""
+        states = 2 * self.sequences * (self.count + 1) * self.product.rows
+        return 16 * self.turns + 4 * states + self.product.shared
 
     @property
     def macros(self) -> dict[str, int]:
@@ -55,30 +66,38 @@ class Shape:
             "THREADS": self.threads,
             "LANES1": self.product.lanes,
             "HELD1": self.product.held,
+            "SIDE": self.side,
+            "TURNS": self.turns,
         }
 
-    @property
-    def cycles(self) -> float:
-        """The cost of a step, by count."""
-        return self.product.cycles + EXCHANGE
+    def cost(self, batch: int) -> float:
+        """Return the cycles of a step of so many sequences, by count."""
+        latency, work = EXCHANGE + (self.turns - 1) * TURN, self.turns * self.product.cycles(self.side)
+        blocks = resident(self.threads, self.product.held, self.bytes)
+        return cost(self.clusters(batch), at_once(self.count), blocks, latency, work)
+
+    def clusters(self, batch: int) -> int:
+        """Return the number of clusters for so many sequences."""
+        return -(-batch // self.sequences)
 
     def blocks(self, batch: int) -> int:
         """Return the number of blocks for so many sequences."""
-        return self.count * batch
+        return self.count * self.clusters(batch)
 
     def describe(self) -> str:
         """Return the strategy in one line for a reader."""
-        return f"one sequence a cluster of {self.count} multiprocessors, {self.threads} threads in each"
+        sequences = "one sequence" if self.sequences == 1 else f"{self.sequences} sequences"
+        place = "a multiprocessor" if self.count == 1 else f"a cluster of {self.count} multiprocessors"
+        return f"{sequences} {place}, {self.threads} threads" + " in each" * (self.count > 1)
 
 
-def number(count: int) -> int:
-    """Return how many clusters of so many blocks run at once: some multiprocessors belong to none."""
-    return max(int(multiprocessor.number() * 0.94) // count, 1)
-
-
-def waves(shape: Shape, batch: int) -> int:
-    """Return how often all clusters take sequences, one after the other."""
-    return -(-batch // number(shape.count))
+@functools.cache
+def at_once(count: int) -> int:
+    """Return how many clusters of so many blocks run at once on every GPU here, those of an H200 where there is none."""
+    devices = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+    if not devices or any(map(nvrtc.missing, devices)):
+        return multiprocessor.CLUSTERS[count]
+    return max(min(nvrtc.clusters_at_once(one, count, multiprocessor.shared_limit()) for one in devices), 1)
 
 
 @functools.lru_cache(maxsize=256)
@@ -86,22 +105,37 @@ def best(n: int, batch: int) -> Shape | None:
     """Return the shape of least cost for so many sequences, or None if no cluster can hold W or no GPU here has clusters."""
     if not multiprocessor.has_clusters():
         return None
-    return min(shapes(n), key=lambda shape: shape.cycles * waves(shape, batch), default=None)
+    return min(shapes(n), key=lambda shape: shape.cost(batch), default=None)
 
 
-def shapes(n: int) -> list[Shape]:
-    """Return every shape that fits."""
+@functools.cache
+def shapes(n: int) -> tuple[Shape, ...]:
+    """Return every shape that fits: one pass over the rows, since several are slow."""
     found = []
     for count in BLOCKS:
         rows = -(-n // (4 * count)) * 4
         if rows * (count - 1) >= n:
             continue  # a block would have no rows
         for threads in range(WARP, 512 + 1, WARP):
-            tiles = free_tiles(threads)
-            for lanes in (4, 8, 16, 32) if tiles >= 0 else ():
+            for lanes in (4, 8, 16, 32):
                 product = Product(rows, n, threads, lanes)
-                held = min(product.quads, tiles // product.passes)
-                shape = Shape(n, count, Product(rows, n, threads, lanes, held))
-                if product.passes * product.quads <= 64 and shape.bytes <= multiprocessor.shared_limit():
-                    found.append(shape)
+                if product.passes == 1 and product.quads <= 64:
+                    found += _of_sequences(n, count, product)
+    return tuple(found)
+
+
+def _of_sequences(n: int, count: int, product: Product) -> list[Shape]:
+    """Return the shapes of one product for every number of sequences, as far as registers and shared memory reach."""
+    found = []
+    for side in SIDES:
+        tiles = free_tiles(product.threads, side)
+        if 4 * side > product.lanes or tiles < 0:
+            continue
+        for turns in TURNS:
+            if count == side == turns == 1:
+                continue  # chain.cu is faster
+            held = dataclasses.replace(product, held=min(product.quads, tiles))
+            shape = Shape(n, count, held, side, turns)
+            if shape.bytes <= multiprocessor.shared_limit():
+                found.append(shape)
     return found

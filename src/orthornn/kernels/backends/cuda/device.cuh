@@ -3,6 +3,13 @@
 
 #define SHARED_MEMORY(type, name) extern __shared__ type name[]
 
+// a where `which` holds, else b: never a branch, in which threads of a warp would shuffle apart from each other.
+__device__ inline float select(bool which, float a, float b) {
+    float chosen;
+    asm("{ .reg .pred p; setp.ne.s32 p, %3, 0; selp.f32 %0, %1, %2, p; }" : "=f"(chosen) : "f"(a), "f"(b), "r"((int)which));
+    return chosen;
+}
+
 // Clusters of thread blocks, from compute capability 9.0 on. An address of one's own shared memory stands for the same
 // place in that of the block `rank` of the cluster.
 #if __CUDA_ARCH__ >= 900

@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ HEADERS = ("device.cuh", "product.cuh", "recurrence.cuh")
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MAJORS = (13, 12, 11)  # of CUDA, for a torch that is not built for it
 _TRIAL = 'extern "C" __global__ void trial(float* x) { x[threadIdx.x] = tanhf(x[threadIdx.x]); }'
+_CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 
 
 class Program(NamedTuple):
@@ -229,6 +230,40 @@ def _context(device: torch.device) -> Iterator[None]:
             _check_driver(driver.cuDevicePrimaryCtxRetain(ctypes.byref(current), index), "cuDevicePrimaryCtxRetain")
             _check_driver(driver.cuCtxSetCurrent(current), "cuCtxSetCurrent")
         yield
+
+
+class _LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig: blocks and threads, three each, and bytes of shared memory; a stream; attributes."""
+
+    _fields_: ClassVar = [
+        ("sizes", ctypes.c_uint * 7),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    ]
+
+
+@functools.cache
+def clusters_at_once(device: torch.device, blocks: int, shared: int) -> int:
+    """Return how many clusters of so many blocks run at once, if a block takes the shared memory of a multiprocessor.
+
+    It is less than the number of multiprocessors over `blocks`: those of a cluster share a part of the chip, and some of
+    a part may belong to none.
+    """
+    code = _compile(_TRIAL, {}, torch.cuda.get_device_capability(device)).code
+    module, function, found = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
+    attribute = (ctypes.c_uint * 18)(_CLUSTER_DIMENSION, 0, blocks, 1, 1)  # CUlaunchAttribute, 72 bytes
+    config = _LaunchConfig((ctypes.c_uint * 7)(blocks, 1, 1, 32, 1, 1, shared), None, ctypes.addressof(attribute), 1)
+    driver = _driver()
+    with _context(device):
+        _check_driver(driver.cuModuleLoadData(ctypes.byref(module), code), "cuModuleLoadData")
+        _check_driver(driver.cuModuleGetFunction(ctypes.byref(function), module, b"trial"), "cuModuleGetFunction")
+        status = driver.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
+        _check_driver(status, f"reserving {shared} bytes of shared memory")
+        status = driver.cuOccupancyMaxActiveClusters(ctypes.byref(found), function, ctypes.byref(config))
+        _check_driver(status, "cuOccupancyMaxActiveClusters")
+        _check_driver(driver.cuModuleUnload(module), "cuModuleUnload")
+    return found.value
 
 
 class Module:

@@ -46,35 +46,68 @@ struct Product {
     // A v: the sums of row(p) are in sums[p] of the threads for which owns() holds. Every thread of the block calls it.
     __device__ void multiply(const float* v, float (&sums)[PASSES]) const {
         const float4* vector = reinterpret_cast<const float4*>(v) + lane;
+        multiply<1>([&](int q, int) { return vector[q * LANES]; }, sums);
+    }
+
+    // A v for VECTORS vectors at once: sums[p] of each thread is that of row `index<VECTORS>() % 4` of its 4 rows and of vector
+    // `index<VECTORS>() / 4`. read(q, k) returns numbers 4 (q LANES + lane) ... + 3 of vector k. A sum has the same bits for
+    // every VECTORS.
+    template <int VECTORS, typename Read>
+    __device__ void multiply(const Read& read, float (&sums)[PASSES]) const {
+        static_assert(4 * VECTORS <= LANES, "every sum needs a thread");
 #pragma unroll
         for (int p = 0; p < PASSES; ++p) {
-            float s[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            float s[4 * VECTORS];
+#pragma unroll
+            for (int k = 0; k < 4 * VECTORS; ++k) s[k] = 0.0f;
 #pragma unroll
             for (int q = 0; q < QUADS; ++q) {
-                const float4 h = vector[q * LANES];
+                float4 h[VECTORS];
+#pragma unroll
+                for (int k = 0; k < VECTORS; ++k) h[k] = read(q, k);
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const float4 w = q < HELD ? held[p][q < HELD ? q : 0][r]
                                               : rest[((p * (QUADS - HELD) + q - HELD) * 4 + r) * THREADS];
-                    s[r] = fmaf(w.x, h.x, fmaf(w.y, h.y, fmaf(w.z, h.z, fmaf(w.w, h.w, s[r]))));
+#pragma unroll
+                    for (int k = 0; k < VECTORS; ++k) {
+                        float& sum = s[4 * k + r];
+                        sum = fmaf(w.x, h[k].x, fmaf(w.y, h[k].y, fmaf(w.z, h[k].z, fmaf(w.w, h[k].w, sum))));
+                    }
                 }
             }
-            // Four sums over LANES threads: the first two exchanges halve how many a thread is still responsible for.
-            const bool upper = lane & (LANES / 2), odd = lane & (LANES / 4);
-            const float a = (upper ? s[2] : s[0]) + shuffle(upper ? s[0] : s[2], LANES / 2);
-            const float b = (upper ? s[3] : s[1]) + shuffle(upper ? s[1] : s[3], LANES / 2);
-            float sum = (odd ? b : a) + shuffle(odd ? a : b, LANES / 4);
-#pragma unroll
-            for (int step = LANES / 8; step > 0; step /= 2) sum += shuffle(sum, step);
-            sums[p] = sum;
+            sums[p] = own_sum<VECTORS>(s);
         }
+    }
+
+    // Of 4 VECTORS sums over LANES threads that of `index`: each exchange halves how many a thread is still responsible for,
+    // until it is one.
+    template <int VECTORS>
+    __device__ float own_sum(float (&s)[4 * VECTORS]) const {
+#pragma unroll
+        for (int step = 0; LANES / 2 >> step > 0; ++step) {
+            const int mask = LANES / 2 >> step, count = 2 * VECTORS >> step;
+            const bool upper = lane & mask;
+            if (count == 0) s[0] += shuffle(s[0], mask);
+#pragma unroll
+            for (int k = 0; k < 2 * VECTORS; ++k)
+                if (k < count) {
+                    const float other = shuffle(select(upper, s[k], s[k + count]), mask);
+                    s[k] = select(upper, s[k + count], s[k]) + other;
+                }
+        }
+        return s[0];
     }
 
     __device__ static float shuffle(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 
-    __device__ int row(int p) const {
-        return (p * GROUPS + group) * 4 + ((lane & (LANES / 2)) ? 2 : 0) + ((lane & (LANES / 4)) ? 1 : 0);
+    // Which of 4 VECTORS sums is a thread's: LANES / (4 VECTORS) neighbors have the same one.
+    template <int VECTORS>
+    __device__ int index() const {
+        return lane / (LANES / (4 * VECTORS));
     }
+
+    __device__ int row(int p) const { return (p * GROUPS + group) * 4 + index<1>(); }
 
     __device__ bool owns(int p) const { return (lane & (LANES / 4 - 1)) == 0 && row(p) < ROWS; }
 };

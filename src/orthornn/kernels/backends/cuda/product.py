@@ -47,18 +47,40 @@ class Product:
         """Numbers of the padded vector."""
         return 4 * self.lanes * self.quads
 
-    @property
-    def cycles(self) -> float:
-        """Issue slots of a step: multiply-adds, reads of the vector, reads of weights, shuffles."""
+    def cycles(self, vectors: int = 1) -> float:
+        """Issue slots of a step for so many vectors at once: multiply-adds, reads of vectors, shuffles, and reads of weights,
+        which are made once.
+        """
         warps = self.threads / WARP
         tiles = self.passes * self.quads
         from_shared = self.passes * (self.quads - self.held)
         shuffles = self.passes * (3 + max(self.lanes // 4, 1).bit_length() - 1)
         latency = self.passes * (16 * self.quads + 25 * (2 + max(self.lanes // 8, 1).bit_length()))
-        count = max(warps * (4 * tiles + 2 * tiles + 16 * from_shared + shuffles), latency)
+        count = max(warps * (vectors * (4 * tiles + 2 * tiles + shuffles) + 16 * from_shared), latency)
         return count if self.passes == 1 else SEVERAL_PASSES * count
 
 
-def free_tiles(threads: int) -> int:
+def free_tiles(threads: int, vectors: int = 1) -> int:
     """Return the tiles that a thread of a block of so many threads can hold; negative if it cannot work at all."""
-    return (min(255, multiprocessor.REGISTERS // threads // 8 * 8) - RESERVE) // 16
+    reserve = RESERVE + 8 * (vectors - 1)
+    return (min(255, multiprocessor.REGISTERS // threads // 8 * 8) - reserve) // 16
+
+
+def resident(threads: int, tiles: int, shared: int) -> int:
+    """Return how many blocks of a kernel one multiprocessor can have at once, whose threads hold so many tiles."""
+    registers = threads * min(255, RESERVE + 16 * tiles)
+    return max(min(multiprocessor.REGISTERS // registers, multiprocessor.shared_limit() // shared), 1)
+
+
+def cost(blocks: int, at_once: int, resident: int, latency: float, work: float) -> float:
+    """Return the cycles of a step of a launch.
+
+    Args:
+        blocks: Of the launch, or clusters.
+        at_once: How many of them run at once, if each has its multiprocessors to itself.
+        resident: How many can share a multiprocessor: they share its issue slots, and hide each other's latency.
+        latency: Cycles of a step in which a block waits.
+        work: Issue slots of a step of a block.
+    """
+    shared_by = min(resident, max(-(-blocks // at_once), 1))
+    return max(-(-blocks // (at_once * shared_by)), 1) * (latency + shared_by * work)
