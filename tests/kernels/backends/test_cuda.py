@@ -159,7 +159,8 @@ def test_a_cluster_covers_its_rows_and_fits(n, batch):
 def test_more_sequences_cost_more_and_are_taken_together(n):
     """A GPU that is not full takes one more sequence for nothing; one that is full takes several in a cluster."""
     costs = [cluster.best(n, batch).cost(batch) for batch in (1, 8, 64, 512, 4096)]
-    assert costs == sorted(costs) and costs[-1] > costs[0]
+    assert costs == sorted(costs)
+    assert costs[-1] > costs[0]
     assert cluster.best(n, 4096).sequences > 1
     assert cluster.best(n, 1).sequences == 1 or cluster.best(n, 1).count == 1
     one = cluster.best(n, 512)

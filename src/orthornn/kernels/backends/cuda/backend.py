@@ -29,7 +29,7 @@ def _least(n: int, m: int | None, batch: int, paired: bool) -> recurrence.Shape 
         return single or shared
     if m is not None:
         return single
-    return min(single, shared, key=lambda shape: shape.cost(batch))
+    return shared if shared.cost(batch) < single.cost(batch) else single
 
 
 def _shape(size: Size) -> recurrence.Shape | None:
