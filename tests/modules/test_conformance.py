@@ -442,7 +442,9 @@ def test_device_moves(subject):
     there = copy.deepcopy(net).to(DEVICE)
     same(tuple(out.cpu() for out in run(there, x.to(DEVICE))), expected, EXACT)
     same(run(there.cpu(), x), expected)
-    same(tuple(out.cpu() for out in run(subject(device=DEVICE), x.to(DEVICE))), expected, EXACT)
+    made = subject(device=DEVICE)  # with random numbers of its own, as torch's modules
+    assert {parameter.device.type for parameter in made.parameters()} == {DEVICE.type}
+    same(tuple(out.cpu() for out in run(made, x.to(DEVICE))), run(copy.deepcopy(made).cpu(), x), EXACT)
 
 
 @pytest.mark.parametrize("output", ["all", "last"])
