@@ -175,7 +175,7 @@ def drift(results: Path) -> str:
 
 
 def gpu(results: Path, kind: str) -> str:
-    """Return a table of results/gpu: "layers", "epochs", "kernels" or "backends".
+    """Return a table of results/gpu: "layers", "epochs", "kernels", "backends" or "recurrences".
 
     Raises:
         ArgumentError: If the kind is another one.
@@ -226,9 +226,10 @@ def _gpu_kernels(record: Record) -> list[str]:
     for one in record["kernels"]:
         size = f"{one['n']}" if not one["m"] else f"{one['n']}, {one['m']}"
         blocks = "1" if one["blocks"] == 1 else f"cluster of {one['blocks']}"
-        cells = [size, one["batch"], blocks, one["sequences"], one["threads"], _each(iter(one["lanes"]))]
+        together = f"{one['side'] * one['turns']}" + f" ({one['turns']} turns)" * (one["turns"] > 1)
+        cells = [size, one["batch"], blocks, together, one["threads"], _each(iter(one["lanes"]))]
         rows.append([*cells, f"{one['forward_us']:.2g}", f"{one['backward_us']:.2g}"])
-    titles = ["N, M", "B", "multiprocessors", "sequences by turns", "threads", "lanes", "forward, us", "backward, us"]
+    titles = ["N, M", "B", "multiprocessors", "sequences in them", "threads", "lanes", "forward, us", "backward, us"]
     return markdown_table(titles, rows)
 
 
@@ -242,11 +243,26 @@ def _gpu_backends(record: Record) -> list[str]:
     return markdown_table(["recurrence", "precision", *(f"`{name}`, us" for name in names)], cells)
 
 
+def _gpu_recurrences(record: Record) -> list[str]:
+    found: dict[str, dict[str, Record]] = {}
+    for key, one in record["recurrences"].items():
+        case, backend = key.split(" ", 1)
+        found.setdefault(case, {})[backend] = one
+    rows = []
+    for case, row in sorted(found.items(), key=lambda item: (Case.parse(item[0]).n, Case.parse(item[0]).batch)):
+        ours = row["cuda float32"]
+        others = [row.get(f"graph {precision}") for precision in ("float32", "tf32")]
+        cells = [_unbroken(Case.parse(case).title), *map(_two_digits, (ours["forward_us"], ours["both_us"]))]
+        rows.append([*cells, *("" if one is None else _two_digits(one["both_us"]) for one in others)])
+    return markdown_table(["recurrence", "`cuda`, forward, us", "`cuda`, us", "`graph`, us", "`graph` in tf32, us"], rows)
+
+
 _GPU = {
     "layers": ("layers-h200.json", _gpu_layers),
     "epochs": ("layers-h200.json", _gpu_epochs),
     "kernels": ("kernels-h200.json", _gpu_kernels),
     "backends": ("backends-h200.json", _gpu_backends),
+    "recurrences": ("recurrences-h200.json", _gpu_recurrences),
 }
 
 

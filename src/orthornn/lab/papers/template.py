@@ -22,7 +22,7 @@ A template is Markdown with places in double braces:
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
     {{integers mnist}}  {{integers sensor}}
-    {{gpu layers}}  {{gpu epochs}}  {{gpu kernels}}  {{gpu backends}}
+    {{gpu layers}}  {{gpu epochs}}  {{gpu kernels}}  {{gpu backends}}  {{gpu recurrences}}
     {{gpu CASE | NETWORK | OTHER}}    how many times as long as OTHER a network takes on a GPU
 
 Only finished rows may be shown: a row that had less than the full training, or whose experiment is not complete, is an
