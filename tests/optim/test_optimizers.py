@@ -442,10 +442,11 @@ def test_a_matrix_of_float32_in_float64_is_taken(field):
     """As of a network that .double() widens; what is in float64 alone has to be on the manifold to its rounding."""
     double = torch.complex128 if field == "complex" else torch.float64
     parameter = torch.nn.Parameter(point(6, 4, field, torch.float32).detach().to(double))
-    assert error(parameter) > rounding(parameter)
+    allowed = 16 * torch.finfo(torch.float64).eps * 6
+    assert error(parameter) > allowed
     optimizer = CayleySGD([parameter], lr=0.01, reorthogonalize_every=1)
     parameter.grad = torch.randn_like(parameter)
     optimizer.step()
-    assert error(parameter) < rounding(parameter)
+    assert error(parameter) < allowed == rounding(parameter)
     with pytest.raises(NotOnGroupError, match="rounding of torch"):
         CayleySGD([torch.nn.Parameter(parameter.detach() * (1 + 1e-8))], lr=0.01)

@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from orthornn._checks import is_captured
-from orthornn.parametrizations.matrices import haar, narrowed, polar_factor, polar_of_determinant, solve
+from orthornn.errors import NotOnGroupError
+from orthornn.parametrizations.matrices import (
+    check_on_group,
+    haar,
+    narrowed,
+    polar_factor,
+    polar_of_determinant,
+    rounding,
+    solve,
+)
 from support import captured
 
 
@@ -74,3 +83,19 @@ def test_the_precision_of_a_free_tensor():
         like = torch.zeros((), dtype=dtype)
         assert narrowed(real, like).dtype == dtype
         assert narrowed(unitary, like).dtype == {32: torch.complex64, 64: torch.complex128}[parts]
+
+
+@pytest.mark.parametrize("field", ["real", "complex"])
+@pytest.mark.parametrize("n", [2, 7, 40])
+def test_a_matrix_of_single_precision_may_be_widened(field, n):
+    """It is taken with the rounding of float32, and one that was computed in double precision is not."""
+    W = haar(n, field == "complex", torch.Generator().manual_seed(n))
+    single = W.to(torch.complex64 if field == "complex" else torch.float32)
+    widened = single.to(W.dtype)
+    assert rounding(widened) == rounding(single)
+    assert rounding(W) < 1e-6 * rounding(single)
+    taken = check_on_group(widened, n, field)
+    assert torch.equal(taken, check_on_group(single, n, field))
+    assert float((taken - widened).abs().max()) < 1e-6
+    with pytest.raises(NotOnGroupError, match=r"Expected W to be (orthogonal|unitary), but got"):
+        check_on_group(W * (1 + 1e-9), n, field)

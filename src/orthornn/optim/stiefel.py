@@ -218,9 +218,7 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     check_finite(name, tensor)
     M = as_matrix(tensor.detach())
     error = orthogonality_error(M)
-    single = M.to(torch.complex64 if M.is_complex() else torch.float32)
-    of_single = error <= rounding(single) and torch.equal(single.to(M.dtype), M)  # computed in float32, and widened
-    if error > rounding(M) and not of_single:
+    if error > rounding(M):
         raise NotOnGroupError(
             f"Expected {name} of shape {tuple(tensor.shape)} to be on the manifold, but got ||M^H M - I||_F = "
             f"{error:.3g}, where rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for "

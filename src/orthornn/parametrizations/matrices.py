@@ -96,12 +96,18 @@ def check_square(W: Tensor, n: int, field: str) -> Tensor:
     return wide.to(torch.complex128) if field == "complex" else wide
 
 
+_SINGLE = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+
+
 def rounding(W: Tensor) -> float:
     """Return how far from orthogonal (Frobenius) a matrix may be that is orthogonal up to the rounding of its dtype.
 
     Algorithms in float32 or float64 lose up to about n eps. 16-bit matrices are such results rounded: entries of
-    relative error eps/2 and Frobenius norm sqrt(n) change W^H W by at most eps sqrt(n).
+    relative error eps/2 and Frobenius norm sqrt(n) change W^H W by at most eps sqrt(n). A matrix in double precision
+    whose entries are all numbers of float32 was computed there, and widened.
     """
+    if W.dtype in _SINGLE and torch.equal(W.to(_SINGLE[W.dtype]).to(W.dtype), W):
+        W = W.to(_SINGLE[W.dtype])
     n, eps = W.shape[0], torch.finfo(W.dtype).eps
     return 2 * eps * n**0.5 if W.dtype in (torch.bfloat16, torch.float16) else 16 * eps * n
 

@@ -254,7 +254,9 @@ def _gpu_recurrences(record: Record) -> list[str]:
         others = [row.get(f"graph {precision}") for precision in ("float32", "tf32")]
         cells = [_unbroken(Case.parse(case).title), *map(_two_digits, (ours["forward_us"], ours["both_us"]))]
         rows.append([*cells, *("" if one is None else _two_digits(one["both_us"]) for one in others)])
-    return markdown_table(["recurrence", "`cuda`, forward, us", "`cuda`, us", "`graph`, us", "`graph` in tf32, us"], rows)
+    return markdown_table(
+        ["recurrence", "`cuda`, forward, us", "`cuda`, us", "`graph`, us", "`graph` in tf32, us"], rows
+    )
 
 
 _GPU = {
