@@ -65,7 +65,7 @@ class Shape:
         """Return the strategy in one line for a reader."""
         in_shared = sum(product.shared for product in self.products)
         where = "registers" if not in_shared else f"registers and {in_shared // 1024} KB of shared memory"
-        return f"one sequence a multiprocessor, {self.threads} threads, weights in {where}"
+        return f"one sequence per multiprocessor, {self.threads} threads, weights in {where}"
 
 
 @functools.cache

@@ -87,8 +87,8 @@ class Shape:
     def describe(self) -> str:
         """Return the strategy in one line for a reader."""
         sequences = "one sequence" if self.sequences == 1 else f"{self.sequences} sequences"
-        place = "a multiprocessor" if self.count == 1 else f"a cluster of {self.count} multiprocessors"
-        return f"{sequences} {place}, {self.threads} threads" + " in each" * (self.count > 1)
+        place = "multiprocessor" if self.count == 1 else f"cluster of {self.count} multiprocessors"
+        return f"{sequences} per {place}, {self.threads} threads" + " in each" * (self.count > 1)
 
 
 @functools.cache
