@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+PATH = (str(ROOT / "src"), str(ROOT / "benchmarks"))  # of every process that is started
 TESTS = tuple(f"kernels/test_{name}.py" for name in ("conformance", "bfloat16", "rotation", "checkpointing", "resets"))
 TESTS += ("modules/test_conformance.py",)
 # Seconds that a stage may take, and those that stages before it leave to it.
@@ -51,8 +52,9 @@ class Call:
         self.end = time.monotonic() + seconds
         self.device = "cpu" if dry else "cuda"
         self.wrong: list[str] = []
-        self.environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        self.environment = outside | {
+            "PYTHONPATH": os.pathsep.join([*PATH, *filter(None, [os.environ.get("PYTHONPATH")])]),
             "PYTHONUNBUFFERED": "1",
             "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
             "ORTHORNN_DEVICE": self.device,
@@ -169,26 +171,31 @@ def tests_on_a_device() -> list[str]:
 
 
 def conformance(call: Call) -> None:
-    """`make test-gpu`; a later call runs the tests that have not passed yet."""
-    passed, failed = set(call.read("conformance.json").get("passed", [])), set()
+    """`make test-gpu`; a later call runs the tests that have neither passed nor been skipped."""
+    before = call.read("conformance.json")
+    found: dict[str, list[str]] = {outcome: before.get(outcome, []) for outcome in ("passed", "skipped")}
     workers = ["-n", str(min(12, os.cpu_count() or 1))] if _has("xdist") and not call.dry else []
     names = tests_on_a_device()
     if call.dry:
         names = [name for name in names if name.endswith("test_inputs_and_no_steps")]
-    words = ["-m", "pytest", "-v", "-p", "no:cacheprovider", "--maxfail=20", *workers]
-    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as chosen:
-        chosen.write("\n".join([*names, *(f"--deselect={name}" for name in sorted(passed))]) + "\n")
-        chosen.flush()
-        status, text = call.python([*words, f"@{chosen.name}"], call.limit("conformance"))
-    for line in text.splitlines():  # "[gw0] [ 5%] PASSED NAME" of several workers, or "NAME PASSED [ 5%]"
-        found = re.search(r"(PASSED|FAILED|ERROR) +(tests/\S.*?)\s*$", line) or re.match(
-            r"(?P<name>tests/\S.*?) (?P<verdict>PASSED|FAILED|ERROR)\b", line
-        )
-        if found:
-            verdict, name = (found["verdict"], found["name"]) if "name" in found.groupdict() else found.groups()
-            (passed if verdict == "PASSED" else failed).add(name.split(" - ")[0])
-    call.write("conformance.json", {"passed": sorted(passed), "failed": sorted(failed), "complete": status in (0, 5)})
-    call.say(f"  {len(passed)} tests passed, {len(failed)} failed; {'all' if status in (0, 5) else 'not all'} have run")
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "gpu_outcomes", "--maxfail=20", *workers]
+    with tempfile.TemporaryDirectory(prefix="orthornn-gpu-") as scratch:
+        chosen, outcomes = Path(scratch, "chosen.txt"), Path(scratch, "outcomes.txt")
+        done = [f"--deselect={name}" for name in (*found["passed"], *found["skipped"])]
+        chosen.write_text("\n".join([*names, *done]) + "\n")
+        call.environment["ORTHORNN_OUTCOMES"] = str(outcomes)
+        status, _ = call.python([*words, f"@{chosen}"], call.limit("conformance"))
+        lines = outcomes.read_text().splitlines() if outcomes.exists() else []
+    failed: dict[str, str] = {}
+    for line in lines:
+        one = json.loads(line)
+        if one["outcome"] == "failed":
+            failed[one["name"]] = one["text"]
+        else:
+            found[one["outcome"]].append(one["name"])
+    counts = f"{len(found['passed'])} tests passed, {len(found['skipped'])} skipped, {len(failed)} failed"
+    call.write("conformance.json", {**found, "failed": failed, "complete": status in (0, 5)})
+    call.say(f"  {counts}; {'all' if status in (0, 5) else 'not all'} have run")
     call.check("conformance", int(bool(failed) or status not in (0, 5, None)))
 
 

@@ -174,6 +174,29 @@ def test_the_smoke_tests_verdicts(tmp_path):
     assert not wrong
 
 
+def test_outcomes_are_noted_as_tests_end(tmp_path):
+    """With the error of what failed, also where the tests are stopped; workers note nothing twice."""
+    (tmp_path / "test_three.py").write_text(
+        "import os, pytest\n"
+        "def test_right(): pass\n"
+        "def test_wrong(): assert 1 == 2, 'one is not two'\n"
+        "def test_left_out(): pytest.skip('not here')\n"
+        "def test_stopped(): os._exit(9)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "benchmarks"), "ORTHORNN_OUTCOMES": str(tmp_path / "outcomes")}
+    environment.pop("PYTEST_XDIST_WORKER", None)
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "gpu_outcomes"]
+    done = subprocess.run([*words, "test_three.py"], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 9
+    rows = [json.loads(line) for line in (tmp_path / "outcomes").read_text().splitlines()]
+    assert {row["name"].split("::")[1]: row["outcome"] for row in rows} == {
+        "test_right": "passed",
+        "test_wrong": "failed",
+        "test_left_out": "skipped",
+    }
+    assert ["one is not two" in row["text"] for row in rows] == [False, True, False]
+
+
 @pytest.mark.slow
 def test_the_one_call(tmp_path):
     """All stages; a second call resumes."""
@@ -187,7 +210,7 @@ def test_the_one_call(tmp_path):
         assert all(words.startswith("right") for words in (smoke["backends"] | smoke["modules"]).values())
         rows = json.loads((folder / "conformance.json").read_text())
         assert len(rows["passed"]) >= 2
-        assert rows["failed"] == []
+        assert rows["failed"] == {}
         assert rows["complete"]
         assert "epochs" in json.loads((folder / "results.json").read_text())
         assert "PROFILE" in (folder / "profile.txt").read_text()
