@@ -8,7 +8,9 @@ import torch
 from orthornn.errors import DTypeError
 from orthornn.kernels import compact_wy_rnn, dense_rnn
 from orthornn.kernels.backends import CUDA
-from orthornn.kernels.backends.cuda import nvrtc
+from orthornn.kernels.backends.cuda import backend as cuda_backend
+from orthornn.kernels.backends.cuda import cluster, nvrtc
+from orthornn.kernels.backends.cuda.product import Product
 from support import emulation
 from support.against_oracle import BACKENDS, DEVICE
 from support.cases import Case
@@ -40,6 +42,14 @@ def test_cuda_emulated(case, folder, monkeypatch):
     monkeypatch.setattr(CUDA, "unavailable", lambda device: None)
     monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
     check_halved(case, "cuda", torch.device("cpu"))
+
+
+def test_cuda_emulated_clusters(folder, monkeypatch):
+    monkeypatch.setattr(CUDA, "unavailable", lambda device: None)
+    monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
+    shape = cluster.Shape(9, 2, Product(8, 9, 32, 8, 1), 2)
+    monkeypatch.setattr(cuda_backend, "_shape", lambda size: shape)
+    check_halved(Case("dense", "modrelu", n=9, steps=4, batch=3), "cuda", torch.device("cpu"))
 
 
 @pytest.mark.parametrize("output", ["all", "last"])

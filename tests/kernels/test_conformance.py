@@ -66,6 +66,14 @@ def test_a_size_that_takes_a_cluster_of_a_gpu(backend, output):
     check(Case("dense", "modrelu", n=341, steps=4, batch=5, packed=True, output=output), backend, torch.float32)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("batch", [150, 423])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_more_sequences_than_a_gpu_has_multiprocessors(backend, batch, packed):
+    """A cluster takes several of them, of unequal lengths, and the last one fewer."""
+    check(Case("dense", "tanh", n=197, steps=5, batch=batch, packed=packed), backend, torch.float32)
+
+
 @pytest.mark.parametrize("gain", [0.9, 1.05])
 @pytest.mark.parametrize("kind", ["dense", "packed"])
 @pytest.mark.parametrize("base", [False, True])

@@ -16,11 +16,11 @@ from orthornn.errors import BackendError
 from orthornn.kernels.backends import CUDA as CUDA_BACKEND
 from orthornn.kernels.backends import REFERENCE, multiprocessor
 from orthornn.kernels.backends.cuda import backend, chain, cluster, nvrtc, recurrence, rotations
-from orthornn.kernels.backends.cuda.product import RESERVE, Product, cost, resident
+from orthornn.kernels.backends.cuda.product import RESERVE, Product, cost, registers, resident
 from orthornn.kernels.call import Call, Options, Size
 from orthornn.layout import SequenceLayout
 from support import emulation
-from support.against_oracle import check_not_finite, check_parameter_is_nan, close
+from support.against_oracle import DEVICE, check_clip, check_not_finite, check_parameter_is_nan, close
 from support.cases import Case
 from support.tolerances import tolerance
 
@@ -123,6 +123,25 @@ def test_cuda_emulated_clusters_of_which_several_warps_send(side, turns, folder,
 def test_cuda_emulated_every_activation_of_clusters(activation, folder, monkeypatch):
     shape = cluster.Shape(10, 2, Product(8, 10, 32, 8, 1), 2)
     check_emulated(Case("dense", activation, n=10, steps=3, batch=3), folder, monkeypatch, shape)
+
+
+ONE = cluster.Shape(6, 2, Product(4, 6, 32, 16, 1), 2, 2)  # of several sequences
+
+
+@pytest.mark.skipif(DEVICE.type != "cpu", reason="the emulation is for a CPU")
+def test_cuda_emulated_clipping_in_clusters(folder, monkeypatch):
+    monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
+    monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
+    monkeypatch.setattr(backend, "_shape", lambda size: ONE)
+    check_clip("cuda", "dense")
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+def test_cuda_emulated_not_finite_in_clusters(bad, folder, monkeypatch):
+    monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
+    monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
+    monkeypatch.setattr(backend, "_shape", lambda size: ONE)
+    check_not_finite("cuda", "modrelu", bad, torch.device("cpu"), clip=0.5)
 
 
 def test_the_bits_of_a_sequence_do_not_hang_on_those_beside_it(folder, monkeypatch):
@@ -400,20 +419,74 @@ def test_clusters_at_once_are_asked_of_the_driver(gpu, monkeypatch):
 
 
 def test_clusters_at_once_without_a_gpu_are_those_of_an_h200(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    cluster.at_once.cache_clear()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(cluster, "_at_once", {})
     assert [cluster.at_once(count) for count in cluster.BLOCKS] == [132, 66, 30, 15]
-    cluster.at_once.cache_clear()
 
 
-@pytest.mark.parametrize("found", [0, 7])
-def test_clusters_at_once_are_the_fewest_of_any_gpu(found, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+@pytest.fixture
+def asked(gpu, monkeypatch):
+    """A machine that seems to have a GPU with half the multiprocessors of an H200; what its driver was asked."""
+    asked = []
+    monkeypatch.setattr(cluster, "_at_once", {})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(multiprocessor, "number", lambda: 66)
+    monkeypatch.setattr(multiprocessor, "shared_limit", lambda: multiprocessor.SHARED)
+    monkeypatch.setattr(multiprocessor, "has_clusters", lambda: True)
     monkeypatch.setattr(nvrtc, "missing", lambda device: None)
-    monkeypatch.setattr(nvrtc, "clusters_at_once", lambda device, count, shared: found + 3 * device.index)
-    cluster.at_once.cache_clear()
-    assert cluster.at_once(4) == max(found, 1)
-    cluster.at_once.cache_clear()
+
+    def answer(device, count, shared):
+        asked.append((device.index, count))
+        return {1: 66, 2: 33, 4: 16, 8: 0}[count]
+
+    monkeypatch.setattr(nvrtc, "clusters_at_once", answer)
+    cluster.best.cache_clear()
+    yield asked
+    cluster.best.cache_clear()
+
+
+def test_the_driver_is_asked_once_and_for_the_current_gpu_alone(asked, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    for _ in range(2):
+        assert cluster.at_once(4) == 16
+    assert asked == [(1, 4)]
+
+
+def test_clusters_that_do_not_run_are_not_taken(asked):
+    assert cluster.best(512, 50).count < 8
+    assert cluster.best(800, 50) is None
+
+
+@pytest.mark.parametrize("why", ["an error", "a capture", "no NVRTC"])
+def test_clusters_are_chosen_where_the_driver_cannot_be_asked(why, asked, monkeypatch):
+    """As on an H200, in proportion; and it is asked later."""
+    with monkeypatch.context() as context:
+        if why == "a capture":
+            context.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        elif why == "no NVRTC":
+            context.setattr(nvrtc, "missing", lambda device: "libnvrtc was not found")
+        else:
+
+            def fail(device, count, shared):
+                raise BackendError("cuOccupancyMaxActiveClusters failed: CUDA_ERROR_OUT_OF_MEMORY (2).")
+
+            context.setattr(nvrtc, "clusters_at_once", fail)
+        assert [cluster.at_once(count) for count in cluster.BLOCKS] == [66, 33, 15, 7]
+        assert cluster.best(512, 50).count == 8
+    assert cluster.at_once(4) == 16
+
+
+def test_reflections_in_one_multiprocessor_need_no_answer(asked):
+    backend._least.cache_clear()
+    assert isinstance(backend._least(100, 16, 50, False), chain.Shape)
+    assert asked == []
+    backend._least.cache_clear()
+
+
+def test_a_thread_has_the_registers_of_its_quarter():
+    """As ptxas reports for these numbers of threads on sm_90."""
+    limits = {32: 255, 192: 255, 256: 255, 288: 168, 320: 168, 352: 168, 384: 168, 416: 128, 512: 128}
+    assert {threads: registers(threads) for threads in limits} == limits
 
 
 def test_kernels_are_not_loaded_inside_a_capture(gpu, monkeypatch):

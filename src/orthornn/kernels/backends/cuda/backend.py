@@ -24,11 +24,11 @@ from . import chain, cluster, nvrtc, recurrence, rotations
 @functools.lru_cache(maxsize=1024)
 def _least(n: int, m: int | None, batch: int, paired: bool) -> recurrence.Shape | None:
     single = chain.best(n, m or 0)
-    shared = None if paired else cluster.best(n, batch)
+    if paired or (single is not None and m is not None):
+        return single
+    shared = cluster.best(n, batch)
     if single is None or shared is None:
         return single or shared
-    if m is not None:
-        return single
     return shared if shared.cost(batch) < single.cost(batch) else single
 
 

@@ -78,7 +78,7 @@ def shapes(n: int, m: int) -> list[Shape]:
     """Return every shape that fits into one SM."""
     found = []
     for threads in range(WARP, 1024 + 1, WARP):
-        tiles = free_tiles(threads)
+        tiles = free_tiles(min(255, multiprocessor.REGISTERS // threads // 8 * 8))
         if tiles < 0:
             continue
         for lanes1 in (4, 8, 16, 32):

@@ -13,9 +13,10 @@ from typing import ClassVar
 
 import torch
 
+from ....errors import BackendError
 from .. import multiprocessor
 from . import nvrtc
-from .product import WARP, Product, cost, free_tiles, resident
+from .product import WARP, Product, cost, free_tiles, registers, resident
 
 BLOCKS = (1, 2, 4, 8)  # of a cluster; more than 8 are not allowed everywhere
 SIDES, TURNS = (1, 2, 4), (1, 2, 3)
@@ -91,13 +92,27 @@ class Shape:
         return f"{sequences} per {place}, {self.threads} threads" + " in each" * (self.count > 1)
 
 
-@functools.cache
+_at_once: dict[int, int] = {}  # what the driver has said
+
+
 def at_once(count: int) -> int:
-    """Return how many clusters of so many blocks run at once on every GPU here, those of an H200 where there is none."""
-    devices = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
-    if not devices or any(map(nvrtc.missing, devices)):
-        return multiprocessor.CLUSTERS[count]
-    return max(min(nvrtc.clusters_at_once(one, count, multiprocessor.shared_limit()) for one in devices), 1)
+    """Return how many clusters of so many blocks run at once, by the driver or, where it cannot be asked, as on an H200."""
+    if count not in _at_once:
+        try:
+            _at_once[count] = _by_driver(count)
+        except BackendError:
+            return multiprocessor.CLUSTERS[count] * multiprocessor.number() // multiprocessor.NUMBER
+    return _at_once[count]
+
+
+def _by_driver(count: int) -> int:
+    """Ask the driver of the current GPU alone, since the question gives a GPU a context of this process."""
+    if not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
+        raise BackendError("Expected a GPU, and no capture, which would not bear the question.")
+    device = torch.device("cuda", torch.cuda.current_device())
+    if reason := nvrtc.missing(device):
+        raise BackendError(reason)
+    return nvrtc.clusters_at_once(device, count, multiprocessor.shared_limit())
 
 
 @functools.lru_cache(maxsize=256)
@@ -105,7 +120,8 @@ def best(n: int, batch: int) -> Shape | None:
     """Return the shape of least cost for so many sequences, or None if no cluster can hold W or no GPU here has clusters."""
     if not multiprocessor.has_clusters():
         return None
-    return min(shapes(n), key=lambda shape: shape.cost(batch), default=None)
+    possible = [shape for shape in shapes(n) if at_once(shape.count)]
+    return min(possible, key=lambda shape: shape.cost(batch), default=None)
 
 
 @functools.cache
@@ -128,7 +144,7 @@ def _of_sequences(n: int, count: int, product: Product) -> list[Shape]:
     """Return the shapes of one product for every number of sequences, as far as registers and shared memory reach."""
     found = []
     for side in SIDES:
-        tiles = free_tiles(product.threads, side)
+        tiles = free_tiles(registers(product.threads), side)
         if 4 * side > product.lanes or tiles < 0:
             continue
         for turns in TURNS:

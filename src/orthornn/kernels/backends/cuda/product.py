@@ -60,10 +60,15 @@ class Product:
         return count if self.passes == 1 else SEVERAL_PASSES * count
 
 
-def free_tiles(threads: int, vectors: int = 1) -> int:
-    """Return the tiles that a thread of a block of so many threads can hold; negative if it cannot work at all."""
-    reserve = RESERVE + 8 * (vectors - 1)
-    return (min(255, multiprocessor.REGISTERS // threads // 8 * 8) - reserve) // 16
+def registers(threads: int) -> int:
+    """Return the registers that a thread can have: a warp has those of one quarter of a multiprocessor, 8 at a time."""
+    warps = -(-threads // WARP)
+    return min(255, multiprocessor.REGISTERS // 4 // (-(-warps // 4) * WARP) // 8 * 8)
+
+
+def free_tiles(registers: int, vectors: int = 1) -> int:
+    """Return the tiles that a thread of so many registers can hold; negative if it cannot work at all."""
+    return (registers - RESERVE - 8 * (vectors - 1)) // 16
 
 
 def resident(threads: int, tiles: int, shared: int) -> int:
