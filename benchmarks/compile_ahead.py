@@ -72,7 +72,7 @@ TIMED = [Wanted(n) for n in (128, 170, 256)] + [Wanted(n, m) for n, m in ((256, 
 OTHERS = [Wanted(n) for n in (1, 5, 33, 192, 300, 320)]
 OTHERS += [Wanted(n, m) for n, m in ((7, 3), (33, 33), (128, 16), (128, 32), (1024, 32), (512, 64), (256, 128))]
 # Those of a cluster; a kernel is the same for any number of steps.
-CLUSTERS = [Wanted(n, batch=batch, steps=16) for n in (300, 360, 512, 768) for batch in (1, 50, 512)]
+CLUSTERS = [Wanted(n, batch=batch, steps=16) for n in (300, 360, 512, 640, 768) for batch in (1, 50, 512)]
 CLUSTERS += [Wanted(512, 128, steps=16)]
 
 

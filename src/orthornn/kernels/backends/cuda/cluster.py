@@ -23,6 +23,7 @@ SIDES, TURNS = (1, 2, 4), (1, 2, 3)
 # Cycles of a step besides its products, as measured on an H200: from a state that is computed to one that is everywhere, and
 # for every turn after the first.
 EXCHANGE, TURN = 950, 450
+RESIDENT = 2  # blocks that share a multiprocessor, for which this holds; more were not measured
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Shape:
     def cost(self, batch: int) -> float:
         """Return the cycles of a step of so many sequences, by count."""
         latency, work = EXCHANGE + (self.turns - 1) * TURN, self.turns * self.product.cycles(self.side)
-        blocks = resident(self.threads, self.product.held, self.bytes)
+        blocks = min(resident(self.threads, self.product.held, self.bytes), RESIDENT)
         return cost(self.clusters(batch), at_once(self.count), blocks, latency, work)
 
     def clusters(self, batch: int) -> int:
