@@ -253,20 +253,25 @@ from orthornn.lab.training import Run
 
 runs, device, end, settings = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), json.loads(sys.argv[4])
 end += time.monotonic()
-for index, (paper, experiment, name) in enumerate(settings["systems"]):
+for paper, experiment, name in settings["systems"]:
+    where = runs / f"{paper}-{experiment}-{name}"
+    if (where / "result.json").exists() or time.monotonic() > end:
+        continue
     setting = papers.Setting(settings["budget"], Path(settings["data"]))
     config = papers.experiments(paper)[experiment].plan(setting).systems[name]
     config = dataclasses.replace(config, device=device, checkpoint_seconds=30.0)
-    where = runs / f"{paper}-{experiment}-{name}"
     try:
         run = Run.resume(where) if (where / "config.json").exists() else Run(config, where)
         if not run.done:
-            run.advance((end - time.monotonic()) / (len(settings["systems"]) - index))
-        run.checkpoint()
+            run.advance(end - time.monotonic())
         now, best = run.progress, run.best
         row = {"system": where.name, "step": now.step, "steps": now.steps, "loss": now.loss, "device": device,
                "update_seconds": now.update_seconds, "validation": now.validation, "best": best}
-        run.close()
+        if run.done:
+            row |= {"finished": True, "best_test": run.finish().best_test}
+        else:
+            run.checkpoint()
+            run.close()
     except Exception as error:
         row = {"system": where.name, "failed": f"{type(error).__name__}: {error}"[:1500]}
     print("TRAIN " + json.dumps(row), flush=True)
@@ -284,7 +289,7 @@ TRAINED_DRY = [("helfrich2018", "table1", "scornn-170-MNIST"), ("mhammedi2017", 
 
 
 def train(call: Call) -> None:
-    """Trainings on pixel MNIST, each for its share of the time; a later call resumes from the checkpoints."""
+    """Trainings on pixel MNIST, one after the other; a later call resumes from the checkpoints."""
     limit = call.limit("train")
     if limit < (5 if call.dry else 60):
         call.say("  too little time is left")
