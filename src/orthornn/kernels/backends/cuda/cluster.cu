@@ -5,9 +5,9 @@
 // Compiled at run time by NVRTC with the macros of recurrence.cuh and THREADS, LANES1, HELD1 (product.cuh).
 //
 // Every block has the whole state of each sequence, computes its share of the next one, and stores it to all blocks, where a
-// barrier counts what has arrived. While the shares of one turn are on their way, the next turn is computed. A state lies in
-// one of two places by turns of steps. When a warp stores to the place of h_{t+1}, where h_{t-1} was, it has all of h_t, so
-// that every warp of every block has sent its rows of h_t, for which it has read h_{t-1}.
+// barrier counts what has arrived. While the shares of one turn are on their way, the next turn is computed. There are two
+// places for a state, one before even steps and one before odd ones. When a warp stores to the place of h_{t+1}, where h_{t-1}
+// was, it has all of h_t, so that every warp of every block has sent its rows of h_t, for which it has read h_{t-1}.
 #include "device.cuh"
 #include "product.cuh"
 #include "recurrence.cuh"
