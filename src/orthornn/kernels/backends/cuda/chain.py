@@ -78,6 +78,8 @@ def shapes(n: int, m: int) -> list[Shape]:
     """Return every shape that fits into one SM."""
     found = []
     for threads in range(WARP, 1024 + 1, WARP):
+        # More than `registers` allows for some numbers of threads: a few of the tiles then spill, but GPUs without
+        # clusters would otherwise have no kernel for the largest dense sizes.
         tiles = free_tiles(min(255, multiprocessor.REGISTERS // threads // 8 * 8))
         if tiles < 0:
             continue

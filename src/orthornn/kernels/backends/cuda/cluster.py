@@ -99,21 +99,28 @@ _at_once: dict[int, int] = {}  # what the driver has said
 def at_once(count: int) -> int:
     """Return how many clusters of so many blocks run at once, by the driver or, where it cannot be asked, as on an H200."""
     if count not in _at_once:
-        try:
-            _at_once[count] = _by_driver(count)
-        except BackendError:
+        said = _by_driver(count)
+        if said is None:
             return multiprocessor.CLUSTERS[count] * multiprocessor.number() // multiprocessor.NUMBER
+        _at_once[count] = said
     return _at_once[count]
 
 
-def _by_driver(count: int) -> int:
-    """Ask the driver of the current GPU alone, since the question gives a GPU a context of this process."""
+def _by_driver(count: int) -> int | None:
+    """Ask the driver of the current GPU alone, since the question gives a GPU a context of this process.
+
+    None without a GPU or NVRTC, inside a capture, which the question would end, and where the driver fails: what is chosen
+    is then not the fastest, perhaps, but right.
+    """
     if not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
-        raise BackendError("Expected a GPU, and no capture, which would not bear the question.")
+        return None
     device = torch.device("cuda", torch.cuda.current_device())
-    if reason := nvrtc.missing(device):
-        raise BackendError(reason)
-    return nvrtc.clusters_at_once(device, count, multiprocessor.shared_limit())
+    if nvrtc.missing(device):
+        return None
+    try:
+        return nvrtc.clusters_at_once(device, count, multiprocessor.shared_limit())
+    except BackendError:
+        return None
 
 
 @functools.lru_cache(maxsize=256)
