@@ -46,7 +46,7 @@ def test_proposition_1(n, m):
     packed = torch.randn(compact_wy.packed_size(n, m), dtype=torch.float64)
     U = compact_wy.unpack(packed, n)
     bound = tolerance(torch.float64, n * m)
-    torch.testing.assert_close(compact_wy.product(packed, None, n), plain_product(U), rtol=0, atol=bound)
+    torch.testing.assert_close(compact_wy.product(packed, n=n), plain_product(U), rtol=0, atol=bound)
     general = torch.randn(n, m, dtype=torch.float64)
     torch.testing.assert_close(compact_wy.product(general), plain_product(general), rtol=0, atol=bound)
 
@@ -57,6 +57,35 @@ def test_against_lapack():
     U = V.tril(-1) + torch.eye(9, 5, dtype=torch.float64)
     Q = torch.linalg.householder_product(torch.cat([V, V.new_zeros(9, 4)], dim=1), torch.cat([tau, tau.new_zeros(4)]))
     torch.testing.assert_close(compact_wy.product(U), Q, rtol=0, atol=tolerance(torch.float64, 45))
+
+
+@pytest.mark.parametrize(("n", "m"), [(130, 128), (191, 191), (200, 133)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_proposition_1_in_several_blocks(n, m, dtype):
+    free = torch.randn(n, m, dtype=dtype)
+    for trapezoid, U in [(True, free.tril()), (False, free)]:
+        W = torch.eye(n, dtype=dtype)
+        for u in U.unbind(1):
+            W = W - 2 * torch.outer(W @ u, u.conj()) / u.abs().square().sum()
+        found = compact_wy.multiplied_out(U, trapezoid)
+        torch.testing.assert_close(found, W, rtol=0, atol=tolerance(torch.float64, n))
+
+
+@pytest.mark.parametrize("trapezoid", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize(("n", "m"), [(5, 5), (6, 3), (5, 1), (4, 0)])
+def test_gradients_of_several_blocks(n, m, dtype, trapezoid, monkeypatch):
+    monkeypatch.setattr(compact_wy, "_BLOCK", 2)
+    free = torch.randn(n, m, dtype=dtype, requires_grad=True)
+
+    def multiplied_out(U):
+        return compact_wy.multiplied_out(U.tril() if trapezoid else U, trapezoid)
+
+    assert torch.autograd.gradcheck(multiplied_out, (free,), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(multiplied_out, (free,))
+    each = torch.func.vmap(multiplied_out)(torch.stack([free, 2 * free, -free]).detach())
+    for one in each:
+        torch.testing.assert_close(one, multiplied_out(free).detach())
 
 
 @pytest.mark.parametrize(("n", "m"), SIZES)
@@ -121,7 +150,7 @@ def test_always_orthogonal(n, seed, scale, nearness):
     generator = torch.Generator().manual_seed(seed)
     common = torch.randn(n, 1, generator=generator, dtype=torch.float64)
     U = (common + nearness * torch.randn(n, n, generator=generator, dtype=torch.float64)) * 10.0**scale
-    W = compact_wy.product(compact_wy.pack(U), None, n)
+    W = compact_wy.product(compact_wy.pack(U), n=n)
     error = torch.linalg.matrix_norm(W.mT @ W - torch.eye(n, dtype=torch.float64))
     # S = T^-1 by substitution is off by at most about n eps |S| |T| |S| (Higham, 2002, Theorem 8.5), and U by a factor
     # of norm at most sqrt(2n) on each side: the diagonal of T is 1, what lies above it at most 2.
@@ -134,7 +163,7 @@ def test_always_orthogonal(n, seed, scale, nearness):
 def test_a_negligible_reflector_is_no_reflection():
     U = torch.tensor([[1.0, 0.0, 1e-32], [2.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
     packed = compact_wy.pack(torch.cat([U[:, :1], torch.zeros(3, 1)], dim=1)).requires_grad_()
-    W = compact_wy.product(packed, None, 3)
+    W = compact_wy.product(packed, n=3)
     expected = plain_product(U[:, :1].double())
     torch.testing.assert_close(W.double(), expected, rtol=0, atol=tolerance(torch.float32, 9))
     grad = torch.autograd.grad((W * torch.randn(3, 3)).sum(), packed)[0]
@@ -145,7 +174,7 @@ def test_a_negligible_reflector_is_no_reflection():
 def test_float32_reflectors_give_float32_accuracy():
     """||W'W - I||_F of the rounded W stays of order eps sqrt(n): T and T^-1 are built in float64."""
     for n, m in ((128, 16), (256, 256)):
-        W = compact_wy.product(torch.randn(compact_wy.packed_size(n, m)), None, n)
+        W = compact_wy.product(torch.randn(compact_wy.packed_size(n, m)), n=n)
         assert W.dtype == torch.float32
         error = torch.linalg.matrix_norm(W.double().mT @ W.double() - torch.eye(n).double())
         assert error < 2 * torch.finfo(torch.float32).eps * n**0.5

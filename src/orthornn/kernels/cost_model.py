@@ -27,7 +27,7 @@ def operator_pays(cost: tuple[int, int], n: int, rows: int) -> bool:
 # this costs more than the factors of the reflections, besides arithmetic and per N^2 M; what a row costs more by reflections,
 # besides arithmetic; and how much longer a row takes that is alone in its step. The unit is that of `multiply_adds`, whose
 # count of a row stands for both passes.
-_BUILD, _BUILD_PRODUCT, _ROW, _ALONE_IN_STEP = 20_000_000, 5, 2000, 2
+_BUILD, _BUILD_PRODUCT, _ROW, _ALONE_IN_STEP = 20_000_000, 3, 2000, 2
 
 
 def cheaper_form(n: int, m: int, built_for: tuple[int, int] | None = None) -> str:

@@ -187,12 +187,16 @@ class BoundHouseholder(BoundParametrization):
         signed = torch.cat([-angles, *middle, angles])
         return signed.cos(), signed.sin()
 
+    def _H1(self, u1: Tensor) -> Tensor:
+        """Return the diagonal of H_1(u_1): (n,), float64."""
+        return torch.cat([torch.ones(self.n - 1, dtype=torch.float64, device=u1.device), u1.double().reshape(1)])
+
     def _base(self, free: tuple[Tensor, ...], u1: Tensor | None) -> Base:
         """Return (c, s) of H_1(u_1) R in float64, or None."""
         base = self._rotations(free, free[0])
         if u1 is None:
             return base
-        H1 = torch.cat([torch.ones(self.n - 1, dtype=torch.float64, device=u1.device), u1.double().reshape(1)])
+        H1 = self._H1(u1)
         return (H1, torch.zeros_like(H1)) if base is None else (H1 * base[0], H1 * base[1])
 
     def _u1(self, reflectors: Tensor) -> Tensor:
@@ -211,9 +215,10 @@ class BoundHouseholder(BoundParametrization):
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
         self.check_free(free)
         reflectors = free[0].double()
-        base = self._base(free, self._u1(reflectors) if self.full else None)
-        U = reflectors[:-1] if self.full else reflectors
-        return compact_wy.product(U, base, self.n).to(free[0].dtype)
+        W = compact_wy.product(reflectors[:-1] if self.full else reflectors, n=self.n)
+        if self.full:
+            W = W * self._H1(self._u1(reflectors))
+        return compact_wy.apply_base_transpose(W, self._rotations(free, reflectors)).to(free[0].dtype)
 
     @property
     def acts_after_update(self) -> bool:  # noqa: D102
@@ -325,7 +330,8 @@ class BoundComplexHouseholder(BoundHouseholder):
         return U.to(dtype), (torch.cat([cosine, cosine]).to(dtype), torch.cat([-sine, sine]).to(dtype))
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
-        W, phases = compact_wy.multiplied_out(torch.view_as_complex(self._reflectors(free))), self._phases(free)
+        W = compact_wy.multiplied_out(torch.view_as_complex(self._reflectors(free)), trapezoid=True)
+        phases = self._phases(free)
         if phases is not None:
             W = W * torch.polar(torch.ones_like(phases), phases)
         return narrowed(W, free[0])
