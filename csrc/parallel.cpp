@@ -234,6 +234,14 @@ void release(void* memory) {
 #endif
 }
 
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+    constexpr std::size_t most = (std::size_t(32) << 20) - (std::size_t(1) << 16);  // of what counts, with room for its header
+    void* volatile memory = std::malloc(most);  // volatile: or the compiler leaves both calls out
+    std::free(memory);
+#endif
+}
+
 void ask_for_large_pages(void* memory, std::size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     const std::uintptr_t page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));

@@ -50,6 +50,13 @@ void set_arithmetic_mode(std::uint64_t mode);
 void* allocate(std::size_t bytes);
 void release(void* memory);
 
+// Lets the GNU C library keep up to 64 MiB that were freed for the calls to come, and take arrays of up to 32 MiB from there.
+// At first it returns them to the system, and the next call has a page fault for each 4 KiB of them: 7 of 19 ms (n = m = 512,
+// B = 1, T = 8, forward and backward). It raises these limits by itself when an array of this size is freed, as most programs
+// do sooner or later; one is freed here that was never touched. Without effect where MALLOC_TRIM_THRESHOLD_ or
+// MALLOC_MMAP_THRESHOLD_ is set.
+void keep_freed_memory();
+
 // Asks the system to put pages of 2 MiB behind memory that is about to be written for the first time: a sequence's states
 // lie on fresh pages at every call, and a page fault for each 4 KiB of them takes as long as a quarter of the recurrence.
 // Without effect where the system has no such pages.
