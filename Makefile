@@ -12,7 +12,7 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 .PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu gpu-compile pages stub docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
 
 help:  ## what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
 install: $(INSTALLED)  ## make .venv and install the package with its development tools in it
 
@@ -79,6 +79,7 @@ test-hostile-runs: $(INSTALLED)  ## every command on hundreds of run directories
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m hostile_runs tests
 
 bench-audio:  ## nanoseconds per sample of the C++ class for audio, next to LSTMs; RTNEURAL=folder of its sources, with Eigen
+	@mkdir -p build
 	$(CXX) -std=gnu++17 -O3 -march=native -Isrc/orthornn/export/audio benchmarks/audio.cpp -o build/bench-audio \
 		$(if $(RTNEURAL),-DORTHORNN_RTNEURAL -DRTNEURAL_USE_EIGEN=1 -DRTNEURAL_DEFAULT_ALIGNMENT=32 \
 		-I$(RTNEURAL) -I$(RTNEURAL)/modules/json -I/usr/include/eigen3)

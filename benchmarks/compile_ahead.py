@@ -219,6 +219,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--calls", default="", help="only calls whose names match this regular expression")
     options = parser.parse_args()
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
     jobs = [
         (int(architecture), wanted)
         for architecture in options.architectures.split(",")

@@ -88,7 +88,9 @@ def main() -> int:
         "what": "least processor time of one forward and backward pass, seconds, one thread",
         "T": work.T,
         "written": machine["started"],
-        "machine": {key: machine.get(key) for key in ("processor", "cores", "threads", "torch", "commit", "isa")},
+        "machine": {
+            key: machine[key] for key in ("processor", "cores", "threads", "torch", "commit", "instruction_set")
+        },
         "cases": {},
     }
     for name, rounds in CASES.items():

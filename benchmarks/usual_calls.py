@@ -63,7 +63,9 @@ def main() -> int:
         "what": "least processor time, seconds, one thread",
         "T": T,
         "written": machine["started"],
-        "machine": {key: machine.get(key) for key in ("processor", "cores", "threads", "torch", "commit", "isa")},
+        "machine": {
+            key: machine[key] for key in ("processor", "cores", "threads", "torch", "commit", "instruction_set")
+        },
         "last_state": {"title": case.title, "ways": last_state(case, T, arguments.rounds)},
         "updates": {
             case.title: update(case, T, arguments.rounds if case.batch > 1 else 10 * arguments.rounds)  # short ones

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from orthornn import Householder, OrthogonalRNN, Rotations, testing
+from orthornn import Householder, OrthogonalRNN, Rotations, SpectralMargin, testing
 from orthornn.errors import ArgumentError, ArgumentTypeError, NotOnGroupError, ShapeError
 from orthornn.parametrizations.rotations import BoundRotations
 from orthornn.testing import LAWS, check_parametrization
@@ -539,6 +539,11 @@ def test_a_parameter_on_the_edge_of_its_set_breaks_no_law(n, base):
     """A soft u_1 is clamped to 1, where the derivative has a kink and many updates end where they began."""
     for seed in range(4):
         check_parametrization(Householder(u1="soft", base=base), n, seed=seed)
+
+
+@pytest.mark.parametrize("margin", [0.0, 2.5, 40.0])
+def test_a_wide_margin_breaks_no_law(margin):
+    check_parametrization(SpectralMargin(margin), 3)
 
 
 def test_neither_no_grad_nor_a_default_device_breaks_a_law():

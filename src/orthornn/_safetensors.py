@@ -12,11 +12,12 @@ from .errors import MissingPackageError
 def save_tensors(tensors: dict[str, Tensor]) -> bytes:
     """Return tensors in the safetensors format. MissingPackageError if that package is missing."""
     owned: set[int] = set()
+    separate = dict(tensors)
     for name, tensor in tensors.items():  # two names for one memory cannot be told apart when they are read
         if tensor.untyped_storage().data_ptr() in owned:
-            tensors[name] = tensor.clone()
+            separate[name] = tensor.clone()
         owned.add(tensor.untyped_storage().data_ptr())
-    return safetensors().save(tensors)
+    return safetensors().save(separate)
 
 
 def safetensors() -> Any:

@@ -252,7 +252,8 @@ def _refusal(subject: Subject) -> None:
     before = {name: value.clone() for name, value in method.named_buffers()}
     dtype = torch.complex128 if method.field == "complex" else torch.float64
     wrong = [torch.full((n, n), math.nan, dtype=dtype), torch.zeros(n, n + 1, dtype=dtype)]
-    wrong += [] if method.group == "all" else [3 * torch.eye(n, dtype=dtype)]
+    beyond = 3 + (getattr(subject.description, "margin", None) or 0)
+    wrong += [] if method.group == "all" else [beyond * torch.eye(n, dtype=dtype)]
     for W in wrong:
         try:
             method.right_inverse(W)

@@ -390,6 +390,17 @@ def test_a_difference_is_found():
         export.check(model, by_steps(step), step, step)
 
 
+@pytest.mark.parametrize("broken", ["whole", "by steps"])
+def test_a_graph_that_is_not_finite_is_found(broken):
+    model = build("ornn", 3, 2, hidden_size=7)
+    good, bad = export.Step(model), export.Step(model)
+    good.output = bad.output = "last"
+    bad.layers[0].W[0, 0] = float("nan")
+    whole, single = (bad, good) if broken == "whole" else (good, bad)
+    with pytest.raises(CheckpointError, match="a difference of nan"):
+        export.check(model, by_steps(whole), single, good)
+
+
 def test_what_cannot_be_exported_is_said(tmp_path):
     with pytest.raises(ArgumentError, match="bidirectional"):
         export.Step(network(OrthogonalRNN(2, 3, bidirectional=True)))

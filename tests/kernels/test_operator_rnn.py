@@ -188,6 +188,19 @@ def test_an_initial_state_that_is_a_lazy_negation():
     assert torch.equal(rnn(x, torch._neg_view(-h0[None]))[0], rnn(x, h0[None])[0])
 
 
+def test_a_gain_is_trained_where_apply_reads_a_trained_tensor_of_its_own():
+    W = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+    gain = torch.tensor(0.9, dtype=torch.float64, requires_grad=True)
+    x, h0 = torch.randn(4, 2, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
+    states = operator_rnn(x, h0, lambda h: h @ W.mT, lambda g: g @ W, (), "tanh", gain=gain)
+    found = torch.autograd.grad(states.sum(), gain)[0]
+    h, expected = h0, []
+    for row in x:
+        h = torch.tanh(gain * h @ W.mT + row)
+        expected.append(h)
+    torch.testing.assert_close(found, torch.autograd.grad(torch.stack(expected).sum(), gain)[0])
+
+
 def test_a_backward_pass_under_autocast_has_the_gradients_of_one_outside():
     """The product of each step would be rounded to 16 bits, and the errors would add up along the chain."""
     W = torch.linalg.qr(torch.randn(N, N))[0].requires_grad_()

@@ -275,7 +275,7 @@ def test_a_page_that_cannot_be_written_is_one_error(tmp_path, capsys, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(leaderboard, "write_bytes", full)
         assert main(["page", "--out", str(tmp_path)]) == 2
-    assert "cannot write to" in capsys.readouterr().err
+    assert "cannot use" in capsys.readouterr().err
     assert main(["page", "--out", str(tmp_path)]) == 0
     lines = (tmp_path / "README.md").read_text().splitlines()
     rows = [line for line in lines if line.startswith("|")]

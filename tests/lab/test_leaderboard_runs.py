@@ -223,7 +223,7 @@ def test_the_words_of_a_run():
     )
     assert systems_of("all") == tuple(MODELS)
     assert systems_of("lstm,gru") == ("lstm", "gru")
-    assert rates_of("1e-3,0.2") == (0.001, 0.2)
+    assert rates_of("1e-3,0.2") == rates_of(" 1e-3, 0.2, ") == (0.001, 0.2)
 
 
 @pytest.mark.parametrize(

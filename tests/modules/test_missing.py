@@ -76,6 +76,9 @@ def test_what_does_not_fit_is_said():
     rnn = OrthogonalRNN(2, 4)
     with pytest.raises(ShapeError, match="observed to have shape"):
         hold_missing(rnn, torch.rand(3, 2, 2), torch.ones(3, 1, dtype=torch.bool))
+    for x in (torch.rand(3, 2), torch.zeros(3, dtype=torch.int64)):  # one sequence, without a batch
+        with pytest.raises(ShapeError, match=r"x of shape \(T, B, I\) or tokens \(T, B\), but got \(3"):
+            hold_missing(rnn, x, torch.ones(3, dtype=torch.bool))
     with pytest.raises(DTypeError, match="observed to be bool"):
         hold_missing(rnn, torch.rand(3, 2, 2), torch.ones(3, 2))
     both = OrthogonalRNN(2, 4, bidirectional=True)

@@ -46,7 +46,7 @@ def check(
             streamed.append(y)
         by_step = streamed[-1] if model.output == "last" else torch.stack(streamed)
         scale = max(1.0, float(expected.abs().max()))
-        difference = max(float((got - expected).abs().max()), float((by_step - expected).abs().max())) / scale
+        difference = float(torch.stack([(found - expected).abs().max() for found in (got, by_step)]).max()) / scale
         if not difference <= 64 * (T + 8) * float(np.finfo(np.float32).eps):
             raise CheckpointError(
                 f"Expected the exported network to agree with the trained one, but got a difference of "

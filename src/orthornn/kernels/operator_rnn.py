@@ -231,7 +231,7 @@ def _operand_gradients(
         leaves = tuple(operand.detach().requires_grad_(need) for operand, need in zip(call.operands, needs))
         applied = call.apply(previous, *leaves)
     grad_gain = (applied.detach() * delta).sum()
-    if not applied.requires_grad:  # no operand is trained, or `apply` reads none that is
+    if not any(needs) or not applied.requires_grad:  # no operand is trained, or `apply` reads none that is
         return grad_gain, (None,) * len(needs)
     wanted = [leaf for leaf, need in zip(leaves, needs) if need]
     found = iter(torch.autograd.grad(applied, wanted, call.gain * delta, allow_unused=True))

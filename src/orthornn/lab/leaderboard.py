@@ -491,7 +491,8 @@ def main(words: Sequence[str] | None = None) -> int:
             print(f"leaderboard: {printable(error)}", file=sys.stderr)
             return 2
         except OSError as error:
-            print(f"leaderboard: cannot write to {given.out}: {error.strerror or error}.", file=sys.stderr)
+            place = error.filename or given.out
+            print(f"leaderboard: cannot use {printable(place)}: {error.strerror or error}.", file=sys.stderr)
             return 2
     return 0
 

@@ -297,7 +297,7 @@ def systems_of(words: str) -> tuple[str, ...]:
 def rates_of(words: str) -> tuple[float, ...]:
     """Return the learning rates in a list with commas."""
     try:
-        return tuple(float(word) for word in words.split(",") if word)
+        return tuple(float(word) for word in words.split(",") if word.strip())
     except ValueError:
         raise ArgumentError(
             f"Expected learning rates with commas between, but got {words!r}. Write 0.001,0.004."

@@ -37,9 +37,8 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
     check_tensor("observed", observed)
     if observed.device != x.device:
         raise DeviceError(f"Expected observed on {x.device}, as x is, but got {observed.device}. Move it with .to().")
-    if x.dim() < 2:
+    if x.dim() < 2 or not check_sequence(x, False, rnn._sizes()):
         raise ShapeError(f"Expected x of shape (T, B, I) or tokens (T, B), but got {tuple(x.shape)}.")
-    check_sequence(x, False, rnn._sizes())
     if rnn.bidirectional:
         raise ArgumentError(
             "Expected a network of one direction, since hold_missing() follows time forwards, but got a bidirectional "

@@ -570,7 +570,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_too(capsys, monkeypatch):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-@pytest.mark.parametrize("command", ["doctor", "train"])
+@pytest.mark.parametrize("command", ["doctor", "train", "--help", "--version"])
 def test_output_that_is_not_taken_is_an_error_of_one_line(command, monkeypatch, capsys):
     words = ["copying", *TINY, "--out", "run"] if command == "train" else []
     with open("/dev/full", "w") as full:

@@ -296,6 +296,14 @@ def test_options_of_the_systems():
     }
 
 
+@pytest.mark.parametrize("name", ["ornn", "ornn-rotations", "scornn", "elman", "spectral"])
+def test_a_prelu_starts_from_the_slope_in_every_layer_and_direction(name):
+    core = build(name, 2, 1, hidden_size=8, nonlinearity="prelu", slope=0.7, depth=2, bidirectional=True).core
+    slopes = [core.get_parameter(f"activation_{suffix}") for suffix in core.suffixes]
+    assert len(slopes) == 4
+    assert all((slope == 0.7).all() for slope in slopes)
+
+
 @pytest.mark.parametrize("reflections", [1, 5, 8])
 def test_the_first_reflectors_of_ornn_fill_the_cube(reflections):
     core = build("ornn", 1, 1, hidden_size=8, reflections=reflections).core

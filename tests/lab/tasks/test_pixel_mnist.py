@@ -74,6 +74,7 @@ def test_the_released_split_overlaps_and_divides_by_256(folder):
     validation = [round(float(v) * 256) for batch in task.validation(5) for v in batch.inputs[0, :, 0]]
     assert len(set(validation)) == 10
     assert set(validation) & set(train)
+    assert (task.preprocessing()["scale"], plain.preprocessing()["scale"]) == (1 / 256, 1 / 255)
 
 
 def test_epochs_are_permutations_from_seed_and_epoch(folder):

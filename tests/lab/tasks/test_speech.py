@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import io
 import shutil
+import tarfile
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import torch
 
 from orthornn.errors import DataError
 from orthornn.lab.systems import build
-from orthornn.lab.tasks import Speech
+from orthornn.lab.tasks import Speech, speech
 from orthornn.lab.tasks.sequences import mean_of_each
 from orthornn.lab.tasks.speech_files import CORE_TEST_SPEAKERS, DEVELOPMENT_SPEAKERS, utterances
 from orthornn.lab.tasks.speech_scores import available
@@ -190,6 +192,38 @@ def test_an_archive_that_becomes_too_large_is_refused(tmp_path):
         (folder / name).write_bytes(promising((folder / name).read_bytes(), 3 << 30))
     with pytest.raises(DataError, match=r"train\.zip, .* to become at most 1073741824 bytes when decompressed"):
         Speech(data=str(folder)).trivial_loss  # noqa: B018
+
+
+@pytest.mark.parametrize("cut", [0.5, None])
+def test_a_corpus_is_unpacked_as_a_whole_or_not_at_all(tmp_path, monkeypatch, cut):
+    """A part of it would be taken for the corpus by the next call."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with tarfile.open(folder / "test-clean.tar.gz", "w:gz") as archive:
+        for number in range(6):
+            content = np.random.default_rng(number).bytes(4000)
+            entry = tarfile.TarInfo(f"LibriSpeech/test-clean/{number}/1/{number}.flac")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    archive = folder / "test-clean.tar.gz"
+    if cut is not None:
+        archive.write_bytes(archive.read_bytes()[: int(cut * archive.stat().st_size)])
+    monkeypatch.setattr(speech, "fetch_missing", lambda *_: None)
+    task = Speech(data=str(folder), download=True)
+    if cut is not None:
+        with pytest.raises(DataError, match="truncated"):
+            task._fetch(folder)
+        assert [*folder.iterdir()] == [archive]
+    else:
+        task._fetch(folder)
+        assert sorted(path.name for path in folder.rglob("*.flac")) == [f"{number}.flac" for number in range(6)]
+    assert [*tmp_path.iterdir()] == [folder]
+
+
+def test_sounds_that_are_there_are_not_mixed_with_a_download(tmp_path, monkeypatch):
+    monkeypatch.setattr(speech, "fetch_missing", lambda *_: pytest.fail("nothing is missing"))
+    (tmp_path / "one.ogg").write_bytes(b"")
+    Speech(data=str(tmp_path), download=True)._fetch(tmp_path)
 
 
 def test_a_damaged_download_is_one_error(tmp_path):

@@ -172,6 +172,14 @@ def test_an_anomaly_is_far_from_its_forecast_in_logarithms(tmp_path):
     np.testing.assert_allclose(scores[5:], expected)
 
 
+@pytest.mark.parametrize("missing", [[], [float("nan")]])
+def test_log1p_is_advised_where_no_number_is_negative(missing):
+    for values, advised in [([3.0, 0.0, *missing], True), ([3.0, 0.0, -1.0, *missing], False)]:
+        with pytest.raises(DataError) as error:
+            check_domain(np.array(values), "log", "in row {}".format)
+        assert ("use log1p" in str(error.value)) is advised
+
+
 WRONG = r"numbers above 0 for target_transform='log', --target-transform log, but got 0 in .*{}, column 'sales', row 8"
 
 

@@ -6,7 +6,6 @@ modReLU's b is so small that states stay of order one.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from .memory import in_own_process, rise
 from .networks import OURS, Runnable
 from .tables import MEMORY, number
 from .timing import Timing
+from .verify import relative_error, rounding_bound
 
 _TIMEOUT = 3600.0
 
@@ -58,7 +58,8 @@ def long_steps(cases: list[Case], work: Work, rounds: int, say: Callable[[str], 
             )
             gradients = {name: torch.from_numpy(array) for name, array in arrays.items()}
             stored = stored or gradients
-            off = max(float((gradients[name] - g).abs().max() / g.abs().max()) for name, g in stored.items())
+            errors = torch.tensor([relative_error(gradients[name], g) for name, g in stored.items()])
+            off = float(errors.max())  # NaN if one is
             bound = rounding_bound(work.T, case.n)
             if not off <= bound:
                 raise VerificationError(
@@ -70,11 +71,6 @@ def long_steps(cases: list[Case], work: Work, rounds: int, say: Callable[[str], 
             found.append(LongStep(case, work.T, mode, segment or 0, Timing([seconds]), peak, saved, off))
             say(f"{case.title}, T={work.T}: {mode}")
     return found
-
-
-def rounding_bound(T: int, n: int) -> float:
-    """Return how far float32 gradients over T steps of n units may differ, relative to the largest entry."""
-    return 8 * torch.finfo(torch.float32).eps * math.sqrt(max(T * n, 1))
 
 
 def _measure(case: Case, work: Work, mode: Any, rounds: int) -> tuple[list[float], int, dict[str, Any]]:

@@ -21,10 +21,10 @@ from ...kernels.projection import project
 from ...modules import OrthogonalRNN
 from ..report.table import Column, Table
 from .cases import Case, Work
-from .long import rounding_bound
 from .networks import OURS, Runnable, lstm
 from .tables import number
 from .timing import Contender, Timing, interleave, ratio
+from .verify import rounding_bound
 
 WITHOUT, WITH, LOOP, PIECES = "without resets", "with resets", "step loop in Python", "nn.LSTM per piece"
 NAMES = (WITHOUT, WITH, LOOP, PIECES)

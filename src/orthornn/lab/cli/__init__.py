@@ -76,12 +76,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     traceback = "--traceback" in words
     words = [word for word in words if word != "--traceback"]
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(MANUAL, end="")
-        return 0
-    if words[0] == "--version":
-        print(f"orthornn {__version__}")
-        return 0
     _open_streams()
     with warnings.catch_warnings():
         warnings.showwarning = _once()
@@ -172,6 +166,12 @@ def _unexpected(error: Exception) -> str:
 
 def _run(words: list[str], traceback: bool) -> int:
     try:
+        if not words or words[0] in ("-h", "--help", "help"):
+            print(MANUAL, end="")
+            return 0
+        if words[0] == "--version":
+            print(f"orthornn {__version__}")
+            return 0
         extension.build()  # an ORTHORNN_ISA that is not there
         command = check_choice("command", words[0], COMMANDS)
         check_given_once(words[1:])

@@ -120,7 +120,8 @@ class RunArguments(Generic[TaskT]):
     seed: int = RunConfig.seed
     """Seed of the initial values and of the training data."""
     validate_every: int | None = None
-    """Updates between two validations. Default: one epoch (50 updates or more) if the task has epochs, else 200."""
+    """Updates between two validations. Default: one epoch, but no fewer than 50 updates or a
+    twentieth of --steps, whichever is less; 200 if the task has no epochs."""
     log_every: int = RunConfig.log_every
     """Updates that one training record averages."""
     record_gradients: int | None = RecordConfig.gradients

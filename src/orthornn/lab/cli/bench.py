@@ -133,7 +133,7 @@ _UNREAD = {  # by what is measured in place of cases: options that it does not r
     "sweep": ("cases", "peers", "T"),
     "long": ("peers", "T"),
     "layers": ("cases", "peers", "T"),
-    "resets": ("peers",),
+    "resets": ("peers", "threads"),
     "device": ("peers", "quick"),
 }
 

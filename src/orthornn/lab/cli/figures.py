@@ -52,7 +52,7 @@ replaced only with --force.
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    if not words or words[0] in ("-h", "--help"):
+    if not words or not {"-h", "--help"}.isdisjoint(words):
         print(MANUAL, end="")
         return 0
     kind = check_choice("the kind of figure", words[0], KINDS)

@@ -31,7 +31,7 @@ _READING = ("--separator", "--decimal", "--thousands", "--na", "--encoding")
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    if not words or words[0] in ("-h", "--help"):
+    if not words or not {"-h", "--help"}.isdisjoint(words):
         print(USAGE, end="")
         return 0
     path = Path(words[0])

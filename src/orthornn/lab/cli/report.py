@@ -51,7 +51,9 @@ def main(words: Sequence[str]) -> int:
             "Expected a run directory, or a folder of some, but got none. Name one: orthornn report runs."
         )
     formats = [
-        check_choice("figures", name.strip(), ("svg", "pdf", "png")) for name in arguments.figures.split(",") if name
+        check_choice("figures", name.strip(), ("svg", "pdf", "png"))
+        for name in arguments.figures.split(",")
+        if name.strip()
     ]
     check_suffix(arguments.out, (".html", ".htm"))
     check_folder(arguments.out.parent)

@@ -19,7 +19,7 @@ from ..report.runs import read_run
 from ..training import Progress, Run, RunConfig, carry_out, read_config
 from . import results
 from .experiment import Experiment, Plan, Setting
-from .result_table import Runs, Trained, sequences_per_update
+from .result_table import Runs, Trained
 
 _WRITE_SECONDS = 20.0
 Show = Callable[[str, Run, Progress], None]
@@ -94,7 +94,7 @@ def collect(plan: Plan, folder: Path, full: Plan) -> Runs:
         for system, seed in wanted
         if (folder / f"{system}-{seed}" / "metrics.jsonl").exists()
     ]
-    sequences = {name: config.steps * sequences_per_update(config) for name, config in full.systems.items()}
+    sequences = {name: config.steps * config.batch_size for name, config in full.systems.items()}
     return Runs(wanted, there, sequences)
 
 

@@ -46,7 +46,7 @@ class Trained:
     @property
     def sequences(self) -> int:
         """Sequences that it has been trained on, each as often as it was seen."""
-        return self.steps * sequences_per_update(self.saved.config)
+        return self.steps * self.saved.config.batch_size
 
     @property
     def seconds(self) -> float:
@@ -92,11 +92,6 @@ class Trained:
             "test": chosen(tests),
             "last": None if last is None else at(last),
         }
-
-
-def sequences_per_update(config: RunConfig) -> int:
-    """Return sequences whose gradients an update adds up."""
-    return config.batch_size * config.accumulate
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ...modules import OrthogonalRNN
 from ...parametrizations import ScaledCayley
 from ...parametrizations.cayley import Init
-from .initial_values import nonlinearity, small_
+from .initial_values import nonlinearity, small_, start_slope_
 from .model import OrthogonalModel, Where
 
 
@@ -38,7 +38,8 @@ class Scornn(OrthogonalModel):
         negatives = width // 2 if self.negatives is None else self.negatives
         method = ScaledCayley(negatives=negatives, init="blocks" if self.init is None else self.init)
         phi = nonlinearity(self.nonlinearity or "modrelu", self.slope)
-        return small_(OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, **where))
+        core = small_(OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, **where))
+        return start_slope_(core, self.slope)
 
 
 @dataclass(frozen=True)

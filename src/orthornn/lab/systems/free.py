@@ -10,7 +10,7 @@ from torch import nn
 from ...modules import OrthogonalRNN
 from ...parametrizations import Unconstrained
 from ...parametrizations.unconstrained import Init
-from .initial_values import arjovsky_, nonlinearity
+from .initial_values import arjovsky_, nonlinearity, start_slope_
 from .model import OrthogonalModel, Where
 
 
@@ -71,7 +71,8 @@ class Elman(OrthogonalModel):
         """Return the core with its initial values."""
         method = Unconstrained("orthogonal" if self.init is None else self.init)
         phi = nonlinearity(self.nonlinearity or "tanh", self.slope)
-        return OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, **where)
+        core = OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, **where)
+        return start_slope_(core, self.slope)
 
 
 @dataclass(frozen=True)

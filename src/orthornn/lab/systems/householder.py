@@ -10,7 +10,7 @@ from torch import nn
 from ...modules import OrthogonalRNN
 from ...parametrizations import Householder
 from ...parametrizations.householder import Angles
-from .initial_values import arjovsky_, nonlinearity, small_
+from .initial_values import arjovsky_, nonlinearity, small_, start_slope_
 from .model import OrthogonalModel, Where
 
 DEFAULT_REFLECTIONS = 32
@@ -73,7 +73,7 @@ class Ornn(Reflected):
             for suffix in core.suffixes:
                 reflectors = core.get_parameter(f"transition_{suffix}.reflectors")
                 nn.init.uniform_(reflectors[:-1] if full else reflectors, -1, 1)  # the last one is u_1, a sign
-        return core
+        return start_slope_(core, self.slope)
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,7 @@ class OrnnRotations(Reflected):
         """Return the core with its initial values."""
         method = self.method(width, "angles", "unit", base="rotations")
         phi = nonlinearity(self.nonlinearity or "modrelu", self.slope)
-        return small_(
+        core = small_(
             OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, learn_h0=True, **where)
         )
+        return start_slope_(core, self.slope)

@@ -58,8 +58,16 @@ def one_bias_(core: nn.RNNBase) -> nn.RNNBase:
     return core
 
 
+def start_slope_(core: OrthogonalRNN, slope: float | None) -> OrthogonalRNN:
+    """Set the slope from which a prelu starts in every layer and direction, if one is given; return the core."""
+    if core.nonlinearity == "prelu" and slope is not None:
+        for suffix in core.suffixes:
+            nn.init.constant_(core.get_parameter(f"activation_{suffix}"), slope)
+    return core
+
+
 def nonlinearity(name: str, slope: float | None) -> Activation:
-    """Return the activation with its fixed slope; a prelu's slope is only its initial value."""
+    """Return the activation with its fixed slope; a prelu's slope is only its initial value, for `start_slope_`."""
     if slope is not None and name not in ("leaky_relu", "prelu"):
         raise ArgumentError(f"Expected slope={slope} only with leaky_relu or prelu, but got nonlinearity={name!r}.")
     return activation(name, slope if name == "leaky_relu" else None)

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import ClassVar, Literal
 
-from torch import nn
-
 from ..._checks import check_number
 from ...errors import ArgumentError
 from ...modules import OrthogonalRNN
 from ...parametrizations import SpectralMargin
 from ...parametrizations.spectral import Init
-from .initial_values import nonlinearity
+from .initial_values import nonlinearity, start_slope_
 from .model import OrthogonalModel, Where
 
 DEFAULT_MARGIN = 0.1
@@ -68,6 +66,4 @@ class Spectral(OrthogonalModel):
             clip_backward=self.clip_backward,
             **where,
         )
-        if core.nonlinearity == "prelu" and self.slope is not None:
-            nn.init.constant_(core.get_parameter("activation_l0"), self.slope)
-        return core
+        return start_slope_(core, self.slope)

@@ -81,11 +81,11 @@ def has_names(path: Path) -> bool:
     """Return whether a CSV file begins with something else than a line of numbers."""
     try:
         with _opened(path) as file:
-            first = _first_line(file).decode()
+            first = _first_line(file)
+            separator, line = _separator(path, first), first.decode()
     except (DataError, UnicodeDecodeError):
         return True  # whoever reads it as a table says what is wrong
-    separator = max(",;\t", key=first.count)
-    return not all(is_number(cell.strip()) for cell in first.strip().split(separator))
+    return not all(is_number(cell.strip()) for cell in line.strip().split(separator))
 
 
 @contextmanager

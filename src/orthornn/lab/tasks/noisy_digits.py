@@ -49,8 +49,8 @@ class NoisyDigits(Images):
         return self.T
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: pixels over 255."""
-        return {"scale": 1 / 255}
+        """Return the preprocessing: what pixels are multiplied with."""
+        return {"scale": 1 / self._white}
 
     def _arrange(self, images: Pictures, purpose: str, seed: int, first: int) -> Batch:
         """Return inputs (T, B, W) float32 in [0, 1]."""

@@ -268,9 +268,9 @@ class PixelMNIST(Images):
         return self._train.pixels.shape[1]
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: pixels over 255, and the permutation."""
+        """Return the preprocessing: what pixels are multiplied with, and the permutation."""
         order = np.random.RandomState(PERMUTATION_SEED).permutation(self.steps).tolist() if self.permuted else None
-        return {"scale": 1 / 255, **({} if order is None else {"order": order})}
+        return {"scale": 1 / self._white, **({} if order is None else {"order": order})}
 
     def _ordered(self, pixels: np.ndarray) -> np.ndarray:
         if not self.permuted:

@@ -164,7 +164,7 @@ class Numbers(TableTask):
         wrong = (np.isnan(targets) & self._strict_targets | np.isinf(targets)).any(1)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
-            infinite = bool(np.isinf(targets).any())
+            infinite = bool(np.isinf(targets[row]).any())
             advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
             raise DataError(
                 f"Expected finite numbers in {file.path}, column(s) {self.target}, but got {targets[row].tolist()} in row "

@@ -14,6 +14,7 @@ again; the first frame, which nothing predicts, is the true one.
 from __future__ import annotations
 
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..._checks import check_integer, check_number
 from ...errors import DataError
 from . import speech_scores
-from .audio import resample
+from .audio import SUFFIXES, resample
 from .download import fetch_missing
 from .inflate import check_inflated
 from .sequences import Ragged, flat, mean_of_each
@@ -270,7 +271,7 @@ class Speech(Task):
 
     def _fetch(self, folder: Path) -> None:
         """Download LibriSpeech's test-clean and unpack it into `folder`, one folder per speaker."""
-        if folder.is_dir() and any(path.suffix.lower() in (".wav", ".flac", ".zip") for path in folder.rglob("*")):
+        if folder.is_dir() and any(path.suffix.lower() in (*SUFFIXES, ".zip") for path in folder.rglob("*")):
             return
         fetch_missing(folder, LIBRISPEECH)
         for name in LIBRISPEECH:
@@ -285,7 +286,8 @@ class Speech(Task):
 
     def _unpack(self, folder: Path, path: Path) -> None:
         becomes = 0
-        with tarfile.open(path) as archive:
+        # Speakers come into the folder when all are there: what is found in it later is taken for the whole corpus.
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as new, tarfile.open(path) as archive:
             for member in archive:
                 becomes += member.size
                 check_inflated(path, path.stat().st_size, becomes, "Remove it and fetch it again.")
@@ -297,5 +299,7 @@ class Speech(Task):
                         raise DataError(
                             f"Expected files inside its folder, but {path} has {member.name}. Fetch it from its publisher."
                         )
-                    (folder / inside).parent.mkdir(parents=True, exist_ok=True)
-                    (folder / inside).write_bytes(content.read())
+                    (Path(new) / inside).parent.mkdir(parents=True, exist_ok=True)
+                    (Path(new) / inside).write_bytes(content.read())
+            for speaker in sorted(Path(new).iterdir()):
+                speaker.rename(folder / speaker.name)

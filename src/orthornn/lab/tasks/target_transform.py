@@ -47,7 +47,9 @@ def check_domain(values: np.ndarray, transform: str | None, where: Callable[[int
         return
     place = int(wrong[0])
     needed = "numbers above 0" if transform == "log" else "no number below 0"
-    advice = "for counts and other numbers from 0 on, use log1p; " if transform == "log" and values.min() >= 0 else ""
+    advice = (
+        "for counts and other numbers from 0 on, use log1p; " if transform == "log" and not (values < 0).any() else ""
+    )
     raise DataError(
         f"Expected {needed} for target_transform={transform!r}, --target-transform {transform}, but got "
         f"{values[place]:g} {where(place)}, the first of {len(wrong)}. Correct it or leave it empty; "

@@ -257,12 +257,14 @@ def clusters_at_once(device: torch.device, blocks: int, shared: int) -> int:
     driver = _driver()
     with _context(device):
         _check_driver(driver.cuModuleLoadData(ctypes.byref(module), code), "cuModuleLoadData")
-        _check_driver(driver.cuModuleGetFunction(ctypes.byref(function), module, b"trial"), "cuModuleGetFunction")
-        status = driver.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
-        _check_driver(status, f"reserving {shared} bytes of shared memory")
-        status = driver.cuOccupancyMaxActiveClusters(ctypes.byref(found), function, ctypes.byref(config))
-        _check_driver(status, "cuOccupancyMaxActiveClusters")
-        _check_driver(driver.cuModuleUnload(module), "cuModuleUnload")
+        try:
+            _check_driver(driver.cuModuleGetFunction(ctypes.byref(function), module, b"trial"), "cuModuleGetFunction")
+            status = driver.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
+            _check_driver(status, f"reserving {shared} bytes of shared memory")
+            status = driver.cuOccupancyMaxActiveClusters(ctypes.byref(found), function, ctypes.byref(config))
+            _check_driver(status, "cuOccupancyMaxActiveClusters")
+        finally:
+            driver.cuModuleUnload(module)
     return found.value
 
 

@@ -93,10 +93,16 @@ def run(plan: BenchmarkPlan, say: Callable[[str], object] = print) -> dict[str, 
 
 
 def _begun(plan: BenchmarkPlan, device: torch.device) -> dict[str, Any]:
-    """Return the folder's results if they are of this device, torch and work, else empty ones."""
+    """Return the folder's results if they are of this device, torch, commit and work, else empty ones."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else environment()["processor"]
     backends = dispatch.available(device)
-    key = {"device": name, "torch": torch.__version__, "T": plan.work.T, "nonlinearity": plan.work.nonlinearity}
+    key = {
+        "device": name,
+        "torch": torch.__version__,
+        "commit": environment()["commit"],
+        "T": plan.work.T,
+        "nonlinearity": plan.work.nonlinearity,
+    }
     path = plan.folder / RESULTS
     if path.exists():
         found = json.loads(path.read_text())

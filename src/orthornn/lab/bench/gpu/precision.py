@@ -8,6 +8,8 @@ from typing import Literal
 
 import torch
 
+from ..verify import rounding_bound
+
 Precision = Literal["float32", "tf32", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
 
@@ -35,7 +37,7 @@ def bound(precision: Precision, steps: int, n: int) -> float:
     errors of either sign add up as a square root does: 8 * 2 * 2^-11 sqrt(T). bfloat16: what float32 may, and one
     rounding of what is stored (states are not carried on rounded), twice where a gradient is stored as well.
     """
-    single = 8 * torch.finfo(torch.float32).eps * (steps * n) ** 0.5
+    single = rounding_bound(steps, n)
     if precision == "tf32":
         return single + 16 * _TF32_ROUNDING * steps**0.5
     return single + (2 * _BFLOAT16_ROUNDING if precision == "bfloat16" else 0.0)
