@@ -10,7 +10,7 @@ from orthornn.kernels import compact_wy_rnn, dense_rnn, dispatch
 from orthornn.kernels.backends import BACKENDS, CPP, REFERENCE
 from orthornn.kernels.backends.cuda import nvrtc
 from orthornn.kernels.call import Size
-from orthornn.kernels.cost_model import cheaper_form
+from orthornn.kernels.cost_model import cheaper_form, response_pays
 from orthornn.kernels.dispatch import available, choose, choose_compiled
 
 
@@ -30,6 +30,19 @@ def test_a_matrix_is_built_for_enough_rows_only(n):
         assert forms[-1] == "dense"
         assert forms == sorted(forms)  # the longer call is the one that pays
     assert cheaper_form(n, n // 4, (50, 10**6)) == "compact_wy"
+
+
+@pytest.mark.parametrize("m", [0, 16, 128, None])
+def test_the_response_serves_many_long_sequences_only(m):
+    def pays(batch, steps, inputs=1, trained=True):
+        return response_pays(128, m, inputs, batch, steps, trained)
+
+    assert pays(50, 784)
+    assert not pays(50, 3)
+    assert not pays(5, 10**6)  # 3 sequences in place of 5 are no gain
+    assert not pays(50, 784, inputs=24)
+    shortest = next(T for T in range(1, 784) if pays(50, T))
+    assert not pays(50, shortest, trained=False)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])

@@ -155,13 +155,25 @@ def test_a_network_gives_the_same_in_either_form(method):
 
 
 def test_the_cost_model_prefers_the_matrix_when_small_and_the_fft_when_large():
-    def pays(n, rows):
-        return operator_pays(RestrictedUnitary().bind(n).operator_cost, 2 * n, rows)
+    def pays(n, *sizes):
+        return operator_pays(RestrictedUnitary().bind(n).operator_cost, 2 * n, *sizes)
 
     assert not pays(64, 1)
     assert not pays(128, 50)
-    assert pays(1024, 1)
+    assert not pays(512, 1)
+    assert pays(2048, 1)
     assert pays(2048, 50)
+
+
+@pytest.mark.parametrize("method", [Givens(layers=2), Givens(layers="fft"), RestrictedUnitary()])
+def test_a_matrix_is_built_for_enough_steps_only(method):
+    n = 512
+    cost = method.bind(n).operator_cost
+    for batch in (1, 8):
+        chosen = [operator_pays(cost, n, batch, steps) for steps in (1, 10, 100, 10_000, 100_000)]
+        assert chosen[0]
+        assert not chosen[-1]
+        assert chosen == sorted(chosen, reverse=True)  # the longer call is the one for which the matrix pays
 
 
 def test_what_has_no_operator_form_and_wrong_arguments():

@@ -656,6 +656,33 @@ def test_a_matrix_inside_cached_follows_its_free_tensors():
     assert not nn.utils.parametrize._cache
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_matrix_inside_cached_follows_an_optimizer(fused):
+    cell, (x, *_) = OrthogonalRNNCell(I, N, dtype=torch.float64), inputs()
+    optimizer = torch.optim.SGD(cell.parameters(), lr=0.5, fused=fused)
+    with nn.utils.parametrize.cached():
+        for _ in range(3):  # a graph of the matrix before an update would be gone
+            optimizer.zero_grad()
+            cell(x).square().sum().backward()
+            optimizer.step()
+            with torch.no_grad():
+                expected = cell(x)
+            torch.testing.assert_close(cell(x), expected, rtol=0, atol=EXACT)
+
+
+def test_a_matrix_inside_cached_has_the_gradient_of_what_is_trained_now():
+    method = Householder(reflections=2, base="rotations", train_angles=True)
+    cell, (x, *_) = OrthogonalRNNCell(I, N, parametrization=method, dtype=torch.float64), inputs()
+    h, reflectors = inputs(B, N), cell.rnn.transition_l0.reflectors
+    reflectors.requires_grad_(False)
+    with nn.utils.parametrize.cached():
+        cell(x, h).sum().backward()
+        reflectors.requires_grad_(True)
+        (found,) = torch.autograd.grad(cell(x, h).sum(), reflectors)
+    (expected,) = torch.autograd.grad(cell(x, h).sum(), reflectors)
+    torch.testing.assert_close(found, expected, rtol=0, atol=EXACT)
+
+
 def _of_fft(seed):
     torch.manual_seed(seed)
     return network(parametrization=RestrictedUnitary(), form="operator")

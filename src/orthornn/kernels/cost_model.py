@@ -7,20 +7,27 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# In multiply-adds of the compiled dense kernel, forward and backward, roughly, as fitted at N = 200 ... 1600 on a CPU:
-# what one torch operation costs before it does any arithmetic; one of its multiply-adds; and as how many more rows of
-# a step reading and building the dense matrix counts.
-_CALL, _SLOWER, _MATRIX_ROWS = 200_000, 60, 16
+# In multiply-adds of the compiled dense kernel, forward and backward, roughly, as fitted at N = 128 ... 2048 on a CPU: what
+# one torch operation costs before it does any arithmetic; one of its multiply-adds; and as how many more rows of a step
+# reading the dense matrix counts.
+_CALL, _SLOWER, _MATRIX_ROWS = 200_000, 60, 1
 
 
-def operator_pays(cost: tuple[int, int], n: int, rows: int) -> bool:
-    """Return whether applying a transition by its structure costs less than by its matrix (n, n), for this many rows a
-    step.
+def operator_pays(cost: tuple[int, int], n: int, batch: int, built_steps: int | None = None) -> bool:
+    """Return whether applying a transition by its structure costs less than by its matrix (n, n).
 
-    cost: (multiply-adds for one row, torch operations for one step).
+    The matrix is built by applying the structure to n rows, and so is its gradient.
+
+    Args:
+        cost: (multiply-adds for one row, torch operations for one step).
+        n: N.
+        batch: B.
+        built_steps: T of a call for which the matrix is built, and differentiated. Default: None, it is known, or used
+            often.
     """
     arithmetic, calls = cost
-    return _CALL * calls + _SLOWER * arithmetic * rows < n * n * (rows + _MATRIX_ROWS)
+    more = _CALL * calls + _SLOWER * arithmetic * batch - n * n * (batch + _MATRIX_ROWS)
+    return more < 0 if built_steps is None else more * built_steps < _CALL * calls + _SLOWER * arithmetic * n
 
 
 # Of a matrix that is built of M reflections for one call, forward and backward, as measured on a CPU at N = 8 ... 512: what
@@ -107,6 +114,24 @@ def rotations_pay(size: Linear) -> bool:
     """Return whether a linear recurrence costs less as rotations."""
     costs = linear_costs(size)
     return costs["rotations"] < min(cost for name, cost in costs.items() if name != "rotations")
+
+
+# Of the last state from the response to one step (modules/impulse.py), in the same unit, as measured on a CPU: what it costs
+# besides the rows of its steps; and a step of one unit as a rotation where only the last state is returned.
+_RESPONSE, _LAST_TURN = 8_000_000, 25
+
+
+def response_pays(n: int, m: int | None, inputs: int, batch: int, steps: int, trained: bool) -> bool:
+    """Return whether the last states of a linear recurrence cost less by its response to one step.
+
+    By the response one sequence per input, one for the bias and one for the initial state take the steps, in place of those
+    of the batch. The products with inputs are as many either way. m: reflections, 0 for rotations alone, None where W has
+    no compact form.
+    """
+    sequences = inputs + 2
+    row = _LAST_TURN * n if m == 0 else multiply_adds(n, m or 0)["dense" if m is None else cheaper_form(n, m)]
+    saved = (batch - sequences) * steps * row * (2 if trained else 1)
+    return 2 * sequences <= batch and saved > _RESPONSE
 
 
 # Of every k-th state from the response to k steps (modules/impulse.py), in the same unit, as measured on a CPU: what the

@@ -23,15 +23,20 @@ class FormSizes(NamedTuple):
         operator_cost: What its structure costs (see `operator_pays`), or None if it has none or if not all states are
             stored.
         batch: B.
+        steps: T.
         built_rows: Rows of all steps of a call for which W would be built; None where it is known, or where no choice may
             depend on the length.
+        on_cpu: Whether the call runs on a CPU. Elsewhere each torch operation of a structure is at least one launch, and all
+            of a step take longer than its product with the matrix.
     """
 
     n: int
     num_reflections: int | None
     operator_cost: tuple[int, int] | None
     batch: int
+    steps: int
     built_rows: int | None = None
+    on_cpu: bool = True
 
 
 def choose_form(wanted: str, sizes: FormSizes) -> Form:
@@ -44,8 +49,10 @@ def choose_form(wanted: str, sizes: FormSizes) -> Form:
     cost = sizes.operator_cost
     if cost is not None and wanted == "operator":
         return "operator"
-    if cost is not None and wanted == "auto" and operator_pays(cost, sizes.n, sizes.batch):
-        return "operator"
+    if cost is not None and wanted == "auto" and sizes.on_cpu:
+        built_steps = None if sizes.built_rows is None else sizes.steps
+        if operator_pays(cost, sizes.n, sizes.batch, built_steps):
+            return "operator"
     if sizes.num_reflections is None or wanted == "dense":
         return "dense"
     if wanted == "auto":

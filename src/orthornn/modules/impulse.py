@@ -19,6 +19,7 @@ from .._checks import is_captured, is_plain_eager
 from ..compact_wy import base_power
 from ..kernels import recurrence
 from ..kernels.call import Call, Options, States
+from ..kernels.cost_model import response_pays
 from ..kernels.projection import is_tokens
 from ..layout import SequenceLayout
 from .transition import BuiltTransition, Transition
@@ -57,18 +58,18 @@ def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> t
     return weight, bias if start is None else bias + parts.pop()[-1, 0]
 
 
-def serves(call: Call) -> bool:
+def serves(call: Call, m: int | None) -> bool:
     """Return whether the response gives the last states of a call for less, if all sequences begin in one state.
 
-    Not if they restart, or have unequal lengths, nor if the input is tokens, projected, or too wide for
-    `response_pays`.
+    Not if they restart, or have unequal lengths, nor if the input is tokens or projected. m: as `response_pays` takes it.
     """
     x, layout = call.x, call.layout
     if layout.resets is not None or layout.is_ragged or layout.length < 2:
         return False
     if call.weight_ih is None or is_tokens(x) or x.dtype != call.h0.dtype:
         return False
-    return response_pays(x.shape[2] + 2, layout.batch)
+    n = call.h0.shape[1]
+    return response_pays(n, m, x.shape[2], layout.batch, layout.length, torch.is_grad_enabled())
 
 
 def last_state(apply: Apply, call: Call) -> Tensor | None:
@@ -86,14 +87,6 @@ def last_state(apply: Apply, call: Call) -> Tensor | None:
     if _overflows(weight):
         return None
     return torch.addmm(bias, x.transpose(0, 1).flatten(1), weight.mT)
-
-
-def response_pays(sequences: int, batch: int) -> bool:
-    """Return whether the last states cost less by the response: sequences without input in place of those of the batch.
-
-    Of every other cost there is at most as much: the matrix product is that of the input projection, and its gradient.
-    """
-    return 2 * sequences <= batch
 
 
 def _overflows(weight: Tensor) -> bool:

@@ -247,7 +247,8 @@ class Layer:
         # Applied by its structure, all states are stored.
         structured = settings.memory == "store" or wanted == "operator"
         cost = self.transition.operator_cost if structured else None
-        sizes = FormSizes(self.size, m, cost, call.layout.batch, self._built_rows(call))
+        built_rows = self._built_rows(call, cost is not None)
+        sizes = FormSizes(self.size, m, cost, call.layout.batch, call.layout.length, built_rows, call.h0.is_cpu)
         form = choose_form(wanted, sizes) if W is None else "rotations"
         if form == "operator":
             return self._run_operator(call)
@@ -312,7 +313,7 @@ class Layer:
         if is_autocast(call.h0):  # it would round the product to 16 bits
             return False
         # In this order: a graph that compared its sizes would be one for sizes of the same choice only.
-        return self._may_rotate(call) and impulse.serves(call)
+        return self._may_rotate(call) and impulse.serves(call, self.transition.num_reflections)
 
     def _may_rotate(self, call: Call) -> bool:
         """Return whether rotations are to be considered: a linear recurrence that only autograd looks at, on a CPU."""
@@ -362,10 +363,10 @@ class Layer:
             read=None if readout is None else readout[0].shape[0],
         )
 
-    def _built_rows(self, call: Call) -> int | None:
+    def _built_rows(self, call: Call, has_operator: bool) -> int | None:
         """Return the rows of a call on a CPU for which W would be built and differentiated, if the form depends on them."""
         m = self.transition.num_reflections
-        if m is None or cheaper_form(self.size, m) == "compact_wy":
+        if not has_operator and (m is None or cheaper_form(self.size, m) == "compact_wy"):
             return None
         if not self.transition.builds or not call.h0.is_cpu or is_observed(call.x, call.h0):
             return None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .._checks import check_factory, check_tensor, is_captured, is_transformed
 from ..compact_wy import Base
@@ -23,6 +24,16 @@ from .current import assign_, check_assignable, current
 _SHARED = "W of orthornn"  # among the tensors that torch.nn.utils.parametrize.cached() keeps, by module and name
 
 
+_forgetting: list[Any] = []  # the hook that forgets W after each step of an optimizer, once there is such a W
+
+
+def _forget_shared(*_: object) -> None:
+    """Forget every W inside cached(): torch does not count the changes that a fused optimizer makes."""
+    store: dict[Any, Any] = parametrize._cache
+    for key in [key for key in store if key[1] == _SHARED]:
+        del store[key]
+
+
 class Operator(NamedTuple):
     """A transition by what it does to rows of the real state; see orthornn.kernels.operator_rnn."""
 
@@ -35,7 +46,8 @@ class Transition(nn.Module):
     """The free tensors of a parametrization, and W (N, N) built from them.
 
     The free tensors are parameters of this module under the parametrization's own names. Without gradient W is built
-    once and cached until a free tensor or a buffer changes; with gradient, inside torch.nn.utils.parametrize.cached().
+    once and cached until a free tensor or a buffer changes; with gradient, inside torch.nn.utils.parametrize.cached(),
+    until the step of an optimizer, or a change other than through `.data`.
 
     Args:
         parametrization: How W is made.
@@ -164,14 +176,17 @@ class Transition(nn.Module):
     def _shared_matrix(self, free: tuple[Tensor, ...]) -> Tensor:
         """Return W with its gradient, made once inside torch.nn.utils.parametrize.cached(), which forgets it at its end.
 
-        It is recomputed where a free tensor or a buffer is another one, or was changed in a way that torch counts: not
-        through `.data`, and not by a fused optimizer. Comparing values would take longer than a step.
+        It is recomputed after the step of an optimizer, and where a free tensor or a buffer is another one, begins or
+        ceases to be trained, or was changed in a way that torch counts: not through `.data`. Comparing values would take
+        longer than a step.
         """
         store: dict[Any, Any] = parametrize._cache
         made_from = (*free, *self.method.buffers())
-        state = [(id(tensor), tensor._version) for tensor in made_from]
+        state = [(id(tensor), tensor._version, tensor.requires_grad) for tensor in made_from]
         found = store.get((id(self), _SHARED))
         if found is None or found[0] != state:
+            if not _forgetting:
+                _forgetting.append(register_optimizer_step_post_hook(_forget_shared))
             W = self.method(*map(_wide, free))
             found = store[id(self), _SHARED] = (state, W, made_from, self)  # alive, so that no id becomes another's
         return found[1]

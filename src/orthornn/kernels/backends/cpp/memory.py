@@ -10,7 +10,8 @@ from torch import Tensor
 from ....errors import ArgumentError
 from . import extension
 
-# Bytes from which large pages are asked for. The C library takes smaller arrays from memory that is in use already.
+# Bytes from which large pages are asked for. Smaller arrays mostly lie in memory that is in use already (`keep_freed_memory`
+# of csrc/parallel.hpp).
 _LARGE = 1 << 23
 
 
