@@ -72,7 +72,7 @@ test-kill: $(INSTALLED)  ## a run that is killed a hundred times ends as one tha
 test-hostile-data: $(INSTALLED)  ## thousands of damaged and hostile data files: each is read as it is, or is one clear error (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m hostile_data tests
 
-test-kill-operations: $(INSTALLED)  ## a run is killed before each of its operations on files, and goes on (some minutes)
+test-kill-operations: $(INSTALLED)  ## a run is killed before each of its operations on files, and resumes (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m kill_operations tests
 
 test-hostile-runs: $(INSTALLED)  ## every command on hundreds of run directories that a stranger made (some minutes)

@@ -24,7 +24,7 @@ bool should_stop(Interrupt* interrupt);
 
 // While it lives, denormal numbers count as zero on this thread and on those that `parallel` puts to work. A state that
 // decays in silence, and a gradient on its way back through thousands of steps, may fall below 1e-38, where each operation
-// would cost a hundred times as much.
+// would be many times slower.
 // It ends where the kernel that needs it ends: a signal handler that runs meanwhile gets the caller's mode (arguments.hpp).
 class FlushDenormals {
 public:

@@ -32,7 +32,6 @@ extensions = [
     "faces",
 ]
 exclude_patterns = ["_build", "_extensions", "_templates", "*.in.md", "**/*.in.md", "**.ipynb_checkpoints"]
-nitpicky = False
 default_role = "literal"
 templates_path = ["_templates"]
 
@@ -109,4 +108,3 @@ pygments_style = "friendly"
 pygments_dark_style = "native"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
-suppress_warnings: list[str] = []

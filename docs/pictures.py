@@ -200,31 +200,32 @@ def draw_house() -> None:
         ("parametrizations  |  kernels", BLUE),
         ("modules", BLUE),
         ("optim  |  penalties  |  diagnostics", BLUE),
-        ("export  |  doctor  |  testing", BLUE),
+        ("environment · testing", BLUE),
+        ("export  |  doctor", BLUE),
         ("lab: systems, tasks, training, report,\npapers, bench, cli", ORANGE),
     ]
-    figure = Figure(figsize=(6.0, 4.6))
+    figure = Figure(figsize=(6.0, 5.15))
     axes = figure.subplots()
     for level, (name, color) in enumerate(floors):
-        width = 8.6 if level < 6 else 6.4
+        width = 8.6 if level < 7 else 6.4
         axes.add_patch(
             mpl.patches.FancyBboxPatch(
                 (-width / 2, level), width, 0.78, boxstyle="round,pad=0.04", facecolor=color, alpha=0.2, edgecolor=color
             )
         )
         axes.text(0, level + 0.39, name, ha="center", va="center", fontsize=10)
-    axes.plot([-4.7, 0, 4.7], [7.05, 8.1, 7.05], color=GRAY, linewidth=1.5)
-    axes.text(0, 7.4, "sklearn", ha="center", va="center", fontsize=10)
+    axes.plot([-4.7, 0, 4.7], [8.05, 9.1, 8.05], color=GRAY, linewidth=1.5)
+    axes.text(0, 8.4, "sklearn", ha="center", va="center", fontsize=10)
     axes.annotate(
         "imports",
         (-5.4, 0.2),
-        (-5.4, 5.6),
+        (-5.4, 6.6),
         ha="center",
         fontsize=9,
         color=GRAY,
         arrowprops={"arrowstyle": "->", "color": GRAY},
     )
-    axes.set(xlim=(-6, 5.2), ylim=(-0.2, 8.3))
+    axes.set(xlim=(-6, 5.2), ylim=(-0.2, 9.3))
     axes.axis("off")
     save(figure, "house")
 

@@ -19,7 +19,7 @@ def denormals_as_zero() -> Iterator[None]:
     """Treat denormal numbers as zero inside the context, on every thread of the CPU that torch uses.
 
     A gradient that vanishes over a thousand steps, as in an LSTM or a tanh RNN, becomes denormal on its way back; so do the
-    squares of small gradients, of which Adam keeps a mean, once a network has learned its task. A processor may be ten
+    squares of small gradients, of which Adam keeps a mean, once a network has learned its task. A processor may be many
     times slower on such numbers, and nothing is learned from them. `orthornn train` and `orthornn.train` do this by
     themselves; it is meant for loops of your own. `torch.set_flush_denormal` reaches the calling thread alone.
 

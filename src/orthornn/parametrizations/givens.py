@@ -40,7 +40,7 @@ class Givens(Parametrization):
     """W by L layers of rotations of pairs of units.
 
     Free tensors: `theta` (K,), layer by layer in the order in which they act, and if complex `phi` (K,) and `omega`
-    (n,). K is L(n-1)/2 for odd n, L n/2 - L//2 for even n. First values: U[-pi, pi] (the authors' code).
+    (n,). K is L(n-1)/2 for odd n, L n/2 - L//2 for even n. Initial values: U[-pi, pi] (the authors' code).
 
     Args:
         layers: L; or ``"fft"``, the FFT-like arrangement. Default: None, n of them, which span the whole group.

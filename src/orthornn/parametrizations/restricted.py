@@ -33,7 +33,7 @@ class RestrictedUnitary(Parametrization):
 
     Free tensors: `phases` (3, n), `reflectors` (2, n, 2), as (real, imaginary).
 
-    First values (section 4): phases U[-pi, pi], reflectors U[-1, 1].
+    Initial values (section 4): phases U[-pi, pi], reflectors U[-1, 1].
     """
 
     def bind(self, n: int) -> BoundRestrictedUnitary:  # noqa: D102

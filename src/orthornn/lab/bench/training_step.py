@@ -139,7 +139,7 @@ def training_step(T: int, rounds: int, case: Case, clock: Callable[[], float] = 
     without the compiled kernels.
 
     The learning rate is 0: else the one batch would be learned, and Adam's squares of ever smaller gradients become
-    denormal numbers, on which it is ten times slower.
+    denormal numbers, on which it is many times slower.
     """
     reason = extension.missing()
     if reason is not None:
