@@ -34,8 +34,8 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from orthornn import activations  # noqa: E402
 from orthornn.kernels import compact_wy_rnn, dense_rnn, rotations_rnn  # noqa: E402
-from orthornn.kernels.backends import CUDA, multiprocessor  # noqa: E402
-from orthornn.kernels.backends.cuda import backend, chain, cluster, nvrtc  # noqa: E402
+from orthornn.kernels.backends import CUDA  # noqa: E402
+from orthornn.kernels.backends.cuda import backend, chain, cluster, multiprocessor, nvrtc  # noqa: E402
 from orthornn.kernels.call import Size  # noqa: E402
 
 # Bytes of shared memory that one block can have, by compute capability.

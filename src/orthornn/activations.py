@@ -38,9 +38,7 @@ from .errors import ArgumentError, ArgumentTypeError
 __all__ = ["ACTIVATIONS", "Activation", "Name", "get"]
 
 #: The names in :data:`ACTIVATIONS`, for type checkers.
-Name = Literal[
-    "identity", "tanh", "scaled_tanh", "relu", "leaky_relu", "prelu", "modrelu", "complex_modrelu", "oplu"
-]  # the keys of ACTIVATIONS, for type checkers
+Name = Literal["identity", "tanh", "scaled_tanh", "relu", "leaky_relu", "prelu", "modrelu", "complex_modrelu", "oplu"]
 
 
 @dataclass(frozen=True)

@@ -218,10 +218,7 @@ def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tupl
     """Call these networks once per step inside the context; yield, by name, the state tensors of every step."""
     states: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in networks}
     for network in networks.values():  # all of them, before the first is changed
-        layered = isinstance(network, (nn.RNNBase, ReflectionRNN, DeltaRNN))
-        plain = not layered or (
-            network.num_layers == 1 and not network.bidirectional and not getattr(network, "proj_size", 0)
-        )
+        plain = network.num_layers == 1 and not network.bidirectional and not getattr(network, "proj_size", 0)
         if not plain or network.batch_first:
             raise ArgumentError(
                 f"Expected a {type(network).__name__} of one layer and direction, time-major and without projection, "

@@ -122,7 +122,7 @@ def trials(
     check_integer("samples", samples, 1)
     check_integer("seeds", seeds, 1)
     names = {name: full_name(name, base) for name in [*grid, *random]}
-    _check_settings([full_name(name, base) for name in [*grid, *random]], grid)
+    _check_settings([names[name] for name in [*grid, *random]], grid)
     whole = {name: _is_whole(base, names[name]) for name in random}
     draw = np.random.default_rng(base.seed)
     made: dict[str, RunConfig] = {}

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from .._checks import check_flag, check_module
+from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError, NotOnGroupError, OrthornnWarning
 from ..parametrizations.matrices import polar_factor, polar_of_determinant, widen
 from ..parametrizations.parametrization import BoundParametrization, Parametrization, check_description
@@ -119,7 +120,7 @@ def _represent(
         return method.right_inverse(W), 0.0
     except NotOnGroupError:
         if W.is_complex():
-            stored = torch.complex128 if stored == torch.float64 else torch.complex64
+            stored = complex_dtype(stored)
         narrow = W.to(stored)
         if torch.equal(narrow.to(W.dtype), W):
             with contextlib.suppress(NotOnGroupError):

@@ -21,6 +21,5 @@ except ModuleNotFoundError as error:
 from .classifier import OrthogonalClassifier
 from .forecaster import OrthogonalForecaster
 from .regressor import OrthogonalRegressor
-from .sequences import sequences_of as sequences_of
 
 __all__ = ["OrthogonalClassifier", "OrthogonalForecaster", "OrthogonalRegressor"]

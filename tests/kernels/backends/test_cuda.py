@@ -14,8 +14,8 @@ import torch
 from orthornn import activations
 from orthornn.errors import BackendError
 from orthornn.kernels.backends import CUDA as CUDA_BACKEND
-from orthornn.kernels.backends import REFERENCE, multiprocessor
-from orthornn.kernels.backends.cuda import backend, chain, cluster, nvrtc, recurrence, rotations
+from orthornn.kernels.backends import REFERENCE
+from orthornn.kernels.backends.cuda import backend, chain, cluster, multiprocessor, nvrtc, recurrence, rotations
 from orthornn.kernels.backends.cuda.product import RESERVE, Product, cost, registers, resident
 from orthornn.kernels.call import Call, Options, Size
 from orthornn.layout import SequenceLayout

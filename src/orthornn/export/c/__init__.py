@@ -1,8 +1,8 @@
 """A trained network as C99: one header, one source, no heap.
 
 `to_c` writes NAME.h, NAME.c and NAME_selftest.c, and files for build systems. The weights are constants, the state is a
-struct of the caller's, and nothing of libc is used but tanhf, hypotf and fabsf where an activation needs them (no function
-at all with integers). See docs/how_to/microcontroller.md.
+struct of the caller's, and nothing of libc is used but tanhf, hypotf, erff and fabsf where an activation needs them (no
+function at all with integers). See docs/how_to/microcontroller.md.
 
 folded         the network as numbers, in float64
 bounds         how large inputs and states become, for the scales of integers
@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 Numbers = Literal["float32", "int16", "int8"]
-NUMBERS: tuple[str, ...] = Numbers.__args__  # type: ignore[attr-defined]
+NUMBERS: tuple[str, ...] = get_args(Numbers)
 _SELFTEST_STEPS = 20
 _LARGEST_TOKEN_CLASSES = 65535
 _MOST_BITS_LOST = 7  # of the 15 of a state without its sign: 8 are left, where an int8 weight has 7

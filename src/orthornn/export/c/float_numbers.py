@@ -1,4 +1,4 @@
-"""The float32 dialect: weights, states and sums are floats; tanhf, hypotf and erff are all that it takes from libm."""
+"""The float32 dialect: weights, states and sums are floats; tanhf, hypotf, erff and fabsf are all that it takes from libm."""
 
 from __future__ import annotations
 

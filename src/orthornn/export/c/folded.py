@@ -25,7 +25,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ from ...modules import OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell
 from ...rotation_basis import decompose
 
 CForm = Literal["auto", "dense", "reflections", "rotations"]
-FORMS: tuple[str, ...] = CForm.__args__  # type: ignore[attr-defined]
+FORMS: tuple[str, ...] = get_args(CForm)
 Array = np.ndarray
 _GELU_SLOPE = 1.13  # the largest of gelu
 

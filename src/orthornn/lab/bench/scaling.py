@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ...environment import environment
 from ..report.table import Column, Table
 from .cases import Case, Work
-from .networks import NETWORKS, OURS, Runnable
+from .networks import OURS, Runnable
 from .tables import number
 from .timing import Contender, Timing, interleave
 from .verify import require, verify
@@ -99,7 +99,7 @@ def sweep(grid: Grid, work: Work, rounds: int, cap: float, say: Callable[[str], 
             LSTM: Runnable.make("lstm", dense, at),
         }
         contenders = [
-            Contender(name, r.run, r.clear, at.synchronize, cap if r.name in NETWORKS and r.name != OURS else None)
+            Contender(name, r.run, r.clear, at.synchronize, cap if r.name != OURS else None)
             for name, r in runnables.items()
         ]
         points.append(Point(axis, value, n, m, B, T, interleave(contenders, rounds)))

@@ -10,14 +10,14 @@ A mean and a maximum are updated step by step, so that networks with them stream
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 Pool = Literal["last", "mean", "both", "summary"]
-POOLS: tuple[str, ...] = Pool.__args__  # type: ignore[attr-defined]
+POOLS: tuple[str, ...] = get_args(Pool)
 PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}
 """How often a head reads each output."""
 

@@ -127,7 +127,7 @@ class SequenceModel(nn.Module):
         if self.recent is not None:
             raise ArgumentError("Expected a model without lags for a stream in pieces, but got some. Leave them out.")
         inputs, _ = self.read(inputs)
-        if isinstance(self.core, nn.RNNBase) and self.token_classes is not None:
+        if self.needs_one_hot:
             inputs = self._one_hot(inputs)
         states, state = self.core(inputs, state)
         if states.is_complex():

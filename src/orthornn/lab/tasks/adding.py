@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -60,7 +60,7 @@ class Adding(Task):
     """Sequences held out for the test."""
 
     def __post_init__(self) -> None:
-        check_choice("variant", self.variant, Variant.__args__)  # type: ignore[attr-defined]
+        check_choice("variant", self.variant, get_args(Variant))
         check_integer("T", self.T, 2 * self._first_step + 2, LARGEST)
         check_integer("train_size", self.train_size, 1, LARGEST)
         check_integer("validation_size", self.validation_size, 1, LARGEST)

@@ -105,8 +105,6 @@ def _read_wave(content: bytes, name: str, first: int, count: int) -> tuple[np.nd
         raise DataError(
             f"Expected a whole header, but {name} is truncated: it ends early. Fetch the file again."
         ) from error
-    except DataError:
-        raise
     except (wave.Error, ArithmeticError, RuntimeError, struct.error):
         return None
     _check_rate(name, rate)

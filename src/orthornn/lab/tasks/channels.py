@@ -26,7 +26,6 @@ from .cells import listed
 from .columns import Columns
 from .same_names import in_known_spelling
 
-KINDS = ("number", "last", "interpolated", "missing", "category", "series")
 MODES = ("error", "hold", "indicator", "interpolate", "skip")
 LARGEST_VOCABULARY = 1000
 

@@ -30,7 +30,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -75,7 +75,7 @@ class Copying(Task):
 
     def __post_init__(self) -> None:
         check_integer("T", self.T, 1, LARGEST)
-        check_choice("variant", self.variant, Variant.__args__)  # type: ignore[attr-defined]
+        check_choice("variant", self.variant, get_args(Variant))
         check_integer("symbols", self.symbols, 1, LARGEST)
         check_integer("items", self.items, 1, LARGEST)
         check_integer("validation_size", self.validation_size, 1, LARGEST)

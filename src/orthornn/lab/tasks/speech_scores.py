@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-SCORES = ("SegSNR", "STOI", "PESQ")
 _FRAME = 0.020  # seconds
 _LOWEST, _HIGHEST = -10.0, 35.0  # dB
 

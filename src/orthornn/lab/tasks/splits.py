@@ -44,7 +44,7 @@ def shares(
 def divided(
     which: np.ndarray, sizes: dict[str, int], seed: int, classes: Sequence[Any] | None = None
 ) -> dict[str, np.ndarray]:
-    """Return These, in parts of these sizes, which add up to them; as `shares` has them."""
+    """Return `these`, in parts of these sizes, which add up to them; as `shares` has them."""
     order = stream("split", seed).permutation(len(which))
     if classes is None:
         parts = np.split(order, np.cumsum(list(sizes.values()))[:-1])

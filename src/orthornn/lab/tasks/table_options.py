@@ -113,9 +113,8 @@ class TableOptions(Task):
             mark = getattr(self, name)
             if mark is not None and (len(mark) != 1 or mark.isalnum() or mark in '"\r\n'):
                 raise ArgumentError(f"Expected one character, no letter or digit, for {name}, but got {mark!r}.")
-        if len({mark for mark in (self.separator, self.decimal, self.thousands) if mark}) < sum(
-            mark is not None for mark in (self.separator, self.decimal, self.thousands)
-        ):
+        marks = [mark for mark in (self.separator, self.decimal, self.thousands) if mark is not None]
+        if len(set(marks)) < len(marks):
             raise ArgumentError(
                 f"Expected different marks, but got separator={self.separator!r}, decimal={self.decimal!r}, "
                 f"thousands={self.thousands!r}."

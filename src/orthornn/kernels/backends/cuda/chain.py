@@ -9,8 +9,7 @@ import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .. import multiprocessor
-from . import nvrtc
+from . import multiprocessor, nvrtc
 from .product import WARP, Product, cost, free_tiles, resident
 
 STEP = 750  # cycles of a step besides its products, as measured on an H200

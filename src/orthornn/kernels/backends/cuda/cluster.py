@@ -14,8 +14,7 @@ from typing import ClassVar
 import torch
 
 from ....errors import BackendError
-from .. import multiprocessor
-from . import nvrtc
+from . import multiprocessor, nvrtc
 from .product import WARP, Product, cost, free_tiles, registers, resident
 
 BLOCKS = (1, 2, 4, 8)  # of a cluster; more than 8 are not allowed everywhere

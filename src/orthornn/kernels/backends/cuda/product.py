@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .. import multiprocessor
+from . import multiprocessor
 
 SEVERAL_PASSES = 14
 RESERVE = 48  # registers a thread needs besides its weights

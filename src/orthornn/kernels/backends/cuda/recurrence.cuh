@@ -1,8 +1,9 @@
 // What the kernels of recurrences share: their arguments, rows in 32 or 16 bits, and activations.
 //
 // Macros: N units, CODE of the activation (orthornn/activations.py), UNIT and PAIR (what its parameter belongs to), KEEP
-// (pre-activations are written), PACKED (steps have rows of their own number), LAST (the gradient is that of the last states), CLIP, HALVED (rows x, states, what is
-// saved and their gradients are stored in bfloat16; all else, the state that goes from step to step too, is float32).
+// (pre-activations are written), PACKED (steps have rows of their own number), LAST (the gradient is that of the last
+// states), CLIP, HALVED (rows x, states, what is saved and their gradients are stored in bfloat16; all else, the state that
+// goes from step to step too, is float32).
 #pragma once
 
 #if HALVED

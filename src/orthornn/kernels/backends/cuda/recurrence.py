@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ....compact_wy import Base
 from ...call import Call
-from ..ragged import device_layout
 from . import chain, cluster, nvrtc
+from .ragged import device_layout
 
 Shape = chain.Shape | cluster.Shape
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...layout import SequenceLayout
+from ....layout import SequenceLayout
 
 
 def device_layout(layout: SequenceLayout, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
