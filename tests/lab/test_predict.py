@@ -11,7 +11,7 @@ import torch
 import orthornn
 from orthornn.errors import ArgumentError, CheckpointError, DataError, OrthornnWarning, ShapeError
 from orthornn.lab.cli import main
-from orthornn.lab.systems import model_named
+from orthornn.lab.systems import build, model_named
 from orthornn.lab.tasks import (
     Adding,
     Characters,
@@ -754,6 +754,13 @@ def test_text_is_drawn_from_what_the_network_predicts(tmp_path, capsys):
     train(config(steps=1), tmp_path / "other")
     with pytest.raises(ArgumentError, match="predicts the next symbol of a text, but got one of copying"):
         next(orthornn.load(tmp_path / "other").generate())
+    loaded.model = build(
+        "lstm", loaded.model.token_classes, 3, output="all", tokens=True, hidden_size=3, bidirectional=True
+    )
+    with pytest.raises(
+        ArgumentError, match="Expected a network of one direction to generate text, but got a bidirectional"
+    ):
+        next(loaded.generate("ab"))
 
 
 def test_the_weights_of_the_best_validation_are_used(tmp_path):

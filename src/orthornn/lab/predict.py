@@ -454,11 +454,7 @@ class Loaded:
                 "Expected a network that reads steps as they come to stream, but got one that reads them in another order. "
                 "Pass whole sequences to predict."
             )
-        if getattr(self.model.core, "bidirectional", False):
-            raise ArgumentError(
-                f"Expected a network of one direction to stream, but got a bidirectional {type(self.model.core).__name__}. "
-                f"Train one without --bidirectional."
-            )
+        self._check_one_direction("to stream")
         stream, holds = Stream(self.model), self._holds()
         scores = np.full(self.description["output_size"], np.nan, np.float32)
         for value in tokens_or_values:
@@ -476,7 +472,7 @@ class Loaded:
             seed: Of the draws.
 
         Raises:
-            ArgumentError: If the network does not predict the next symbol of a text.
+            ArgumentError: If the network does not predict the next symbol of a text, or reads in both directions.
             DataError: If the prompt has symbols that it does not know.
         """
         d, names = self.description, self.labels
@@ -489,6 +485,7 @@ class Loaded:
             raise ArgumentError(
                 f"Expected a network that predicts one symbol ahead, but got {self.config.task.ahead} ahead."  # type: ignore[attr-defined]
             )
+        self._check_one_direction("to generate text")
         check_number("temperature", temperature, 0)
         check_integer("seed", seed, 0, 2**63 - 1)
         stream, random = Stream(self.model), torch.Generator().manual_seed(seed)
@@ -504,6 +501,13 @@ class Loaded:
                 token = torch.multinomial((below / temperature).softmax(-1), 1, generator=random)[:, 0]
             yield _spelled(names[int(token)])
             logits = stream(token)
+
+    def _check_one_direction(self, purpose: str) -> None:
+        if getattr(self.model.core, "bidirectional", False):
+            raise ArgumentError(
+                f"Expected a network of one direction {purpose}, but got a bidirectional {type(self.model.core).__name__}. "
+                f"Train one without --bidirectional."
+            )
 
     def prepare(self, sequences: Any, ordered: bool = True) -> Tensor:
         """Return raw sequences as the network reads them: (T, B, I) float32, or (T, B) int64 tokens."""

@@ -8,7 +8,18 @@ import torch
 
 from orthornn.errors import ArgumentError, ConfigError
 from orthornn.lab.systems import model_named
-from orthornn.lab.tasks import Adding, Copying, PixelMNIST
+from orthornn.lab.tasks import (
+    Adding,
+    Characters,
+    Classify,
+    Copying,
+    Forecast,
+    Music,
+    PianoRolls,
+    PixelMNIST,
+    Regress,
+    Speech,
+)
 from orthornn.lab.training import OptimizerConfig, Run, RunConfig, read_config
 from orthornn.lab.training.config import PenaltyConfig, ScheduleConfig
 
@@ -159,3 +170,25 @@ def test_rates_that_are_all_0_are_refused_before_a_run():
     with pytest.raises(ArgumentError, match=r"Expected a learning rate above 0, but got lr=0\. Pass 0\.001"):
         Run(RunConfig(optimizer=OptimizerConfig(lr=0.0, recurrent_lr=0.0)))
     OptimizerConfig(lr=0.0, recurrent_lr=0.1).check_learns()
+
+
+BOTH = model_named("lstm", hidden_size=4, bidirectional=True)
+
+
+@pytest.mark.parametrize(
+    "task", [Forecast(target="y"), Forecast(target="y", inputs="x", horizons=3), Characters(), PianoRolls(), Speech()]
+)
+def test_a_network_of_both_directions_does_not_predict_its_own_inputs(task):
+    """It has read the values that it is to predict: white noise was forecast almost without an error."""
+    with pytest.raises(
+        ArgumentError, match=rf"^Expected bidirectional, --bidirectional, to be False for {task.name}, "
+    ):
+        RunConfig(task=task, model=BOTH)
+    plain = RunConfig(task=task, model=dataclasses.replace(BOTH, bidirectional=False)).to_dict()
+    with pytest.raises(ConfigError, match="to be False"):
+        RunConfig.read({**plain, "model": {**plain["model"], "bidirectional": True}})
+
+
+@pytest.mark.parametrize("task", [Copying(), Classify(target="y"), Regress(target="y"), Music(), PixelMNIST()])
+def test_a_network_of_both_directions_predicts_what_it_does_not_read(task):
+    assert RunConfig(task=task, model=BOTH).model.bidirectional

@@ -161,7 +161,8 @@ class Layered(Model):
     depth: int | None = None
     """Layers, each of which reads the outputs of the layer below. Default: 1."""
     bidirectional: bool | None = None
-    """Also read every sequence backwards, with separate weights; such a network cannot read streams. Default: no."""
+    """Also read every sequence backwards, with separate weights; such a network cannot read streams, nor predict later values
+    of what it reads. Default: no."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

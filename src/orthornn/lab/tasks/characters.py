@@ -62,6 +62,7 @@ class Characters(Task):
     name: ClassVar[str] = "characters"
     input = "tokens"
     output = "all"
+    predicts_ahead = True
     metric: ClassVar[str] = "bpc"
     higher_is_better: ClassVar[bool] = False
     trivial_formula: ClassVar[str] = "-sum_c p_c ln p_c over the frequencies of the training characters"

@@ -45,6 +45,7 @@ class Forecast(Numbers):
     name: ClassVar[str] = "forecast"
     output = "all"
     sees_target: ClassVar[bool] = True
+    predicts_ahead = True
 
     ahead: int = 1  # type: ignore[misc]
     """Steps ahead to forecast."""

@@ -59,6 +59,7 @@ class PianoRolls(Task):
     name: ClassVar[str] = "piano-rolls"
     input = "real"
     output = "all"
+    predicts_ahead = True
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
     trivial_formula: ClassVar[str] = "sum_k of the entropy of key k's frequency in the training frames"

@@ -64,6 +64,7 @@ class Speech(Task):
     name: ClassVar[str] = "speech"
     input = "real"
     output = "all"
+    predicts_ahead = True
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
     trivial_formula: ClassVar[str] = "the squared distance in dB^2 of training frames from their mean frame"

@@ -51,6 +51,8 @@ class Task(ABC):
     batch_size: sequences in an update, unless a run sets it otherwise.
     carries_state: whether the sequences of a batch continue those of the batch before, whose last state is then their
         first one: in training but where `begins`, in validation and test from the first batch on.
+    predicts_ahead: whether the targets are later values of its own inputs, which a network that reads the sequence backwards
+        has seen.
     without_effect: fields that it has from its base and does not use; the command line has no option for them.
     """
 
@@ -62,6 +64,7 @@ class Task(ABC):
     trivial_formula: ClassVar[str]
     batch_size: ClassVar[int] = 50
     carries_state: ClassVar[bool] = False
+    predicts_ahead: ClassVar[bool] = False
     without_effect: ClassVar[tuple[str, ...]] = ()
 
     @property

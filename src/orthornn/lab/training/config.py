@@ -290,6 +290,11 @@ class RunConfig:
         check_integer("seed", self.seed, 0, _LARGEST)
         if self.max_seconds is not None:
             check_number("max_seconds", self.max_seconds, 0)
+        if self.task.predicts_ahead and getattr(self.model, "bidirectional", None):
+            raise ArgumentError(
+                f"Expected bidirectional, --bidirectional, to be False for {self.task.name}, which predicts later values of "
+                f"its own inputs, but got True: a network that reads a sequence backwards has seen them. Leave it out."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return what config.json holds; `read` is the inverse."""
