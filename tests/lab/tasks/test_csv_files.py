@@ -11,7 +11,7 @@ from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.cli import main
 from orthornn.lab.predict import load
 from orthornn.lab.tasks import Classify, Regress, csv_arrow, csv_files
-from orthornn.lab.tasks.columns import read_columns
+from orthornn.lab.tasks.columns import joined, read_columns
 from orthornn.lab.tasks.csv_columns import agreeing
 from orthornn.lab.tasks.csv_files import read_named
 from orthornn.lab.tasks.csv_format import CsvFormat
@@ -124,6 +124,16 @@ def test_a_convention_that_is_given_is_followed(tmp_path):
     assert found["z"].tolist() == ["1 000", "5"]
     assert read_named(path, CsvFormat(decimal=",", thousands=" "))["z"].tolist() == [1000, 5]
     assert read_named(path, CsvFormat(decimal=","))["x"].tolist() == ["1.500", "2.250"]  # no numbers with a comma
+    read = read_columns(path, CsvFormat(decimal=","))
+    assert (read.kind("x"), read.kind("y"), read.points) == ("mixed", "numbers", ("x",))
+    with pytest.raises(DataError, match=r"got '1\.500' in row 1 \(2 of 2 cells .* pass thousands='\.', --thousands \."):
+        read.numbers("x", "inputs")
+    with pytest.raises(DataError, match=r"got '1\.500' in row 1"):
+        joined(read, read).numbers("x", "target")
+    assert read.labels("x", "target").tolist() == ["1.500", "2.250"]
+    assert read_columns(path, CsvFormat(decimal=",", thousands=".")).numbers("x", "inputs").tolist() == [1500, 2250]
+    path.write_text("x;y\nv.1;2,5\n2020.01.02;3,5\n")
+    assert (read_columns(path, CsvFormat(decimal=",")).kind("x"), read_columns(path).points) == ("text", ())
     path.write_text('x,y\n"1,500",2\n"2,500",3\n')
     with pytest.raises(DataError, match=r"two meanings.* --decimal , or --thousands ,"):
         read_columns(path).numbers("x", "inputs")

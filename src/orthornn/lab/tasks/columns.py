@@ -27,6 +27,7 @@ from ...errors import DataError
 from . import cells, dates
 from .array_files import read_array, read_arrays
 from .cells import LARGEST_WHOLE, Kind, listed, shown
+from .csv_columns import is_pointed
 from .csv_files import has_names, read_marked
 from .csv_format import CsvFormat
 from .frames import SHOWN, columns_of, frame_named, shown_name
@@ -49,7 +50,8 @@ class Columns(NamedTuple):
 
     features: how many of them are the features of an array and have no names of their own; 0 for a table.
     sequences: whether the array states which rows are a sequence. commas: the columns of a text file that have decimal
-        commas.
+        commas. points: those that are text, though some cells are numbers with a decimal point, which is no decimal mark
+        there.
     """
 
     path: Path
@@ -57,6 +59,7 @@ class Columns(NamedTuple):
     features: int = 0
     sequences: bool = False
     commas: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -91,6 +94,8 @@ class Columns(NamedTuple):
     def kind(self, name: str) -> Kind:
         """Return what a column holds; "mixed" if some cells are numbers and others are text, "nested" if some are lists."""
         column = self.columns[name]
+        if name in self.points:
+            return "mixed"
         if column.dtype == object:
             return cells.kind_of_cells(column)
         return "truth values" if column.dtype.kind == "b" else "dates" if column.dtype.kind == "M" else "numbers"
@@ -117,6 +122,8 @@ class Columns(NamedTuple):
                 f"Expected numbers for {what} in {self.path}, column {name!r}, but got dates. To put steps in order by "
                 f"them, name the column with time, --time."
             )
+        if name in self.points:
+            raise self._no_numbers(name, what)
         if column.dtype != object:
             found = column.astype(np.float64)
         else:
@@ -132,9 +139,19 @@ class Columns(NamedTuple):
 
     def _no_numbers(self, name: str, what: str) -> DataError:
         column = self.columns[name]
-        wrong = [row for row, cell in enumerate(column) if cell is not None and not _is_value(cell)]
+        points = name in self.points
+        wrong = [
+            row
+            for row, cell in enumerate(column)
+            if cell is not None and (not _is_value(cell) or (points and is_pointed(cell)))
+        ]
         cell = column[wrong[0]]
-        if cells.is_marker(cell):
+        if points and is_pointed(cell):
+            advice = (
+                "A point is no decimal mark next to decimal=',', --decimal ,. If it is between groups of three digits, pass "
+                "thousands='.', --thousands .; else correct the cells, or the decimal mark."
+            )
+        elif cells.is_marker(cell):
             advice = (
                 "If that is a missing value, leave the cell empty (in Parquet: null), or name its spelling: na, "
                 "--na; and say what a missing value means: missing='hold', --missing hold."
@@ -248,8 +265,8 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
     if not path.is_file():
         raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct the path.")
     if suffix in _TEXT:
-        read, commas = read_marked(path, form or CsvFormat())
-        found = Columns(path, read, commas=commas)
+        read = read_marked(path, form or CsvFormat())
+        found = Columns(path, read.columns, commas=read.commas, points=read.points)
     elif suffix in (".parquet", ".feather"):
         found = Columns(Path(shown_name(path)), read_parquet(path) if suffix == ".parquet" else read_feather(path))
     elif suffix == ".ts":
@@ -288,7 +305,9 @@ def joined(first: Columns, second: Columns) -> Columns:
         if not _have_one_type(*parts):
             parts = _spelled_alike(parts)
         columns[name] = np.concatenate(parts)
-    return Columns(Path(f"{first.path} and {second.path}"), columns, first.features, first.sequences, first.commas)
+    points = tuple(name for name in columns if name in first.points + second.points)
+    path = Path(f"{first.path} and {second.path}")
+    return Columns(path, columns, first.features, first.sequences, first.commas, points)
 
 
 def _have_one_type(first: np.ndarray, second: np.ndarray) -> bool:

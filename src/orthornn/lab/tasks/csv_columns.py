@@ -41,6 +41,11 @@ def column_of_texts(texts: Sequence[str], separator: str, form: CsvFormat) -> np
     return found
 
 
+def is_pointed(cell: object) -> bool:
+    """Return whether a cell is a number with a decimal point."""
+    return isinstance(cell, str) and "." in cell and is_number(cell)
+
+
 def proves_text(cell: str, form: CsvFormat) -> bool:
     """Return whether a column with this cell is text, whatever its other cells are."""
     if is_missing(cell, form.missing):

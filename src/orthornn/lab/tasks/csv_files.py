@@ -13,27 +13,37 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from ...errors import DataError
 from .cells import is_number, listed, shown
 from .csv_arrow import read_columns_by_arrow
-from .csv_columns import Commas, agreeing, column_of_texts, is_settled
+from .csv_columns import Commas, agreeing, column_of_texts, is_pointed, is_settled
 from .csv_format import CsvFormat
 from .inflate import check_inflated, largest
 
 _PIECE = 1 << 20
 
 
+class Marked(NamedTuple):
+    """Columns by name. commas: Those whose numbers have decimal commas. points: Those that are text, though some cells are
+    numbers with a decimal point, as the format says that the mark is the comma.
+    """
+
+    columns: dict[str, np.ndarray]
+    commas: tuple[str, ...]
+    points: tuple[str, ...]
+
+
 def read_named(path: Path, form: CsvFormat = CsvFormat()) -> dict[str, np.ndarray]:  # noqa: B008
     """Return the columns of a CSV file that begins with a line of names. Raises DataError if it is not one."""
-    return read_marked(path, form)[0]
+    return read_marked(path, form).columns
 
 
-def read_marked(path: Path, form: CsvFormat) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Return the same, and the columns whose numbers have decimal commas.
+def read_marked(path: Path, form: CsvFormat) -> Marked:
+    """Return the same, and which columns have decimal commas, or points that are none.
 
     In one of `form.commas` the points of 1.500 are marks of thousands, and the comma of 1,234 a decimal one.
     """
@@ -43,7 +53,11 @@ def read_marked(path: Path, form: CsvFormat) -> tuple[dict[str, np.ndarray], tup
         again = _read(path, form._replace(decimal=",", thousands="."))
         columns |= {name: again[name] for name in unsure if again[name].dtype != object}
     commas = tuple(name for name, column in columns.items() if isinstance(column, Commas))
-    return agreeing(path, columns), commas
+    points: tuple[str, ...] = ()
+    if form.marks is not None and form.marks.decimal == ",":
+        texts = {name: column for name, column in columns.items() if column.dtype == object}
+        points = tuple(name for name, column in texts.items() if any(map(is_pointed, set(column))))
+    return Marked(agreeing(path, columns), commas, points)
 
 
 def _read(path: Path, form: CsvFormat) -> dict[str, np.ndarray]:
