@@ -7,12 +7,14 @@ import json
 import math
 import os
 import re
+import shlex
 import signal
 from pathlib import Path
 
 import pytest
+import torch
 
-from orthornn.errors import ArgumentError, DataError, Interrupted, NonFiniteError
+from orthornn.errors import ArgumentError, DataError, Interrupted, LockedError, NonFiniteError
 from orthornn.lab import auto
 from orthornn.lab.cli import evaluate
 from orthornn.lab.cli.train import main
@@ -20,6 +22,8 @@ from orthornn.lab.predict import load
 from orthornn.lab.systems import Model
 from orthornn.lab.tasks import Adding, Copying, PixelMNIST
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, load_model, read_config
+from orthornn.lab.training.directory import make_folder
+from orthornn.lab.training.lock import Lock
 from support.made_idx import write_images
 from support.run_cases import entries
 
@@ -104,6 +108,7 @@ def test_what_is_wrong_with_a_search(tmp_path, few):
     search = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "a")
     with pytest.raises(ArgumentError, match="Expected a new folder"):
         auto.Search.begin(configure, {}, 1, tmp_path / "a")
+    search.close()
     plain = entries(tmp_path / "a" / auto.STATE)
     damage = [{"rounds": [{"gru": math.inf}]}]
     damage += [{"rounds": 3}, {"rounds": [{"nobody": 1.0}]}, {"configs": {}}, {"seconds": "x"}, {"seconds": 10**400}]
@@ -127,6 +132,46 @@ def test_a_search_with_a_penalty_on_what_a_candidate_lacks_leaves_no_folder(tmp_
     with pytest.raises(ArgumentError, match="Expected the penalty soft_orthogonality only for a model with"):
         auto.Search.begin(penalised, {"hidden_size": 4}, 1, tmp_path / "search")
     assert not (tmp_path / "search").exists()
+
+
+def test_a_search_has_one_process(tmp_path, few):
+    """A second one stored its own budget in auto.json before it was refused."""
+    search = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "a")
+    before = (tmp_path / "a" / auto.STATE).read_bytes()
+    with pytest.raises(
+        LockedError, match=rf"{re.escape(str(tmp_path / 'a'))} is being written by process {os.getpid()} "
+    ):
+        auto.Search.resume(tmp_path / "a", 2)
+    assert (tmp_path / "a" / auto.STATE).read_bytes() == before
+    search.carry_out()  # and lets others
+    assert auto.Search.resume(tmp_path / "a", 2).seconds == 120
+    held = Lock(make_folder(tmp_path / "b"))
+    with pytest.raises(LockedError):
+        auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "b")
+    assert os.listdir(tmp_path / "b") == [".lock"]
+    held.release()
+    assert auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "b").configs.keys() == search.configs.keys()
+
+
+def test_a_search_is_resumed_with_as_many_threads_as_it_began_with(tmp_path, few, monkeypatch):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(before + 1)
+        auto.Search.begin(configure, {"hidden_size": 4}, 0.01, tmp_path / "a").close()
+        torch.set_num_threads(before)
+        assert main(["--resume", str(tmp_path / "a")]) == 0
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", ["my search", "-a"])
+def test_the_command_that_resumes_a_search_can_be_pasted(name, tmp_path, few, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    search = auto.Search.begin(configure, {"hidden_size": 4}, 1, Path(name))
+    words = shlex.split(str(search._interruption(signal.SIGTERM)).partition("Resume it with: ")[2])
+    assert words[:3] == ["orthornn", "train", "--resume"]
+    assert (Path(words[3]).resolve(), words[3][0]) == (tmp_path / name, "m" if name[0] == "m" else ".")
 
 
 @pytest.mark.parametrize("minutes", [0, -1, math.nan, math.inf])
@@ -178,7 +223,8 @@ def test_a_search_whose_candidates_all_diverge_says_so(tmp_path, few):
         return dataclasses.replace(configure(model), optimizer=OptimizerConfig("sgd", lr=1e30))
 
     search = auto.Search.begin(diverging, {"hidden_size": 4}, 1, tmp_path / "search")
-    for begun in (search, auto.Search.resume(tmp_path / "search")):
+    for begin in (lambda: search, lambda: auto.Search.resume(tmp_path / "search")):
+        begun = begin()
         with pytest.raises(NonFiniteError, match=r"that can be trained, but all of them diverge.*Lower lr"):
             begun.carry_out()
         assert begun.rounds == []

@@ -5,6 +5,8 @@ looked at. The winner is then trained again, with all its updates and another se
 or two fifths of it if that is more, and the better of both by validation is the result.
 
     OUT/auto.json            the budget and the rounds that are decided
+    OUT/environment.json     what it began on: versions, processor, threads
+    OUT/.lock                held by the process that searches
     OUT/candidates/NAME      the run directories of the candidates
     OUT/retrained            that of the winner, trained again
 
@@ -17,19 +19,24 @@ from __future__ import annotations
 import dataclasses
 import math
 import signal
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .._checks import check_number
+from .._folder import Folder
+from ..environment import environment
 from ..errors import ArgumentError, DataError, Interrupted, NonFiniteError, OrthornnError
 from .report.table import Column, Table
+from .shell_word import shell_word
 from .systems import MODELS, SIZES, Model
 from .training import Run, RunConfig, RunResult, Trainer, read_metrics
-from .training.directory import CONFIG, METRICS, SEARCH, write_json
+from .training.directory import CONFIG, ENVIRONMENT, METRICS, SEARCH, make_folder, write_json
 from .training.guards import SMALLER_UPDATES
 from .training.json_files import read_json
+from .training.lock import Lock
 from .training.schedule import check_warmup
 from .training.signals import StopSignals
 
@@ -55,7 +62,7 @@ sequence), a gated orthogonal network, and torch's LSTM and GRU."""
 
 @dataclass
 class Search:
-    """A search in its folder.
+    """A search in its folder, which it locks until it is carried out or closed.
 
     seconds: The whole budget. rounds: The metric of every candidate that was in it, by round, best first; infinite, and
     last, for one that diverged. result: The run directory of the result in the folder, once there is one.
@@ -66,6 +73,7 @@ class Search:
     configs: dict[str, RunConfig]
     rounds: list[dict[str, float]] = field(default_factory=list)
     result: str | None = None
+    _release: Callable[[], Any] = field(default=lambda: None, repr=False, compare=False)
 
     @classmethod
     def begin(
@@ -83,12 +91,10 @@ class Search:
         Raises:
             ArgumentError: If the folder holds a search or a run, no candidate has an option, one has nothing for a
                 penalty to act on, or the warmup is too long.
+            LockedError: If another process has just begun a search there.
         """
         seconds = _seconds(minutes)
-        if (folder / STATE).exists() or (folder / CONFIG).exists():
-            raise ArgumentError(
-                f"Expected a new folder, but got {folder}, which holds a run. Name another with out, --out."
-            )
+        _check_is_new(folder)
         configs, used = {}, {*SIZES}
         for name, chosen in CANDIDATES.items():
             kind = MODELS[chosen["model"]]
@@ -118,8 +124,14 @@ class Search:
                 f"some back, or name a model."
             )
         search = cls(folder, seconds, configs)
-        search.folder.mkdir(parents=True, exist_ok=True)
-        search._store()
+        search._lock(make_folder(folder))
+        try:
+            _check_is_new(folder)  # another process may have begun and ended one since
+            write_json(folder / ENVIRONMENT, environment(), summed=True)
+            search._store()
+        except BaseException:
+            search.close()
+            raise
         return search
 
     @classmethod
@@ -133,9 +145,23 @@ class Search:
         Raises:
             ArgumentError: If minutes is not a positive, finite number.
             DataError: If auto.json is damaged.
+            LockedError: If another process carries it out.
         """
-        path = folder / STATE
         budget = None if minutes is None else _seconds(minutes)
+        search = cls(folder, 0.0, {})
+        if folder.is_dir():
+            search._lock(Folder.open(folder))
+        try:
+            search._read(budget)
+            search._store()
+        except BaseException:
+            search.close()
+            raise
+        return search
+
+    def _read(self, budget: float | None) -> None:
+        """Take over what auto.json holds, and a new budget, if there is one. DataError if it is damaged."""
+        path = self.folder / STATE
         plain = read_json(path, "Objects")
         try:
             configs = {str(name): RunConfig.read(config) for name, config in plain["configs"].items()}
@@ -149,11 +175,22 @@ class Search:
         strange = [name for name in [*configs, *(name for own in rounds for name in own)] if name not in configs]
         if strange or not configs or any(name != Path(name).name or name == ".." for name in configs):
             raise DataError(f"{path} is damaged: it names candidates that it does not have. Begin a new search.")
-        search = cls(folder, seconds if budget is None else budget, configs, rounds, result)
-        if not search.alive:
+        self.seconds = seconds if budget is None else budget
+        self.configs, self.rounds, self.result = configs, rounds, result
+        if not self.alive:
             raise DataError(f"{path} is damaged: no candidate is left. Restore the file, or begin a new search.")
-        search._store()
-        return search
+
+    def _lock(self, folder: Folder) -> None:
+        try:
+            lock = Lock(folder)
+        except BaseException:
+            folder.close()
+            raise
+        self._release = weakref.finalize(self, lock.release)
+
+    def close(self) -> None:
+        """Let others carry out the search."""
+        self._release()
 
     def carry_out(self, on_progress: Callable[[str], None] = lambda line: None) -> tuple[str, RunResult, Path]:
         """Search, train the winner again, and return (its name, its result, its run directory).
@@ -164,6 +201,12 @@ class Search:
             Interrupted: If Ctrl-C or SIGTERM ended it; what was done is stored.
             NonFiniteError: If every candidate diverges.
         """
+        try:
+            return self._carry_out(on_progress)
+        finally:
+            self.close()
+
+    def _carry_out(self, on_progress: Callable[[str], None]) -> tuple[str, RunResult, Path]:
         for own in (self.folder / _CANDIDATES, *map(self._path, self.configs), self.retrained):
             if own.is_symlink():  # nothing is written where it leads
                 raise DataError(
@@ -322,7 +365,7 @@ class Search:
     def _interruption(self, number: int) -> Interrupted:
         return Interrupted(
             f"{signal.Signals(number).name} ended the search; its state is saved. Resume it with: orthornn train --resume "
-            f"{self.folder}",
+            f"{shell_word(self.folder)}",
             number,
         )
 
@@ -340,6 +383,14 @@ class Search:
             return Run.resume(self.retrained, max_seconds=seconds)
         config = self.configs[winner]
         return Run(dataclasses.replace(config, seed=config.seed + 1, max_seconds=seconds), self.retrained)
+
+
+def _check_is_new(folder: Path) -> None:
+    """Raise ArgumentError if a folder holds a search or a run."""
+    if (folder / STATE).exists() or (folder / CONFIG).exists():
+        raise ArgumentError(
+            f"Expected a new folder, but got {folder}, which holds a run. Name another with out, --out."
+        )
 
 
 def _seconds(minutes: float) -> float:

@@ -26,6 +26,7 @@ from .report.figures import Curve
 from .report.runs import chosen
 from .report.significance import mean_and_spread, verdicts
 from .report.table import Column, Table
+from .shell_word import shell_word
 from .systems import MODELS, SIZES
 from .tasks import Task
 from .tasks.plain_baselines import Baseline
@@ -235,7 +236,7 @@ class Comparison:
         ended = (
             f"the comparison after update {done} of {max(run.config.steps for run in self.runs.values())}; its runs are "
             f"saved{f', {torn[0]} as it was at its last checkpoint' if torn else ''}. Resume with the same command and "
-            f"--out {self.directory}"
+            f"--out {shell_word(str(self.directory))}"
         )
         if isinstance(error, KeyboardInterrupt):
             number = self._signals.received or signal.SIGINT

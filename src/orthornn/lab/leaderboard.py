@@ -42,6 +42,7 @@ from .leaderboard_options import shown_options
 from .leaderboard_runs import Plan, carry_out, rates_of, systems_of
 from .report.runs import SavedRun, chosen, read_runs
 from .report.table import Column, Table
+from .shell_word import shell_word
 from .tasks import Groups, ModularSums, PixelMNIST, Task
 from .tasks.frames import shown_name
 from .tasks.table_task import TableTask
@@ -71,7 +72,7 @@ def entry(run: SavedRun) -> dict[str, Any]:
     result = run.result
     if result is None:
         raise ArgumentError(
-            f"Expected a finished run, but got {run.path}. Resume it with: orthornn train --resume {run.path}."
+            f"Expected a finished run, but got {run.path}. Resume it with: orthornn train --resume {shell_word(run.path)}."
         )
     validation, test = chosen(result)
     if run.config.task.metric not in test:
@@ -146,7 +147,8 @@ def finished(runs: Sequence[SavedRun]) -> list[SavedRun]:
         entry(runs[0])  # tells how it is resumed
     for run in runs:
         if run.result is None:
-            _warn(f"a run is left out: {run.path} is not finished. Resume it with: orthornn train --resume {run.path}.")
+            again = f"orthornn train --resume {shell_word(run.path)}"
+            _warn(f"a run is left out: {run.path} is not finished. Resume it with: {again}.")
     return ended
 
 
@@ -237,7 +239,9 @@ def page(folder: Path) -> str:
             f"The commands of the rows, in the same order:\n\n```sh\n{words}\n```"
         )
     if len(parts) == 1:
-        raise ArgumentError(f"Expected results in {folder}, but got none. Store some with: add RUN --out {folder}.")
+        raise ArgumentError(
+            f"Expected results in {folder}, but got none. Store some with: add RUN --out {shell_word(folder)}."
+        )
     return "\n\n".join(parts) + "\n"
 
 

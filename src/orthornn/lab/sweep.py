@@ -36,6 +36,7 @@ from ..errors import (
     NonFiniteError,
     OrthornnError,
 )
+from .shell_word import shell_word
 from .systems import options
 from .training import Run, RunConfig
 from .training.directory import CONFIG, RESULT, write_json
@@ -259,7 +260,7 @@ def run_sweep(
         if signals.received is not None:
             raise Interrupted(
                 f"{signal.Signals(signals.received).name} ended the sweep in {folder}; its trials are saved. Resume with the "
-                f"same command and --out {folder}",
+                f"same command and --out {shell_word(folder)}",
                 signals.received,
             )
     finally:

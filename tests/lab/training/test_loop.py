@@ -6,14 +6,26 @@ import json
 import math
 import os
 import re
+import shlex
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from orthornn.diagnostics import orthogonality_error
-from orthornn.errors import ArgumentError, CheckpointError, DataError, Interrupted, NonFiniteError
+from orthornn.errors import (
+    ArgumentError,
+    CheckpointError,
+    DataError,
+    Interrupted,
+    NonFiniteError,
+    OrthornnWarning,
+)
+from orthornn.lab import leaderboard
+from orthornn.lab.report.runs import read_run
 from orthornn.lab.systems import MODELS, model_named
 from orthornn.lab.tasks import Adding, Characters, Copying, PixelMNIST
 from orthornn.lab.training import (
@@ -307,3 +319,37 @@ def test_networks_have_the_dtype_of_the_data_whatever_the_default_is(name):
     finally:
         torch.set_default_dtype(torch.float32)
     assert {parameter.dtype for parameter in result.model.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("my run", "my run"), ("-run", "./-run"), ("it's $HOME", "it's $HOME"), ("run", "run")]
+)
+def test_the_command_that_resumes_a_run_can_be_pasted(name, word, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(training_loop, "_PROGRESS_SECONDS", 0.0)
+    path, messages = Path(name), []
+
+    def display(progress):
+        raise OSError(errno.ENOSPC, "full")
+
+    def attempt(work):
+        with pytest.raises((ArgumentError, CheckpointError)) as caught:
+            work()
+        messages.append(str(caught.value))
+
+    attempt(lambda: train(config(steps=2), path, display))
+    attempt(lambda: train(config(steps=2), path))
+    attempt(lambda: leaderboard.entry(read_run(path)))
+    run = Run.resume(path)
+    messages.append(str(training_loop._interruption(run, signal.SIGTERM)))
+    carry_out(run)
+    (path / "result.json").unlink()
+    with pytest.warns(OrthornnWarning, match="has come to its end") as warned:
+        read_run(path)
+    messages.append(str(warned[0].message))
+    for folder in (path / "checkpoints").iterdir():
+        shutil.rmtree(folder)
+    (path / "model.safetensors").unlink()
+    attempt(lambda: load_model(path))
+    for message in messages:
+        assert shlex.split(message.partition("orthornn train --resume ")[2].rstrip(".")) == [word], message

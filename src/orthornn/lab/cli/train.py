@@ -164,6 +164,7 @@ def _search(words: Sequence[str], processes: Processes) -> Search | None:
     """Return the search for a model that the words ask for: a new one, or one that resumes; None if they ask for none."""
     if len(words) > 1 and words[0] == "--resume" and (Path(words[1]) / STATE).exists():
         resumed = read_options(ResumeSearchArguments, "orthornn train", RESUME, words)
+        _same_threads(resumed.resume)
         return Search.resume(resumed.resume, resumed.minutes)
     if not words or words[0].startswith("-") or options_in(words).get("model") != AUTO:
         return None
@@ -259,7 +260,7 @@ def _steps(resumed: ResumeArguments) -> int | None:
 
 
 def _same_threads(folder: Path) -> None:
-    """Set as many threads as the run began with: the order of a sum, and so its last bit, may depend on them.
+    """Set as many threads as the run or the search began with: the order of a sum, and so its last bit, may depend on them.
 
     But no more than a machine of today has use for: the file may be a stranger's.
     """

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..._html import table_html
 from ...errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
+from ..shell_word import shell_word
 from ..tasks import Task
 from ..tasks.frames import without_folder
 from ..training import RunConfig, read_config, read_description, read_metrics
@@ -159,7 +160,7 @@ def read_run(path: Path) -> SavedRun:
     if result is None and any(record["kind"] == "test" and record["step"] >= config.steps for record in records):
         warnings.warn(
             f"{path} has come to its end, but has no {RESULT}: it counts as unfinished. Restore the file, or write it again: "
-            f"orthornn train --resume {path}.",
+            f"orthornn train --resume {shell_word(path)}.",
             OrthornnWarning,
             stacklevel=2,
         )

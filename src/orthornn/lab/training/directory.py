@@ -25,6 +25,7 @@ from ..._folder import Folder
 from ..._safetensors import save_tensors
 from ...environment import environment
 from ...errors import ArgumentError, CheckpointError, OrthornnError
+from ..shell_word import shell_word
 from .checkpoint import FOLDER as CHECKPOINTS
 from .checkpoint import WEIGHTS, Checkpoints
 from .config import RunConfig
@@ -202,7 +203,7 @@ def check_is_no_run(path: Path) -> None:
     """Raise ArgumentError if there is a config.json in this folder."""
     if (path / CONFIG).exists():
         raise ArgumentError(
-            f"{path} already holds a run. Choose another directory, or resume it: orthornn train --resume {path}."
+            f"{path} already holds a run. Choose another directory, or resume it: orthornn train --resume {shell_word(path)}."
         )
 
 

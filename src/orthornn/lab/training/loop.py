@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...errors import CheckpointError, Interrupted, NonFiniteError, OrthornnError
+from ..shell_word import shell_word
 from .config import RunConfig
 from .diverged import write_diverged
 from .run import Progress, Run, RunResult
@@ -99,7 +100,7 @@ def _report(run: Run, on_progress: Callable[[Progress], None]) -> None:
         reason = (
             f"Expected the output to be taken, but got: {error.strerror or error}. The run ended after update "
             f"{run.trainer.step} of {run.config.steps}; its state is saved. Resume it with: orthornn train --resume "
-            f"{run.directory.path}"
+            f"{shell_word(run.directory.path)}"
         )
         if isinstance(error, BrokenPipeError):  # Windows has the error, and not the signal
             raise Interrupted(reason, getattr(signal, "SIGPIPE", 13)) from error
@@ -112,6 +113,6 @@ def _interruption(run: Run, number: int) -> BaseException:
     run.checkpoint()
     return Interrupted(
         f"{signal.Signals(number).name} ended the run after update {run.trainer.step} of {run.config.steps}; its state "
-        f"is saved. Resume it with: orthornn train --resume {run.directory.path}",
+        f"is saved. Resume it with: orthornn train --resume {shell_word(run.directory.path)}",
         number,
     )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ArgumentError, CheckpointError, DataError, OrthornnError, OrthornnWarning
+from ..shell_word import shell_word
 from ..systems import Model, SequenceModel
 from .checkpoint import FOLDER, WEIGHTS, Checkpoints, Damaged, read_checkpoint, read_plain
 from .config import RunConfig, read_config
@@ -117,7 +118,9 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
                 f"again. {ended.error} Then begin a new run."
             )
         if step is None:
-            raise ArgumentError(f"Expected weights, but {path} has none yet. Train it: orthornn train --resume {path}.")
+            raise ArgumentError(
+                f"Expected weights, but {path} has none yet. Train it: orthornn train --resume {shell_word(path)}."
+            )
         which = str(step)
     if which == "best":
         which = str(_best_step(path, checkpoints))
