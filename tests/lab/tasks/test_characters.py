@@ -184,6 +184,22 @@ def test_a_bad_file_is_one_clear_error(folder, content, message):
         Characters(data=str(folder / "none")).input_size  # noqa: B018
 
 
+@pytest.mark.parametrize("name", ["validation_share", "test_share"])
+def test_a_part_of_a_text_has_a_share(name, tmp_path):
+    """One line was taken for it all the same."""
+    (tmp_path / "text.txt").write_text("ab\nba\nbb\naa\n")
+    with pytest.raises(ArgumentError, match=rf"Expected {name}, --{name.replace('_', '-')}, above 0, .* but got 0"):
+        Characters(data=str(tmp_path / "text.txt"), **{name: 0.0}).input_size  # noqa: B018
+
+
+@pytest.mark.parametrize("options", [{"validation_share": 0.3}, {"test_share": 0.0}, {"split_seed": 4}])
+def test_files_that_are_the_parts_are_not_divided(options, folder):
+    ((name, value),) = options.items()
+    message = rf"Expected {name}, --{name.replace('_', '-')}, only with one text file, but got {value} for the folder"
+    with pytest.raises(ArgumentError, match=message):
+        Characters(data=str(folder), **options).input_size  # noqa: B018
+
+
 @pytest.mark.parametrize("options", [{"ahead": 0}, {"variant": "x"}, {"batching": "x"}, {"max_length": 1}])
 def test_a_wrong_option_is_named(options):
     with pytest.raises(ArgumentError, match=next(iter(options))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -72,6 +73,9 @@ def test_a_seasonal_series(tmp_path):
     series = 0.05 * times + 3 * np.sin(2 * np.pi * times / 12) + 0.1 * RANDOM.standard_normal(300)
     assert season_of(series[:200]) == 12
     assert season_of(np.ones(100)) is None
+    with np.errstate(all="raise", under="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert season_of(1e300 * series[:200]) == season_of(1e-300 * series[:200]) == 12
     assert season_of(RANDOM.standard_normal(500)) is None
     task = Forecast(data=write(tmp_path / "s.csv", value=series), target="value", ahead=3, skipped=12, window=60)
     found = {one.name: one.test["loss"] for one in task.plain_baselines()}

@@ -114,6 +114,14 @@ def test_other_mistakes(tmp_path, folder):
             Classify(data=folder, target="y", **wrong)
 
 
+@pytest.mark.parametrize(("name", "value"), [("mels", 6), ("window_ms", 40.0)])
+def test_what_frames_have_no_use_for_is_refused(name, value, folder):
+    with pytest.raises(ArgumentError, match=rf"Expected {name}, --{name.replace('_', '-')}, only for log-mel energies"):
+        Classify(data=folder, target="y", sound="frames", **{name: value}).input_size  # noqa: B018
+    assert Classify(data=folder, target="y", **{name: value}).input_size == (6 if name == "mels" else 40)
+    assert Classify(data=folder, target="y", sound="frames").input_size == 160
+
+
 def test_a_large_folder_of_other_things_is_not_searched_to_its_end(tmp_path, folder, monkeypatch):
     """A home folder, with a few sounds somewhere or none; sounds with several files each are a data set."""
     monkeypatch.setattr(sound_folder, "_MOST_OTHERS", 20)

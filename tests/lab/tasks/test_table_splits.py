@@ -115,6 +115,18 @@ def test_options_of_the_division_are_refused_where_they_change_nothing(tmp_path,
         Classify(**task, split="part", **option)._pieces  # noqa: B018
 
 
+@pytest.mark.parametrize("kind", [Classify, Regress])
+def test_sequences_of_one_answer_each_are_not_divided_by_time(kind, tmp_path, columns):
+    """The option was ignored, and whole sequences were divided."""
+    task = {"data": write(tmp_path / "a.csv", **columns), "sequence": "id", "inputs": "x"}
+    task["target"] = "label" if kind is Classify else "x"
+    with pytest.raises(ArgumentError, match=r"split_by, --split-by, to be sequences .* but got time.*--every-step\.$"):
+        kind(**task, split_by="time")._pieces  # noqa: B018
+    assert kind(**task, split_by="time", every_step=True, window=2)._pieces["test"]
+    with pytest.raises(ArgumentError, match=r"but got 12 for whole sequences\. Leave it out\.$"):
+        kind(**task, window=12)._pieces  # noqa: B018
+
+
 def test_a_division_by_time_has_no_seed(tmp_path, columns):
     path = write(tmp_path / "a.csv", x=list(range(300)), y=list(range(300)))
     with pytest.raises(ArgumentError, match="where sequences are divided by time, without chance, but got 3"):

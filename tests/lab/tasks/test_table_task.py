@@ -298,6 +298,19 @@ def test_a_constant_input_is_left_as_wide_as_it_is(tmp_path):
     assert max(float(batch.inputs.data[..., 0].abs().max()) for batch in task.test(1)) < 3
 
 
+@pytest.mark.parametrize(("unit", "found"), [(1e300, "larger"), (1e-300, "smaller"), (1e-160, "smaller")])
+@pytest.mark.parametrize("column", ["x", "value"])
+def test_numbers_whose_squares_are_none_need_another_unit(unit, found, column, tmp_path):
+    """Small ones were said to be constant."""
+    wave = np.sin(np.arange(200) / 5)
+    data = write(tmp_path / "data.csv", **{"x": wave, "value": wave, column: unit * wave})
+    task = Forecast(data=data, target="value")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DataError, match=rf"column '{column}', has {found} ones\. Give it in another unit"):
+            task.preprocessing()
+
+
 def test_an_infinity_is_no_missing_value(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("value\n" + "1\n2\n" * 99 + "inf\n")

@@ -139,6 +139,7 @@ def season_of(series: np.ndarray) -> int | None:
     longest = min(len(series) // 3, 400)
     if longest < 3:
         return None
+    series = np.ldexp(series, -int(np.frexp(np.abs(series).max())[1]))  # so that no square is too large, or nothing
     changes = (
         series
         - series.mean()

@@ -60,6 +60,17 @@ class SoundFormat(NamedTuple):
                 f"Hz. Give longer ones, window_ms and hop_ms."
             )
 
+    def check_read(self) -> None:
+        """Raise ArgumentError for what is not read, as the samples of frames have no windows and no energies."""
+        usual = SoundFormat()
+        for name, value, default in (("window_ms", self.window, usual.window), ("mels", self.mels, usual.mels)):
+            if self.features == "frames" and value != default:
+                option = f"--{name.replace('_', '-')}"
+                raise ArgumentError(
+                    f"Expected {name}, {option}, only for log-mel energies, but got {value} with sound='frames', whose "
+                    f"inputs are the samples of a hop. Leave it out; hop_ms, --hop-ms, is the length of a frame."
+                )
+
     @property
     def window_samples(self) -> int:
         """Samples of a window."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._checks import check_number
+from ...errors import ArgumentError
 from .cells import coded
 from .streams import stream
 
@@ -37,6 +38,11 @@ def shares(
 
     classes: The class of each, if every part is to have about the same share of each class.
     """
+    for part, share in (("validation", validation_share), ("test", test_share)):
+        if share == 0:
+            raise ArgumentError(
+                f"Expected {part}_share, --{part}-share, above 0, since each part has something, but got 0. Leave it out."
+            )
     sizes = dict(zip(PARTS, counts(total, validation_share, test_share)))
     return divided(np.arange(total), sizes, seed, classes)
 

@@ -218,7 +218,7 @@ class TableRows(TableOptions):
         return file
 
     def _check_options_of_files(self) -> None:
-        """Raise ArgumentError for an option of text files or of sounds where there are none."""
+        """Raise ArgumentError for an option of text files or of sounds where there are none, or that is not read."""
         given = [
             Path(path).expanduser() for path in (self.data, self.validation_data, self.test_data) if path is not None
         ]
@@ -234,6 +234,7 @@ class TableRows(TableOptions):
                 raise ArgumentError(
                     f"Expected {name} only for {kind}, but got {value!r} for {shown_name(self.data)}. Leave it out."
                 )
+        self._sound.check_read()
 
     def _read(self, path: Path, commas: Sequence[str] = ()) -> Columns:
         """Return the columns of a file. commas: Those that had decimal commas in the training data."""

@@ -55,6 +55,11 @@ class TableSplits(TableRows):
         return None
 
     @property
+    def _or_by_time(self) -> str:
+        """What else to do about whole sequences, where they can be divided."""
+        return "" if self.output == "last" else ", or divide by time: split_by='time', --split-by time"
+
+    @property
     def _whole(self) -> bool:
         """Whether whole sequences are in the parts, rather than stretches of time."""
         if self.output == "last" or self.split_by == "sequences":
@@ -77,7 +82,7 @@ class TableSplits(TableRows):
             if not _constant(said, sequences):
                 raise DataError(
                     f"Expected one part for all steps of a sequence of {self.data}, but got several. Correct the "
-                    f"column {self.split!r}, or divide by time: split_by='time', --split-by time."
+                    f"column {self.split!r}{self._or_by_time}."
                 )
             part_of = said[sequences.starts]
         missing = [part for part in PARTS if part not in part_of]
@@ -168,6 +173,11 @@ class TableSplits(TableRows):
 
     def _check_options_read(self) -> None:
         """Raise ArgumentError for an option of the division that changes nothing; a share of 0 of a named part is true."""
+        if self.output == "last" and self.split_by == "time":
+            raise ArgumentError(
+                "Expected split_by, --split-by, to be sequences for one answer per sequence, but got time: no part of a "
+                "sequence has an answer of its own. Leave it out; or predict every step: every_step=True, --every-step."
+            )
         said = set() if self._said_parts is None else set(self._said_parts)
         divides = not said >= {"validation", "test"}
         unread = {
@@ -241,7 +251,7 @@ class TableSplits(TableRows):
             if self.window not in (None, _STEPS):  # runs from before it could be None have 100 in any case
                 raise ArgumentError(
                     f"Expected window, --window, only where sequences are divided by time, but got {self.window} for whole "
-                    f"sequences. Leave it out, or divide by time: split_by='time', --split-by time."
+                    f"sequences. Leave it out{self._or_by_time}."
                 )
             return {
                 part: [(int(sequences.starts[i]), int(sequences.lengths[i])) for i in which]

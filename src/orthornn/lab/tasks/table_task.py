@@ -13,6 +13,7 @@ step is left out and the others are packed, so nothing is computed for it, and t
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ from .task import Batch, batch_rows
 from .time_grid import told_grid
 
 MOST_KNOWN = 4096  # inputs that are values of later steps
+_LEAST_DEVIATION = math.sqrt(np.finfo(np.float64).tiny)  # whose square has all its digits
 MOST_STEPS = 1 << 15  # that the test of a whole series processes before the first one that it predicts
 
 
@@ -354,13 +356,15 @@ class TableTask(TableSplits, TableSeries):
         """Return mean and standard deviation of the columns (R, K); 0, without rounding, where all values are the same."""
         with np.errstate(over="ignore", invalid="ignore"):
             mean, deviation = values.mean(0), values.std(0)
-        for name, found in zip(names, np.isfinite(mean + deviation)):
-            if not found:
+        differ = values.min(0) < values.max(0)
+        large, small = ~np.isfinite(mean + deviation), differ & (deviation < _LEAST_DEVIATION)
+        for name, is_large, is_small in zip(names, large, small):
+            if is_large or is_small:
                 raise DataError(
-                    f"Expected values whose squares are float64 numbers, but {self.data}, column {name!r}, has larger ones. "
-                    f"Give it in another unit."
+                    f"Expected values whose squares are float64 numbers, but {shown_name(self.data)}, column {name!r}, has "
+                    f"{'larger' if is_large else 'smaller'} ones. Give it in another unit."
                 )
-        return mean, np.where(values.min(0) < values.max(0), deviation, 0.0)
+        return mean, np.where(differ, deviation, 0.0)
 
     @cached_property
     def _parts(self) -> dict[str, Part]:
