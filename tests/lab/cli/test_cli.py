@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
 import io
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -333,6 +335,25 @@ WRONG = {
     ): "Expected system to be one of",
     ("train", "adding", "--variant", "helfrich2018", "--epochs", "0"): "epochs to be above 0, but got 0",
     ("train", "adding", "--variant", "helfrich2018", "--epochs", "1e308"): "epochs to be a number between 0 and 1e+09",
+    ("train", "adding", "--variant", "helfrich2018", "--batch-size", "0"): "Expected batch_size to be",
+    ("train", "adding", "--variant", "helfrich2018", "--batch-size", "0", "--epochs", "1"): "Expected batch_size to be",
+    (
+        "compare",
+        "adding",
+        "--variant",
+        "helfrich2018",
+        "--batch-size",
+        "0",
+        "--steps",
+        "2",
+    ): "Expected batch_size to be",
+    ("sweep", "adding", "--variant", "helfrich2018", "--batch-size=-1", "--grid", "lr=1"): "Expected batch_size to be",
+    ("sweep", "copying", "--grid", "lr=0.1", "--threads", "2"): "Expected no threads, --threads, as each trial",
+    ("train", ""): "Expected a task or your own data, but got an empty name",
+    ("train", "", "--target", "y", "--model", "auto"): "Expected a task or your own data, but got an empty name",
+    ("compare", ""): "Expected a task or your own data, but got an empty name",
+    ("sweep", "", "--target", "y"): "Expected a task or your own data, but got an empty name",
+    ("inspect", ""): "but got ''",
     ("train", "copying", "--lr", "1e39"): "Expected lr to be 0 or between 1.18e-38 and 3.4e+38",
     ("train", "copying", "--lr", "1e-50"): "Expected lr to be 0 or between 1.18e-38 and 3.4e+38",
     ("train", "copying", "--lr", "0"): "Expected a learning rate above 0, but got lr=0",
@@ -374,6 +395,21 @@ def test_an_error_is_one_line_and_leaves_nothing_behind(words, capsys, tmp_path)
     assert len(error.splitlines()) == 1
     assert WRONG[words] in error
     assert list(tmp_path.rglob("*.jsonl")) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["train --model lstm", "train --model auto", "compare --models lstm,gru", "sweep --model lstm --grid lr=0.1,0.01"],
+)
+def test_a_network_of_both_directions_does_not_forecast(words, tmp_path, capsys):
+    command, *more = words.split()
+    table = tmp_path / "noise.csv"
+    table.write_text("v\n" + "".join(f"{value}\n" for value in np.random.default_rng(0).standard_normal(60)))
+    more += ["--bidirectional", "True", "--out", "out"]
+    assert run(command, "forecast", "--data", str(table), "--target", "v", "--skipped", "2", *more) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("orthornn: Expected bidirectional, --bidirectional, to be False for forecast")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("command", ["train", "compare", "sweep"])
@@ -570,12 +606,17 @@ def test_an_error_that_nobody_foresaw_is_one_line_too(capsys, monkeypatch):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("command", ["doctor", "train", "--help", "--version"])
-def test_output_that_is_not_taken_is_an_error_of_one_line(command, monkeypatch, capsys):
+def test_output_that_is_not_taken_is_an_error_of_one_line(command, buffered, monkeypatch, capsys):
     words = ["copying", *TINY, "--out", "run"] if command == "train" else []
-    with open("/dev/full", "w") as full:
+    with contextlib.ExitStack() as stack:
+        raw = stack.enter_context(open("/dev/full", "wb", buffering=0))
+        full = io.TextIOWrapper(io.BufferedWriter(raw) if buffered else raw, write_through=not buffered)
         monkeypatch.setattr(sys, "stdout", full)
         assert run(command, *words) == 2
+        with contextlib.suppress(OSError):
+            full.detach()
     assert capsys.readouterr().err == (
         "orthornn: Expected the output to be taken, but got: No space left on device. Direct it to a place that has room; "
         "files that were written are complete.\n"

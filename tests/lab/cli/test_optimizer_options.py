@@ -17,6 +17,7 @@ def shown(command, words, folder, capsys):
     ("model", "option", "value"),
     [
         ("lstm", "recurrent-lr", "0.1"),
+        ("lstm", "recurrent_lr", "0.1"),
         ("gru", "recurrent-optimizer", "sgd"),
         ("full-urnn", "recurrent-optimizer", "sgd"),
         ("scornn", "manifold", "cayley-sgd"),
@@ -26,7 +27,7 @@ def shown(command, words, folder, capsys):
 )
 def test_an_option_without_effect_on_the_model_is_told(model, option, value, tmp_path, capsys):
     text = shown("train", ["--model", model, f"--{option}", value], tmp_path / "run", capsys)
-    assert f"--{option} {NOTE} {model}" in text
+    assert f"--{option.replace('_', '-')} {NOTE} {model}" in text
 
 
 def test_options_with_effect_are_not_told(tmp_path, capsys):

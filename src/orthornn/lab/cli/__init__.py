@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import io
@@ -10,7 +11,7 @@ import signal
 import sys
 import traceback as tb
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ... import __version__
@@ -39,6 +40,7 @@ COMMANDS = {
 }
 
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no quota among its errors
+_OF_OUTPUT = "_is_of_output"  # the mark of an error of writing to the output
 _LONGEST = 300  # characters of an error that nobody foresaw
 _CLOSED = 128 + getattr(signal, "SIGPIPE", 13)  # Windows has the error, and not the signal
 
@@ -80,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _once()
         warnings.simplefilter("always", OrthornnWarning)
-        with terminable():
+        with terminable(), _marked_output():
             return _flushed(_run(words, traceback))
 
 
@@ -136,7 +138,34 @@ def _not_used(error: OSError) -> str:
     )
 
 
-def _is_output_broken() -> bool:
+@contextlib.contextmanager
+def _marked_output() -> Iterator[None]:
+    """Inside, an error of writing to the output is marked as such: where it is not buffered, the next flush succeeds."""
+    stream = sys.stdout
+    write = stream.write
+
+    def marking(text: str) -> int:
+        try:
+            return write(text)
+        except OSError as error:
+            setattr(error, _OF_OUTPUT, True)
+            raise
+
+    try:
+        stream.write = marking  # type: ignore[method-assign]
+    except AttributeError:  # a stream that has no room for it
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(AttributeError):
+            del stream.write
+
+
+def _is_output_broken(error: OSError) -> bool:
+    if hasattr(error, _OF_OUTPUT):
+        return True
     try:
         sys.stdout.flush()
     except OSError:
@@ -204,7 +233,7 @@ def _run(words: list[str], traceback: bool) -> int:
     except OSError as error:  # a folder that is missing, a full disk, no permission
         if traceback:
             raise
-        if error.filename is None and _is_output_broken():
+        if error.filename is None and _is_output_broken(error):
             print(f"orthornn: {_not_taken(error)}", file=sys.stderr)
             return 2
         print(f"orthornn: {printable(_not_used(error))}", file=sys.stderr)

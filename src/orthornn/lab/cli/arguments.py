@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -234,7 +235,7 @@ class RunArguments(Generic[TaskT]):
         return RunConfig.validate_every if epoch is None else max(epoch, min(_OFTEN, self._steps() // 20), 1)
 
     def _batch_size(self) -> int:
-        return self.task.batch_size if self.batch_size is None else self.batch_size
+        return self.task.batch_size if self.batch_size is None else check_integer("batch_size", self.batch_size, 1)
 
     def _steps(self) -> int:
         if self.steps is not None and self.epochs is not None:
@@ -288,11 +289,11 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
         raise SystemExit(0)
     if words[0].startswith("-"):
         raise ArgumentError(
-            f"Expected the task first, but got {words[0]}. Write: orthornn {command} TASK {' '.join(words)}. TASK is one of "
-            f"{', '.join(TASKS)}."
+            f"Expected the task first, but got {words[0]}. Write: orthornn {command} TASK {shlex.join(words)}. TASK is one "
+            f"of {', '.join(TASKS)}."
         )
     words = own_data(words)
-    if words[0] not in TASKS and words[0] and Path(words[0]).expanduser().exists():
+    if words[0] not in TASKS and Path(words[0]).expanduser().exists():
         raise ArgumentError(
             f"Expected a task, a file that ends in {', '.join(SUFFIXES)}, or a folder of sounds, but got {words[0]!r}, which "
             f"is none of them. `orthornn {command} --help` lists the tasks."
@@ -310,6 +311,10 @@ def parse(command: str, summary: str, arguments: Callable[[type[Task]], Any], wo
 def own_data(words: Sequence[str]) -> Sequence[str]:
     """Return `DATA.csv --target y ...` as `classify --data DATA.csv --target y ...`, or regress, or forecast."""
     path = Path(words[0])
+    if not words[0]:
+        raise ArgumentError(
+            "Expected a task or your own data, but got an empty name. Name one; . is the folder in which the command runs."
+        )
     if words[0] in TASKS or words[0].startswith("-") or not is_data(path.expanduser()):
         return words
     if "-h" in words or "--help" in words:
@@ -329,7 +334,7 @@ def own_data(words: Sequence[str]) -> Sequence[str]:
             f"{listed(columns)}."
         )
     ahead = [name for name in _OF_FORECASTS if name in given]
-    amounts = [name for name in _OF_AMOUNTS if name in {option.replace("_", "-") for option in given}]
+    amounts = [name for name in _OF_AMOUNTS if name in given]
     kind, reason = choose_task(path.expanduser(), given["target"], ahead, csv_format(given), amounts)
     say(f"{shown_name(path)}: {reason}, so the task is {kind}")
     more = _of_forecast(path, given) if kind == "forecast" else []
@@ -342,9 +347,8 @@ def _of_forecast(path: Path, given: Mapping[str, str]) -> list[str]:
     --skipped such that it sees a whole period of the longest series, if that is long. --split-by time for several series
     of enough steps, which so all have a part in training.
     """
-    names = {name.replace("_", "-") for name in given}
-    ready = bool({"skipped", "window"} & names)
-    divided = bool({"split-by", "split", "group", "embedding", "validation-data", "test-data"} & names)
+    ready = bool({"skipped", "window"} & given.keys())
+    divided = bool({"split-by", "split", "group", "embedding", "validation-data", "test-data"} & given.keys())
     if ready and divided:
         return []
     look = look_at_series(path, given["target"], given.get("sequence"), given.get("time"), csv_format(given))
@@ -358,9 +362,8 @@ def _of_forecast(path: Path, given: Mapping[str, str]) -> list[str]:
         skipped = int(words[1] if words else given.get("skipped", Forecast.skipped))
         needed = skipped + int(given.get("horizons", given.get("ahead", 1)))
         shares = [
-            float(value)
-            for name in ("validation_share", "test_share")
-            for value in [given.get(name, given.get(name.replace("_", "-"), getattr(Forecast, name)))]
+            float(given.get(f"{part}-share", usual))
+            for part, usual in (("validation", Forecast.validation_share), ("test", Forecast.test_share))
         ]
     except ValueError:  # what reads the options names the one that is no number
         return words
@@ -373,7 +376,7 @@ def _of_forecast(path: Path, given: Mapping[str, str]) -> list[str]:
 
 
 def options_in(words: Sequence[str]) -> dict[str, str]:
-    """Return the options `--name value` and `--name=value` in the words behind the first, by name."""
+    """Return the options `--name value` and `--name=value` in the words behind the first, by name with dashes."""
     return dict(pair for word, value in pairwise([*words[1:], ""]) for pair in [_option(word, value)] if pair[0])
 
 
@@ -395,7 +398,7 @@ def _option(word: str, value: str) -> tuple[str, str]:
     if not word.startswith("--"):
         return "", ""
     name, equals, own = word[2:].partition("=")
-    return name, own if equals else value
+    return name.replace("_", "-"), own if equals else value
 
 
 def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -> Any:

@@ -46,7 +46,7 @@ def expand(words: Sequence[str], own_model: bool = True) -> list[str]:
     if name == NONE:
         return rest
     recipe = RECIPES[check_choice("recipe", name, [*RECIPES, NONE])]
-    values = {name.replace("_", "-"): value for name, value in options_in(rest).items()}
+    values = options_in(rest)
     given = {word[2:].partition("=")[0].replace("_", "-") for word in rest if word.startswith("--")}
     given |= {name.removeprefix("no-") for name in given}
     for pair in _EITHER:

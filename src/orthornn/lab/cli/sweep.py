@@ -15,6 +15,7 @@ from ..report.page import write_report
 from ..report.runs import SavedRun, by_data, chosen, groups, read_runs
 from ..report.significance import mean_and_spread, verdicts
 from ..report.table import Column, Table
+from ..shell_word import shell_word
 from ..systems import model_named
 from ..training.diverged import read_diverged
 from ..training.schedule import check_warmup
@@ -56,6 +57,11 @@ class SweepArguments(RunArguments[TaskT]):
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = parse("sweep", SUMMARY, lambda task: SweepArguments[task], words)  # type: ignore[valid-type]
+    if arguments.threads is not None:
+        raise ArgumentError(
+            f"Expected no threads, --threads, as each trial has as many threads as --cpus, but got {arguments.threads}. Pass "
+            f"--cpus {arguments.threads}."
+        )
     base = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
     grid = {name: [_value(text) for text in values.split(",")] for name, values in _pairs("grid", arguments.grid)}
     ranges = {name: _range(name, values) for name, values in _pairs("random", arguments.random)}
@@ -75,7 +81,7 @@ def main(words: Sequence[str]) -> int:
     failed += [f"{name} did not end: {reason}" for name, reason in left.items()]
     diverged = [f"{name} diverged: {ended.error}" for name, ended in sweep.diverged(folder).items()]
     if len(failed) + len(diverged) == len(configs):
-        again = f"The same command with --out {folder} tries again." if failed else "Choose other settings."
+        again = f"The same command with --out {shell_word(folder)} tries again." if failed else "Choose other settings."
         raise ArgumentError(
             f"Expected at least one trial to come to its end, but got none. {[*failed, *diverged][0]} {again}"
         )
