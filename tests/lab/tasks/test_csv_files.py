@@ -15,6 +15,7 @@ from orthornn.lab.tasks.columns import joined, read_columns
 from orthornn.lab.tasks.csv_columns import agreeing
 from orthornn.lab.tasks.csv_files import read_named
 from orthornn.lab.tasks.csv_format import CsvFormat
+from orthornn.lab.tasks.task_choice import choose_task
 
 pytest.importorskip("pyarrow")
 RANDOM = np.random.default_rng(3)
@@ -131,6 +132,8 @@ def test_a_convention_that_is_given_is_followed(tmp_path):
     with pytest.raises(DataError, match=r"got '1\.500' in row 1"):
         joined(read, read).numbers("x", "target")
     assert read.labels("x", "target").tolist() == ["1.500", "2.250"]
+    with pytest.raises(DataError, match=r"got '1\.500' in row 1 .* --thousands \."):
+        choose_task(path, "x", (), CsvFormat(decimal=","))
     assert read_columns(path, CsvFormat(decimal=",", thousands=".")).numbers("x", "inputs").tolist() == [1500, 2250]
     path.write_text("x;y\nv.1;2,5\n2020.01.02;3,5\n")
     assert (read_columns(path, CsvFormat(decimal=",")).kind("x"), read_columns(path).points) == ("text", ())

@@ -56,7 +56,7 @@ class TableSplits(TableRows):
 
     @property
     def _or_by_time(self) -> str:
-        """What else to do about whole sequences, where they can be divided."""
+        """The division by time as advice, where sequences can be divided."""
         return "" if self.output == "last" else ", or divide by time: split_by='time', --split-by time"
 
     @property

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import DataError
-from .cells import coded
+from .cells import coded, kind_of_cells
 from .columns import Columns, read_columns
 from .csv_format import CsvFormat
 from .plain_baselines import season_of
@@ -47,6 +47,8 @@ def choose_task(
     column = file.columns[names[0]]
     if column.dtype.kind == "f" and not (column[np.isfinite(column)] % 1 == 0).all():
         return "regress", f"{names[0]} holds fractions"
+    if names[0] in file.points and kind_of_cells(column) == "numbers":
+        file.numbers(names[0], "target")  # DataError that asks for the marks
     kind = file.kind(names[0])
     if kind == "numbers" and column.dtype == object and not all(_is_whole(cell) for cell in column):
         return "classify", f"{names[0]} holds numbers that are names"
