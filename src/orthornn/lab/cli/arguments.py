@@ -235,7 +235,10 @@ class RunArguments(Generic[TaskT]):
         return RunConfig.validate_every if epoch is None else max(epoch, min(_OFTEN, self._steps() // 20), 1)
 
     def _batch_size(self) -> int:
-        return self.task.batch_size if self.batch_size is None else check_integer("batch_size", self.batch_size, 1)
+        if self.batch_size is None:
+            return self.task.batch_size
+        advice = f"Pass another, or leave it out for the {self.task.batch_size} of {self.task.name}."
+        return check_integer("batch_size, --batch-size,", self.batch_size, 1, advice=advice)
 
     def _steps(self) -> int:
         if self.steps is not None and self.epochs is not None:
