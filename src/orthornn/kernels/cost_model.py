@@ -10,7 +10,7 @@ from typing import NamedTuple
 # In multiply-adds of the compiled dense kernel, forward and backward, roughly, as fitted at N = 128 ... 2048 on a CPU: what
 # one torch operation costs before it does any arithmetic; one of its multiply-adds; and as how many more rows of a step
 # reading the dense matrix counts.
-_CALL, _SLOWER, _MATRIX_ROWS = 200_000, 60, 1
+_CALL, _SLOWER, _MATRIX_ROWS = 200_000, 20, 1
 
 
 def operator_pays(cost: tuple[int, int], n: int, batch: int, built_steps: int | None = None) -> bool:

@@ -119,9 +119,10 @@ class BoundGivens(BoundParametrization):
         self._count = sum(map(len, pairs))
         if self.field == "real":
             self.register_buffer("signs", torch.ones(n, dtype=torch.float64, device="cpu"))
-        # Nine passes over a row a layer, forward and backward; a complex one counts as four.
+        # Nine passes over a row a layer, forward and backward, each of which takes as long as three multiply-adds of a
+        # Fourier transform for each number; a complex one counts as four.
         is_complex = self.field == "complex"
-        passes, calls = (36, 4 * self.layers + 12) if is_complex else (9, 2 * self.layers + 4)
+        passes, calls = (108, 4 * self.layers + 12) if is_complex else (27, 2 * self.layers + 4)
         self.operator_cost = (passes * n * self.layers, calls)
 
     @property

@@ -53,8 +53,7 @@ class BoundRestrictedUnitary(BoundParametrization):
         self.register_buffer("permutation", torch.arange(n, device="cpu"))
         self._found_right: tuple[int, int] | None = None  # the permutation, and its version, that was looked at
         fft = 2.5 * n * math.log2(max(n, 2))
-        # A third: most of it is inside a transform, which does more with a number in the cache than other operations.
-        self.operator_cost = (round((2 * fft + 3 * 4 * n + 2 * 8 * n) / 3), 40)
+        self.operator_cost = (round(2 * fft + 3 * 4 * n + 2 * 8 * n), 40)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
