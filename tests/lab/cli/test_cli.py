@@ -299,6 +299,14 @@ def test_every_option_is_explained(command, task, capsys):
     assert ("--data " in text) == (task not in made)
 
 
+NO_BATCH = (
+    "adding",
+    "--variant",
+    "helfrich2018",
+    "--batch-size",
+    "0",
+)  # the variant has epochs, whose length is divided
+NO_BATCH_SAID = "Expected batch_size, --batch-size, to be an integer of at least 1, but got"
 WRONG = {
     ("trian",): "Did you mean 'train'?",
     ("train", "copyin"): "Did you mean 'copying'?",
@@ -335,43 +343,10 @@ WRONG = {
     ): "Expected system to be one of",
     ("train", "adding", "--variant", "helfrich2018", "--epochs", "0"): "epochs to be above 0, but got 0",
     ("train", "adding", "--variant", "helfrich2018", "--epochs", "1e308"): "epochs to be a number between 0 and 1e+09",
-    (
-        "train",
-        "adding",
-        "--variant",
-        "helfrich2018",
-        "--batch-size",
-        "0",
-    ): "Expected batch_size, --batch-size, to be an integer of at least 1, but got",
-    (
-        "train",
-        "adding",
-        "--variant",
-        "helfrich2018",
-        "--batch-size",
-        "0",
-        "--epochs",
-        "1",
-    ): "Expected batch_size, --batch-size, to be an integer of at least 1, but got",
-    (
-        "compare",
-        "adding",
-        "--variant",
-        "helfrich2018",
-        "--batch-size",
-        "0",
-        "--steps",
-        "2",
-    ): "Expected batch_size, --batch-size, to be an integer of at least 1, but got",
-    (
-        "sweep",
-        "adding",
-        "--variant",
-        "helfrich2018",
-        "--batch-size=-1",
-        "--grid",
-        "lr=1",
-    ): "Expected batch_size, --batch-size, to be an integer of at least 1, but got",
+    ("train", *NO_BATCH): NO_BATCH_SAID,
+    ("train", *NO_BATCH, "--epochs", "1"): NO_BATCH_SAID,
+    ("compare", *NO_BATCH, "--steps", "2"): NO_BATCH_SAID,
+    ("sweep", "adding", "--variant", "helfrich2018", "--batch-size=-1", "--grid", "lr=1"): NO_BATCH_SAID,
     ("sweep", "copying", "--grid", "lr=0.1", "--threads", "2"): "Expected no threads, --threads, as each trial",
     ("train", ""): "Expected a task or your own data, but got an empty name",
     ("train", "", "--target", "y", "--model", "auto"): "Expected a task or your own data, but got an empty name",
