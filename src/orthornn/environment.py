@@ -1,4 +1,4 @@
-"""The environment of a process: versions, commit, processor, threads."""
+"""The environment of a process: versions, commit, processor, threads, GPU."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ import torch
 from .kernels.backends.cpp import extension
 
 
-def environment() -> dict[str, Any]:
-    """Return what this process runs on. BackendError if ORTHORNN_ISA names no instruction set that is there."""
+def environment(device: str = "cpu") -> dict[str, Any]:
+    """Return what this process runs on. BackendError if ORTHORNN_ISA names no instruction set that is there.
+
+    device: where it computes, for the name of the GPU; None for "cpu".
+    """
     build = extension.build()
     return {
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -34,6 +37,7 @@ def environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "instruction_set": None if build is None else build.isa,
         "torch_instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "gpu": None if device == "cpu" else torch.cuda.get_device_name(device),
     }
 
 

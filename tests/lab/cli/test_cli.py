@@ -330,6 +330,7 @@ WRONG = {
     ("report", ""): "a file or a folder as runs, but got an empty name",
     ("report", "runs", ""): "a file or a folder as runs, but got an empty name",
     ("bench", "--cases", ""): "at least one case",
+    ("reproduce", "mhammedi2017", "--device", "gpu"): "Expected device to be 'cpu', 'cuda' or 'cuda:N', but got 'gpu'",
     ("reproduce", "mhammedi2017", "--only", ","): "Expected names in --only, but got ','",
     (
         "reproduce",

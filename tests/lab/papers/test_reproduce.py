@@ -7,8 +7,9 @@ import json
 import shutil
 
 import pytest
+import torch
 
-from orthornn.errors import ArgumentError, DataError, Interrupted
+from orthornn.errors import ArgumentError, DataError, DeviceError, Interrupted
 from orthornn.lab import cli
 from orthornn.lab.papers import (
     Experiment,
@@ -24,8 +25,8 @@ from orthornn.lab.papers import (
 from orthornn.lab.papers.template import fill
 from orthornn.lab.report.runs import read_run
 from orthornn.lab.systems import model_named
-from orthornn.lab.training import RecordConfig, Run, RunConfig, train
-from support.run_cases import COPYING, numbers
+from orthornn.lab.training import RecordConfig, Run, RunConfig, Trainer, train
+from support.run_cases import COPYING, entries, numbers
 
 STEPS = 12
 
@@ -233,6 +234,54 @@ def test_rows_say_how_much_of_the_full_training_a_run_has_had(tmp_path):
     assert "| 33 % |" in fill("{{unfinished}}", tmp_path / "results", tmp_path / "page.md")
     assert results.share({"share": 0.014}) == "1.4 %"
     assert results.share({"share": None}) == results.share({}) == ""
+
+
+def test_runs_are_trained_where_it_is_asked_for(tmp_path, monkeypatch):
+    used = []
+    monkeypatch.setattr(
+        Trainer, "__init__", spied(Trainer.__init__, lambda self, config, *_: used.append(config.device))
+    )
+    place = tmp_path / "runs/paper2017/table1/laptop/rnn-0"
+    run = Run(config(), place)
+    run.advance_to(4)
+    run.checkpoint()
+    run.close()
+    (place / "config.json").write_text(json.dumps({**entries(place / "config.json"), "device": "cuda"}))
+    if not torch.cuda.is_available():
+        for device in (None, "cuda:1"):
+            with pytest.raises(DeviceError):
+                carry_out(experiment(seeds=1), tmp_path, device=device)
+        assert used == ["cpu", "cuda", "cuda:1"]
+    assert carry_out(experiment(), tmp_path, device="cpu")["complete"]
+    assert used[-2:] == ["cpu", "cpu"]
+    assert numbers(read_run(place).records) == numbers(train(config()).records)
+    assert carry_out(experiment(), tmp_path, device="cuda")["complete"]  # where nothing is left to do
+
+
+def spied(function, before):
+    def instead(*arguments, **options):
+        before(*arguments)
+        function(*arguments, **options)
+
+    return instead
+
+
+def test_a_row_names_the_gpu_of_its_runs_and_has_their_wall_time(tmp_path):
+    carry_out(experiment(), tmp_path)
+    place = tmp_path / "runs/paper2017/table1/laptop/rnn-1"
+    (place / "environment.json").write_text(json.dumps({**entries(place / "environment.json"), "gpu": "NVIDIA H200"}))
+    content = carry_out(experiment(), tmp_path)
+    first, second = content["runs"]
+    assert (first["gpu"], second["gpu"]) == (None, "NVIDIA H200")
+    row = content["rows"][0]
+    assert row["note"] == "on NVIDIA H200"
+    assert row["minutes"] == pytest.approx((first["cpu_seconds"] + second["seconds"]) / 120)
+    file = tmp_path / "results/paper2017/table1/laptop.json"
+    for run in content["runs"]:
+        del run["gpu"]  # as in older results
+    file.write_text(json.dumps({**entries(file), "runs": content["runs"]}))
+    shutil.rmtree(tmp_path / "runs")
+    assert carry_out(experiment(), tmp_path, train=False)["rows"][0]["note"] == ""
 
 
 def test_another_configuration_is_refused(tmp_path):

@@ -11,7 +11,7 @@ import shutil
 import pytest
 import torch
 
-from orthornn.errors import ArgumentError, CheckpointError, ConfigError, LockedError, OrthornnWarning
+from orthornn.errors import ArgumentError, CheckpointError, ConfigError, DeviceError, LockedError, OrthornnWarning
 from orthornn.lab.systems import MODELS, model_named
 from orthornn.lab.tasks import Adding, Amplifier, Forecast, PixelMNIST
 from orthornn.lab.training import (
@@ -20,6 +20,7 @@ from orthornn.lab.training import (
     Run,
     RunConfig,
     ScheduleConfig,
+    carry_out,
     load_model,
     read_metrics,
     resume,
@@ -296,6 +297,21 @@ def test_a_configuration_that_names_no_device_goes_on(tmp_path):
     assert plain.pop("device") == "cpu"
     (tmp_path / "config.json").write_text(json.dumps(plain))
     assert resume(tmp_path).steps == config().steps
+
+
+def test_a_run_goes_on_elsewhere_than_it_was_begun(tmp_path):
+    whole = train(config(), tmp_path / "whole")
+    path = tmp_path / "run"
+    stopped(path, config(), 13)
+    (path / "config.json").write_text(json.dumps({**entries(path / "config.json"), "device": "cuda"}))
+    if not torch.cuda.is_available():
+        before = content(path)
+        with pytest.raises(DeviceError, match=r"device is 'cuda', but torch .* sees no CUDA device"):
+            resume(path)
+        assert content(path) == before
+    run = Run.resume(path, device="cpu")
+    assert entries(path / "config.json")["device"] == "cpu"
+    assert numbers(carry_out(run).records) == numbers(whole.records)
 
 
 def test_a_checkpoint_older_than_an_option_goes_on(tmp_path, monkeypatch):

@@ -617,6 +617,7 @@ def test_changed_data_are_noticed(change, lost, tmp_path, monkeypatch):
         ("instruction_set", "mmx", "instruction set of orthornn's kernels is .* began with mmx"),
         ("torch_instruction_set", "mmx", "instruction set of torch's kernels"),
         ("threads", 63, "number of threads is .* began with 63"),
+        ("gpu", "NVIDIA H200", "the GPU is none .* began with NVIDIA H200"),
     ],
 )
 def test_another_machine_is_said_by_name(entry, value, words, tmp_path):

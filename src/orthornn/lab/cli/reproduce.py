@@ -19,6 +19,7 @@ from ..papers.page import page, renewed
 from ..papers.results import results_table
 from ..report.table import Column, Table
 from ..training import Progress, Run
+from ..training.config import check_device
 from .arguments import read_options, set_threads
 from .lines import show
 from .progress import Display
@@ -49,6 +50,8 @@ class ReproduceArguments:
     """Folder of the results. Default: results; for --budget smoke, smoke-results in --runs."""
     threads: int | None = None
     """Threads of torch. Default: torch's choice."""
+    device: str | None = None
+    """Device to train on: cpu, cuda, or cuda:N. Default: cpu, and for runs that there are, where they were begun."""
     collect: bool = False
     """Only write the results of the runs as they are; train and measure nothing."""
     page: Path | None = None
@@ -85,6 +88,8 @@ def main(words: Sequence[str]) -> int:
         return 0
     if arguments.threads is not None:
         set_threads(arguments.threads)
+    if arguments.device is not None:
+        check_device(arguments.device)
     setting = Setting(arguments.budget, arguments.data)
     if arguments.systems:
         systems = dict.fromkeys(system for one in chosen for system, _ in one.plan(setting).runs())
@@ -112,7 +117,8 @@ def _carry_out(experiment: Experiment, setting: Setting, arguments: ReproduceArg
         if arguments.collect:
             show(f"{experiment.name}: left as it is, because it has no run directories")
             return
-        show(f"{experiment.name}: measuring, for about {experiment.hours[setting.budget]:.2g} h")
+        where = "" if arguments.device in (None, "cpu") else " on the CPU"
+        show(f"{experiment.name}: measuring{where}, for about {experiment.hours[setting.budget]:.2g} h")
     content = reproduce(
         experiment,
         setting,
@@ -121,6 +127,7 @@ def _carry_out(experiment: Experiment, setting: Setting, arguments: ReproduceArg
         train=not arguments.collect,
         only_systems=_names(arguments.systems) or None,
         only_seeds=[int(name) for name in _names(arguments.seeds)] or None,
+        device=arguments.device,
         on_progress=_Shown(),
     )
     results_table(content).show()

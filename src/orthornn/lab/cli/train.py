@@ -81,6 +81,8 @@ class ResumeArguments:
     """Total number of epochs, instead of --steps; for tasks with a fixed training set."""
     seconds: float | None = None
     """Total seconds of training. Default: as the run began."""
+    device: str | None = None
+    """Device: cpu, cuda, or cuda:N. Default: as the run began."""
     tensorboard: bool = False
     """Also write the records for TensorBoard."""
 
@@ -207,8 +209,8 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
         resumed = read_options(ResumeArguments, "orthornn train", RESUME, words)
         _same_threads(resumed.resume)
         observers = _observers(resumed.tensorboard, resumed.resume, processes)
-        limits: dict[str, Any] = {"steps": _steps(resumed), "max_seconds": resumed.seconds}
-        return Run.resume(resumed.resume, **limits, processes=processes, observers=observers), resumed.resume
+        changes: dict[str, Any] = {"steps": _steps(resumed), "max_seconds": resumed.seconds, "device": resumed.device}
+        return Run.resume(resumed.resume, **changes, processes=processes, observers=observers), resumed.resume
     tensorboard = False
     if words and words[0] == "--config":
         config, folder = _from_file(words[1:])

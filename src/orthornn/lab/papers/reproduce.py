@@ -9,6 +9,7 @@ signal ends the work, so that they never wait for the last run.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 from ...errors import ArgumentError, Interrupted
 from ..report.runs import read_run
 from ..training import Progress, Run, RunConfig, carry_out, read_config
+from ..training.changes import MAY_CHANGE
 from . import results
 from .experiment import Experiment, Plan, Setting
 from .result_table import Runs, Trained
@@ -34,12 +36,14 @@ def reproduce(
     train: bool = True,
     only_systems: Collection[str] | None = None,
     only_seeds: Collection[int] | None = None,
+    device: str | None = None,
     on_progress: Show = lambda name, run, progress: None,
 ) -> dict[str, Any]:
     """Do what is left of an experiment; what its results file holds.
 
     runs: the folder of run directories. evidence: the folder of results.
     train: False to write the results of what there is. only_systems, only_seeds: train no others.
+    device: where runs are trained. Default: None, on the CPU, and those that there are where they were begun.
     Raises ArgumentError if a run directory holds another configuration, Interrupted after Ctrl-C or SIGTERM.
     """
     plan = experiment.plan(setting)
@@ -56,10 +60,8 @@ def reproduce(
                 continue
             place = folder / f"{system}-{seed}"
             try:
-                if (
-                    go_on(place, config, lambda run, progress, name=place.name: on_progress(name, run, progress))  # type: ignore[misc]
-                    and time.monotonic() - written > _WRITE_SECONDS
-                ):
+                made = go_on(place, config, device, functools.partial(on_progress, place.name))
+                if made and time.monotonic() - written > _WRITE_SECONDS:
                     write()
                     written = time.monotonic()
             except Interrupted:
@@ -68,20 +70,20 @@ def reproduce(
     return write()
 
 
-def go_on(place: Path, config: RunConfig, on_progress: Callable[[Run, Progress], None]) -> bool:
-    """Begin or resume a run; return False if there was nothing left to do."""
+def go_on(place: Path, config: RunConfig, device: str | None, on_progress: Callable[[Run, Progress], None]) -> bool:
+    """Begin or resume a run; return False if there was nothing left to do. device: as of `reproduce`."""
     if not (place / "config.json").exists():
-        run = Run(config, place)
+        run = Run(dataclasses.replace(config, device=device or config.device), place)
     else:
         there = read_config(place / "config.json")
-        if dataclasses.replace(there, steps=config.steps, max_seconds=config.max_seconds) != config:
+        if dataclasses.replace(there, **{name: getattr(config, name) for name in MAY_CHANGE}) != config:
             raise ArgumentError(
                 f"{place} holds a run with another configuration than this experiment has now. Move it away, or name "
                 f"another folder with --runs."
             )
         if _is_done(place, config):
             return False
-        run = Run.resume(place, steps=config.steps)
+        run = Run.resume(place, steps=config.steps, device=device)
     carry_out(run, lambda progress: on_progress(run, progress))
     return True
 

@@ -59,9 +59,14 @@ class Trained:
         return max((record.get("cpu_seconds", 0.0) for record in self.saved.records), default=0.0)
 
     @property
+    def gpu(self) -> str | None:
+        """The name of the GPU that it began on."""
+        return self.saved.environment.get("gpu")
+
+    @property
     def minutes(self) -> float:
-        """Processor time so far in minutes."""
-        return self.cpu_seconds / 60
+        """Processor time so far in minutes; on a GPU, wall time."""
+        return (self.cpu_seconds if self.gpu is None else self.seconds) / 60
 
     def curve(self, kind: str, metric: str = "loss", *, epochs: bool = False) -> Curve:
         """Return (updates or epochs, values) of the records of this kind."""
@@ -167,7 +172,7 @@ class Runs:
                         minutes=minutes,
                         share=self.share(system),
                         form=form,
-                        note="" if all(run.finished for run in runs) else "unfinished",
+                        note=_note(runs, "unfinished"),
                     )
                 )
         return made
@@ -187,7 +192,6 @@ class Runs:
             known = [value for value in values if value is not None]
             if not known:
                 continue
-            done = all(run.finished for run in runs)
             steps = max(run.steps for run in runs)
             made.append(
                 Row.of_seeds(
@@ -197,10 +201,16 @@ class Runs:
                     minutes=statistics.fmean(run.minutes for run in runs),
                     share=self.share(system),
                     form=form,
-                    note="" if done else f"unfinished: held-out data after at most {steps} updates",
+                    note=_note(runs, f"unfinished: held-out data after at most {steps} updates"),
                 )
             )
         return made
+
+
+def _note(runs: Sequence[Trained], unfinished: str) -> str:
+    """Return what a row says besides its values: that a run is unfinished, and on which GPUs they were trained."""
+    gpus = dict.fromkeys(f"on {run.gpu}" for run in runs if run.gpu is not None)
+    return "; ".join([*([] if all(run.finished for run in runs) else [unfinished]), *gpus])
 
 
 def _values(found: Sequence[Mapping[str, Any]], selection: str, part: str) -> list[float]:

@@ -34,7 +34,7 @@ from .result_table import ResultTable, Row, Runs, Trained
 _DPI = 110
 # of a run's result and of the machine that it began on, what its record has
 _RESULT = ("steps", "update_seconds", "parameters", "hidden_size", "orthogonality_error")
-_BEGAN_ON = ("commit", "processor", "cores", "threads", "torch")
+_BEGAN_ON = ("commit", "processor", "cores", "threads", "torch", "gpu")
 
 Records = Mapping[tuple[str, int], dict[str, Any]]
 """What a results file has of runs, by system and seed."""
@@ -93,7 +93,7 @@ def _restored(record: Mapping[str, Any], config: RunConfig) -> Trained:
     for one in records[-1:]:
         one |= {name: record[name] or 0.0 for name in ("seconds", "cpu_seconds")}
     result = {name: record[name] for name in _RESULT} if record["finished"] else None
-    environment = {name: record[name] for name in _BEGAN_ON}
+    environment = {name: record.get(name) for name in _BEGAN_ON}  # the oldest have no gpu
     config = dataclasses.replace(config, steps=record["of"])
     return Trained(record["system"], record["seed"], SavedRun(Path(), config, environment, records, result))
 

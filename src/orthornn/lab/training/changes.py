@@ -18,6 +18,7 @@ _BITS = {
     "instruction_set": "the instruction set of orthornn's kernels",
     "torch_instruction_set": "the instruction set of torch's kernels",
     "threads": "the number of threads",
+    "gpu": "the GPU",
 }
 
 
@@ -37,16 +38,16 @@ def check_same_run(before: RunConfig, now: RunConfig, file: Path, checkpoint: Pa
         )
 
 
-def environment_changes(path: Path) -> list[str]:
+def environment_changes(path: Path, device: str) -> list[str]:
     """Return what this process runs on that the run in `path` did not begin on, in words.
 
-    Nothing is compared where environment.json is missing.
+    Nothing is compared where environment.json is missing, nor an entry that it does not have. device: of the run now.
     """
-    before, now = read_environment(path), environment()
+    before, now = read_environment(path), environment(device)
     return [
-        f"{words} is {now[name]} (it began with {before[name]})"
+        f"{words} is {now[name] or 'none'} (it began with {before[name] or 'none'})"
         for name, words in _BITS.items()
-        if before.get(name) is not None and before[name] != now[name]
+        if name in before and before[name] != now[name]
     ]
 
 

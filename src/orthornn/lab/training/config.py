@@ -282,8 +282,7 @@ class RunConfig:
                 check_integer(name, getattr(self, name), 1)
         if self.autocast is not None:
             check_choice("autocast", self.autocast, ("bfloat16",))
-        if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
-            raise ArgumentError(f"Expected device to be 'cpu', 'cuda' or 'cuda:N', but got {self.device!r}.")
+        check_device(self.device)
         if self.checkpoint_seconds is not None:
             check_number("checkpoint_seconds", self.checkpoint_seconds, 0)
         check_number("orthogonality_bound", self.orthogonality_bound, 0)
@@ -321,6 +320,12 @@ class RunConfig:
         if problems:
             raise ConfigError("the configuration is not valid:" + "".join(f"\n  {line}" for line in problems))
         return config
+
+
+def check_device(device: str) -> None:
+    """Raise ArgumentError if this names no device that a run can be trained on."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ArgumentError(f"Expected device to be 'cpu', 'cuda' or 'cuda:N', but got {device!r}.")
 
 
 def _flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A run directory.
 
 config.json          the whole description of the run; reads back as the same RunConfig
-environment.json     what it began on: versions, commit, processor, instruction set, threads
+environment.json     what it began on: versions, commit, processor, instruction set, threads, GPU
 description.json     the inputs and outputs of the network: sizes, scaling, vocabulary, labels; see description.py
 data.json            the sha256 of the files it learns from, if there are some; see fingerprint.py
 metrics.jsonl        records, appended as the run goes
@@ -99,7 +99,7 @@ class RunDirectory:
                         f"directory, or rename the file."
                     )
             # config.json comes last: with it, the folder is a run
-            made.write_json(ENVIRONMENT, environment())
+            made.write_json(ENVIRONMENT, environment(config.device))
             made.write_json(DESCRIPTION, description)
             if data is not None:
                 made.write_json(DATA, data)

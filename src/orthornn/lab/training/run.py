@@ -248,6 +248,7 @@ class Run:
         *,
         steps: int | None = None,
         max_seconds: float | None = None,
+        device: str | None = None,
         processes: Processes | None = None,
         observers: Sequence[Callable[[dict[str, Any]], None]] = (),
     ) -> Run:
@@ -256,17 +257,17 @@ class Run:
         It makes the same updates bit for bit as one that was never stopped, with the same versions on the same kind of
         processor and with the same number of threads: a sum divided among threads is rounded in another order.
 
-        steps, max_seconds: new limits, instead of those that the run began with.
+        steps, max_seconds: new limits, instead of those that the run began with. device: likewise, where it goes on.
         Nothing is written before all of it has been checked. Checkpoints that are damaged are set aside, with a
         warning; CheckpointError if there are only damaged ones. DataError if the data are not those that the run began
-        with. What may change the last bits of its numbers (torch, instruction set, threads) is a warning.
+        with. What may change the last bits of its numbers (torch, instruction set, threads, GPU) is a warning.
         """
         path = Path(path)
         processes = processes or Processes()
         directory = RunDirectory.open(path) if processes.first else None
         try:
             config = read_config(path / CONFIG)
-            changes = {"steps": steps, "max_seconds": max_seconds}
+            changes = {"steps": steps, "max_seconds": max_seconds, "device": device}
             changed = dataclasses.replace(config, **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
             processes.wait()
             found = _Found.newest(path, changed)
@@ -670,11 +671,11 @@ class Run:
             self._notice(f"{path} has no checkpoint: it is trained from the start, and its records are written again.")
         if not (path / ENVIRONMENT).exists():
             self._notice(
-                f"{path} has no {ENVIRONMENT}: whether torch, the instruction set or the number of threads has changed since "
-                f"the run began cannot be seen. Restore the file; without it, its numbers may differ in their last bits from "
-                f"those of a run that was never stopped."
+                f"{path} has no {ENVIRONMENT}: whether torch, the instruction set, the number of threads or the GPU has "
+                f"changed since the run began cannot be seen. Restore the file; without it, its numbers may differ in their "
+                f"last bits from those of a run that was never stopped."
             )
-        changes = environment_changes(path)
+        changes = environment_changes(path, self.config.device)
         if changes:
             self._notice(
                 f"{path} is resumed where {' and '.join(changes)}: from here on its numbers may differ in their last "
