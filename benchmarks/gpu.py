@@ -254,7 +254,8 @@ from orthornn.lab.training import Run
 runs, device, end, settings = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), json.loads(sys.argv[4])
 end += time.monotonic()
 for paper, experiment, name in settings["systems"]:
-    where = runs / f"{paper}-{experiment}-{name}"
+    system = f"{paper}-{experiment}-{name}"
+    where = runs / paper / experiment / settings["budget"] / f"{name}-0"
     if (where / "result.json").exists() or time.monotonic() > end:
         continue
     setting = papers.Setting(settings["budget"], Path(settings["data"]))
@@ -265,7 +266,7 @@ for paper, experiment, name in settings["systems"]:
         if not run.done:
             run.advance(end - time.monotonic())
         now, best = run.progress, run.best
-        row = {"system": where.name, "step": now.step, "steps": now.steps, "loss": now.loss, "device": device,
+        row = {"system": system, "step": now.step, "steps": now.steps, "loss": now.loss, "device": device,
                "update_seconds": now.update_seconds, "validation": now.validation, "best": best}
         if run.done:
             row |= {"finished": True, "best_test": run.finish().best_test}
@@ -273,7 +274,7 @@ for paper, experiment, name in settings["systems"]:
             run.checkpoint()
             run.close()
     except Exception as error:
-        row = {"system": where.name, "failed": f"{type(error).__name__}: {error}"[:1500]}
+        row = {"system": system, "failed": f"{type(error).__name__}: {error}"[:1500]}
     print("TRAIN " + json.dumps(row), flush=True)
 """
 MADE_IMAGES = """

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 import venv
 from pathlib import Path
 
@@ -68,6 +69,24 @@ def test_what_is_wrong_is_not_timed(tmp_path, monkeypatch):
     assert results["recurrences"] == {}
     assert "ZeroDivisionError" in results["layers"]["cayley-5-b2"]["failed"]
     assert "MISSED" in (tmp_path / "table.txt").read_text()
+
+
+@pytest.mark.parametrize("batch", [1, 32, 50])
+def test_flashrnn_gets_whole_tiles_and_its_layout(batch, monkeypatch):
+    """A stand-in for the package, whose states are sums of the first gate's inputs."""
+
+    def flashrnn(inputs, recurrent, bias, function, dtype):
+        assert inputs.shape == (-(-batch // 32) * 32, 5, 4, 1, 7)
+        assert (recurrent.shape, bias.shape, function, dtype) == ((4, 1, 7, 7), (4, 1, 7), "lstm", "bfloat16")
+        states = torch.stack([inputs[:, :, 0].cumsum(1), torch.zeros_like(inputs[:, :, 0])])
+        return states, states[:, :, -1:]
+
+    monkeypatch.setitem(sys.modules, "flashrnn", types.SimpleNamespace(flashrnn=flashrnn))
+    lstm, x = layers.FlashLSTM(7), torch.randn(5, batch, 1)
+    states, last = lstm(x)
+    expected = (x @ lstm.projection.weight[:7].T).cumsum(0)
+    torch.testing.assert_close(states, expected)
+    torch.testing.assert_close(last, expected[-1:])
 
 
 def test_floors_and_epochs():

@@ -181,7 +181,9 @@ def _value(evidence: Evidence, parts: list[str]) -> str:
         return reproduced(row)
     if field in _FIELDS:
         value = row[_FIELDS[field]]
-        return str(value) if field == "seeds" else row["form"].format(value)
+        if field in ("seeds", "minutes"):
+            return f"{value:.0f}"
+        return row["form"].format(value)
     return _formatted(row["reproduced"], field)
 
 

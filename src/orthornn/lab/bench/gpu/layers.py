@@ -24,6 +24,7 @@ from .recurrence import peak_bytes
 GRU, LOOP, FLASH = "gru", "loop-graph", "flashrnn"
 GRAPHS = {f"{name}-graph": name for name in (OURS, "rnn", "lstm")}  # each as one CUDA graph
 _CLASSES, _MNIST_SEQUENCES = 10, 60_000
+_TILE = 32  # sequences to whose multiples flashrnn's batches are filled up
 
 TITLES = {
     OURS: "orthornn",
@@ -39,7 +40,10 @@ TITLES = {
 
 
 class FlashLSTM(nn.Module):
-    """An LSTM by flashrnn (github.com/NX-AI/flashrnn), one head: (T, B, 1) -> h (T, B, N)."""
+    """An LSTM by flashrnn (github.com/NX-AI/flashrnn), one head: (T, B, 1) -> h (T, B, N).
+
+    Its kernels are built for a batch size in tiles of 8, 16 or 32 sequences, so B is filled up to a multiple of 32.
+    """
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -51,10 +55,11 @@ class FlashLSTM(nn.Module):
         """Return states and the last one, with the projection in flashrnn's layout (B, T, gates, heads, N)."""
         from flashrnn import flashrnn
 
-        n = self.recurrent.shape[-1]
-        projected = self.projection(x).transpose(0, 1).reshape(x.shape[1], x.shape[0], 4, 1, n)
+        (T, B, _), n = x.shape, self.recurrent.shape[-1]
+        projected = self.projection(x).transpose(0, 1).reshape(B, T, 4, 1, n)
+        projected = F.pad(projected, (0,) * 9 + (-B % _TILE,))
         states, last = flashrnn(projected, self.recurrent, self.bias, function="lstm", dtype="bfloat16")
-        return states[0], last[0].reshape(1, x.shape[1], n)
+        return states[0, :B, :, 0].transpose(0, 1), last[0, :B].reshape(1, B, n)
 
 
 def missing(name: str, device: torch.device) -> str | None:
