@@ -7,8 +7,6 @@ The gain is absorbed into W, or into B's (c, s), before the recurrence, which th
 
 from __future__ import annotations
 
-from typing import Literal
-
 from torch import Tensor
 
 from .._checks import check_same, check_shape
@@ -19,9 +17,7 @@ from . import rotation
 from .call import Call
 from .checkpointing import Mode
 from .recurrence import run
-from .validation import Resets, check_gain, checked_call, settle_memory
-
-Output = Literal["all", "last"]
+from .validation import Output, Resets, check_gain, checked_call, settle_memory
 
 
 def dense_rnn(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -28,7 +28,8 @@ from .call import Call, Kind, Options
 from .checkpointing import MODES, segment_length
 from .projection import is_tokens, stored_dtype
 
-OUTPUTS = ("all", "last")
+Output = Literal["all", "last"]
+OUTPUTS: tuple[str, ...] = get_args(Output)
 
 
 def check_input(

@@ -18,9 +18,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_factory, check_flag, check_integer, check_number
 from ..errors import ArgumentTypeError
-from ..kernels.functional import Output
 from ..kernels.projection import cast, is_tokens, project
-from ..kernels.validation import check_restart_is_used
+from ..kernels.validation import Output, check_restart_is_used
 from ..layout import SequenceLayout
 from ..parametrizations.matrices import haar
 from .gated import run_steps

@@ -15,9 +15,8 @@ from .._checks import check_choice, check_flag, check_number
 from ..activations import ACTIVATIONS
 from ..errors import ArgumentError, ReadOnlyError, TransformError
 from ..kernels.checkpointing import Mode
-from ..kernels.functional import Output
 from ..kernels.projection import at_least_float32
-from ..kernels.validation import OUTPUTS, check_memory
+from ..kernels.validation import OUTPUTS, Output, check_memory
 from ..layout import SequenceLayout
 from .current import before_step, current
 from .overview import network_html

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from orthornn.errors import DataError
+from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.systems import build
 from orthornn.lab.tasks import Speech, speech
 from orthornn.lab.tasks.sequences import mean_of_each
@@ -111,6 +111,29 @@ def test_speakers_of_any_folder_are_in_one_part_alone(tmp_path):
     speakers = [{name.split("/")[0] for name in part.names} for part in (task._train, task._validation, task._test)]
     assert sorted(len(part) for part in speakers) == [1, 1, 3]
     assert len(set.union(*speakers)) == 5
+
+
+@pytest.mark.parametrize("options", [{"validation_share": 0.3}, {"test_share": 0.2}, {"split_seed": 4}])
+def test_a_folder_that_names_its_parts_is_not_divided(options, task, tmp_path):
+    """These options were ignored."""
+    ((name, value),) = options.items()
+    message = (
+        rf"Expected {name}, --{name.replace('_', '-')}, only with a folder of sounds, but got {value} for the folder"
+    )
+    with pytest.raises(ArgumentError, match=message):
+        Speech(data=task.data, **options).trivial_loss  # noqa: B018
+    for part in ("TRAIN", "test"):
+        (tmp_path / "timit" / part).mkdir(parents=True)
+    with pytest.raises(ArgumentError, match=message):
+        Speech(data=str(tmp_path / "timit"), **options).trivial_loss  # noqa: B018
+
+
+def test_a_folder_without_archives_has_no_extra_one(tmp_path):
+    for number in range(3):
+        (tmp_path / f"{number}.wav").write_bytes(wav(number, 600))
+    assert Speech(data=str(tmp_path), validation_share=0.3).trivial_loss > 0
+    with pytest.raises(ArgumentError, match=r"Expected extra, --extra, only with a folder that has train_extra\.zip"):
+        Speech(data=str(tmp_path), extra=True).trivial_loss  # noqa: B018
 
 
 def truncate(path):

@@ -19,10 +19,9 @@ from ...activations import Activation, Name
 from ...errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError, ShapeError
 from ..call import Options
 from ..checkpointing import LENGTH_FOR_ANY_T, Mode
-from ..functional import Output
 from ..interception import can_be_read
 from ..projection import is_tokens
-from ..validation import OUTPUTS, Resets, check_activation, check_memory, check_resets, checked_layout
+from ..validation import OUTPUTS, Output, Resets, check_activation, check_memory, check_resets, checked_layout
 from .call import ReflectionCall
 from .kernel import BACKENDS, backend_of, run
 

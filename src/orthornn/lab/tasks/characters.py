@@ -37,9 +37,9 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice, check_integer, check_number
-from ...errors import ArgumentError, DataError
+from ...errors import DataError
 from .sequences import Ragged, flat, mean_of_each
-from .splits import shares
+from .splits import check_no_shares, shares
 from .streams import stream
 from .task import Batch, Task, batch_rows
 
@@ -261,13 +261,7 @@ class Characters(Task):
                 f"Expected a text file, or a folder with {', '.join(PTB_FILES.values())} (the Penn Treebank in "
                 f"Mikolov's preprocessing, which may not be handed out here), but {what}. Name it with data, --data."
             )
-        for name in ("validation_share", "test_share", "split_seed"):
-            value, default = getattr(self, name), getattr(type(self), name)
-            if value != default:
-                raise ArgumentError(
-                    f"Expected {name}, --{name.replace('_', '-')}, only with one text file, but got {value} for the folder "
-                    f"{path}, whose files are the parts. Leave it out."
-                )
+        check_no_shares(self, "one text file", path)
         return {part: read_text(path / name).removesuffix("\n").split("\n") for part, name in PTB_FILES.items()}
 
 

@@ -28,14 +28,15 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_integer, check_number
-from ...errors import DataError
+from ...errors import ArgumentError, DataError
 from . import speech_scores
 from .audio import SUFFIXES, resample
 from .download import fetch_missing
 from .inflate import check_inflated
 from .sequences import Ragged, flat, mean_of_each
 from .spectrogram import BINS, HOP, WINDOW, frames, log_magnitude, samples
-from .speech_files import sound_files, utterances
+from .speech_files import EXTRA_ARCHIVE, kind_of, sound_files, utterances
+from .splits import check_no_shares
 from .task import Batch, Task, batch_rows
 
 RATE = 8000
@@ -254,6 +255,14 @@ class Speech(Task):
         folder = Path(self.data).expanduser()
         if self.download:
             self._fetch(folder)
+        kind = kind_of(folder)
+        if kind != "sounds":
+            check_no_shares(self, "a folder of sounds", folder)
+        if self.extra and kind != "archives":
+            raise ArgumentError(
+                f"Expected extra, --extra, only with a folder that has {EXTRA_ARCHIVE}, but got True for {folder}, which has "
+                f"no archives. Leave it out."
+            )
         names, sounds, features = [], [], []
         for name, sound, rate in utterances(
             folder, part, self.extra, self.validation_share, self.test_share, self.split_seed

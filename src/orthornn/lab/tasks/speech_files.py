@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -44,6 +45,22 @@ EXTRA_ARCHIVE = "train_extra.zip"
 Utterance = tuple[str, np.ndarray, int]  # name, samples, rate
 
 
+def kind_of(folder: Path) -> Literal["archives", "timit", "sounds"]:
+    """Return what a folder of speech holds. DataError if there is none."""
+    if not folder.is_dir():
+        raise DataError(
+            f"Expected a TIMIT folder (with TRAIN and TEST), one with {', '.join(ARCHIVES.values())}, or any folder of "
+            f"WAV, FLAC or OGG files, but there is no folder {folder}. Name it with data, --data FOLDER."
+        )
+    if any((folder / name).is_file() for name in ARCHIVES.values()):
+        return "archives"
+    return "timit" if len(_timit_parts(folder)) == 2 else "sounds"
+
+
+def _timit_parts(folder: Path) -> dict[str, Path]:
+    return {path.name.lower(): path for path in folder.iterdir() if path.name.lower() in ("train", "test")}
+
+
 def utterances(
     folder: Path, part: str, extra: bool, validation_share: float, test_share: float, split_seed: int
 ) -> Iterator[Utterance]:
@@ -51,20 +68,15 @@ def utterances(
 
     Raises DataError if there is no such folder, or nothing in it that can be used.
     """
-    if not folder.is_dir():
-        raise DataError(
-            f"Expected a TIMIT folder (with TRAIN and TEST), one with {', '.join(ARCHIVES.values())}, or any folder of "
-            f"WAV, FLAC or OGG files, but there is no folder {folder}. Name it with data, --data FOLDER."
-        )
-    if any((folder / name).is_file() for name in ARCHIVES.values()):
+    kind = kind_of(folder)
+    if kind == "archives":
         yield from _from_archive(folder / ARCHIVES[part])
         if extra and part == "train":
             yield from _from_archive(folder / EXTRA_ARCHIVE)
         return
-    timit = {path.name.lower(): path for path in folder.iterdir() if path.name.lower() in ("train", "test")}
     files = (
-        _timit_files(timit, part)
-        if len(timit) == 2
+        _timit_files(_timit_parts(folder), part)
+        if kind == "timit"
         else _some_files(folder, part, validation_share, test_share, split_seed)
     )
     for path in files:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,20 @@ def counts(total: int, validation_share: float, test_share: float) -> tuple[int,
     while validation + test >= total:
         validation, test = (validation - 1, test) if validation > test else (validation, test - 1)
     return total - validation - test, validation, test
+
+
+def check_no_shares(task: Any, where: str, folder: Path) -> None:
+    """Raise ArgumentError if a task whose folder names the parts itself was given a share or a seed for dividing it.
+
+    where: The data that are divided, for the error.
+    """
+    for name in ("validation_share", "test_share", "split_seed"):
+        value, default = getattr(task, name), getattr(type(task), name)
+        if value != default:
+            raise ArgumentError(
+                f"Expected {name}, --{name.replace('_', '-')}, only with {where}, but got {value} for the folder {folder}, "
+                f"whose files are the parts. Leave it out."
+            )
 
 
 def shares(
