@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from orthornn.errors import DataError
-from orthornn.lab.tasks.audio import read_audio
-from orthornn.lab.tasks.columns import read_columns
-from orthornn.lab.tasks.idx import read_idx
+from orthornn.lab.files.audio import read_audio
+from orthornn.lab.files.columns import read_columns
+from orthornn.lab.files.idx import read_idx
 from support.made_idx import write_idx
 from support.made_sounds import wav
 

@@ -2,6 +2,7 @@
 
 systems     the recurrent cores that the papers compare, by name, with a readout
 tasks       data, loss, metric and the loss of the trivial baseline
+files       tables, arrays, sounds and archives, as they are read
 training    a frozen configuration in, a run directory out
 report      tables, figures, the HTML page
 papers      one function a table or figure of a paper

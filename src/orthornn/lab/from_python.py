@@ -17,11 +17,11 @@ from .._checks import check_choice
 from ..errors import ArgumentError, MissingPackageError
 from .cli.arguments import own_data
 from .cli.train import TrainArguments, train_as_asked
+from .files.columns import SUFFIXES
+from .files.frames import Frame, source
 from .predict import Loaded, load
 from .systems import options as model_options
 from .tasks import TASKS
-from .tasks.columns import SUFFIXES
-from .tasks.frames import Frame, source
 from .tasks.table_options import entry_of
 
 

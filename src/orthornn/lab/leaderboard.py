@@ -37,6 +37,7 @@ from .._checks import check_integer, check_positive
 from .._files import read_bytes, write_bytes
 from .._printable import printable
 from ..errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
+from .files.frames import shown_name
 from .given_once import parse_given_once
 from .leaderboard_options import shown_options
 from .leaderboard_runs import Plan, carry_out, rates_of, systems_of
@@ -44,7 +45,6 @@ from .report.runs import SavedRun, chosen, read_runs
 from .report.table import Column, Table
 from .shell_word import shell_word
 from .tasks import Groups, ModularSums, PixelMNIST, Task
-from .tasks.frames import shown_name
 from .tasks.table_task import TableTask
 from .training.json_files import LARGEST, checked, parse
 

@@ -22,21 +22,21 @@ from torch.nn import functional as F
 
 from .._checks import check_integer, check_number
 from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingPackageError, OrthornnWarning, ShapeError
+from .files.columns import Columns
+from .files.frames import cells_at, source
+from .files.label_types import typed_labels
+from .files.optional_packages import import_optional
+from .files.same_names import in_known_spelling
 from .raw_sequences import is_whole, numbers, prepared, tokens
 from .systems import SequenceModel
 from .systems.streaming import Stream
 from .tasks.channels import Channel
 from .tasks.characters import UNKNOWN_SYMBOL, UNKNOWN_WORD
 from .tasks.classification_metrics import classification_scores
-from .tasks.columns import Columns
 from .tasks.decision_threshold import decided, decided_of, read_threshold
 from .tasks.forecast import Forecast
 from .tasks.forecast_metrics import uncrossed
-from .tasks.frames import cells_at, source
-from .tasks.label_types import typed_labels
-from .tasks.optional_packages import import_optional
 from .tasks.regression_metrics import own_scores
-from .tasks.same_names import in_known_spelling
 from .tasks.table_options import modes_of
 from .tasks.table_series import Series
 from .tasks.table_task import TableTask

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError, ShapeError
-from .tasks.cells import listed
+from .files.cells import listed
 from .tasks.target_transform import check_domain, transformed
 
 

@@ -12,8 +12,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 
+from ..lab.files.rounded_targets import check_names
 from ..lab.tasks.decision_threshold import best_threshold, decided, read_threshold
-from ..lab.tasks.rounded_targets import check_names
 from .estimator import SequenceEstimator, whole_or_not_at_all
 from .sequences import check_order, sequences_of, targets_of
 from .weights import weights_of, with_class_weights

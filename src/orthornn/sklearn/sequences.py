@@ -8,8 +8,8 @@ import numpy as np
 
 from .._checks import check_choice
 from ..errors import MissingPackageError
-from ..lab.tasks.cells import listed
-from ..lab.tasks.rounded_targets import check_rounding
+from ..lab.files.cells import listed
+from ..lab.files.rounded_targets import check_rounding
 
 
 def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:

@@ -8,9 +8,9 @@ import torch
 
 from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.cli import main
+from orthornn.lab.files.audio import read_audio, write_wav
 from orthornn.lab.systems import build
 from orthornn.lab.tasks import Amplifier
-from orthornn.lab.tasks.audio import read_audio, write_wav
 from orthornn.lab.training import OptimizerConfig, Run, RunConfig, Trainer, train
 from support.made_sounds import wav
 from support.run_cases import config

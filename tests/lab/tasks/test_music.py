@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from orthornn.errors import ArgumentError, DataError
+from orthornn.lab.files.audio import read_audio
 from orthornn.lab.systems import build
 from orthornn.lab.tasks import Music
-from orthornn.lab.tasks.audio import read_audio
 from support.made_sounds import wav
 from support.real_data import REAL_DATA, needs
 

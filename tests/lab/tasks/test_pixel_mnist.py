@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from orthornn.errors import ArgumentError, DataError
+from orthornn.lab.files.idx import read_idx
 from orthornn.lab.tasks import PixelMNIST
-from orthornn.lab.tasks.idx import read_idx
 from support.made_idx import REAL_MNIST, write_idx, write_images
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.cli import main
+from orthornn.lab.files.columns import read_columns
 from orthornn.lab.from_python import _words
 from orthornn.lab.tasks import Classify, Forecast, Regress
-from orthornn.lab.tasks.columns import read_columns
 from orthornn.lab.tasks.table_options import entries_in, entry_of, modes_of, names_in
 from orthornn.lab.tasks.task_choice import choose_task
 

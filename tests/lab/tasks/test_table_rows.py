@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from orthornn.errors import DataError, OrthornnWarning
+from orthornn.lab.files.columns import read_columns
 from orthornn.lab.tasks import Classify, Forecast, Regress
-from orthornn.lab.tasks.columns import read_columns
 from orthornn.lab.tasks.task_choice import choose_task
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from orthornn.lab.cli import main
-from orthornn.lab.tasks.columns import Columns
+from orthornn.lab.files.columns import Columns
 from orthornn.lab.tasks.time_grid import told_grid
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Sydney", "America/Santiago")

@@ -28,11 +28,11 @@ from orthornn.errors import (
     OrthornnWarning,
 )
 from orthornn.lab.cli import evaluate
+from orthornn.lab.files.frames import source
 from orthornn.lab.report.page import draw
 from orthornn.lab.report.runs import read_run
 from orthornn.lab.systems import MODELS, model_named
 from orthornn.lab.tasks import Classify, Regress
-from orthornn.lab.tasks.frames import source
 from orthornn.lab.training import Run, RunConfig, load_model, read_checkpoint, read_config, read_metrics, resume, train
 from orthornn.lab.training.weights import read_result
 from support.run_cases import COPYING, config, content, entries, numbers

@@ -20,12 +20,12 @@ import torch
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError, OrthornnError
+from ..files.cells import listed
+from ..files.columns import SUFFIXES, is_data, read_columns, suffix_of
+from ..files.csv_format import CsvFormat, check_encoding, spellings
+from ..files.frames import shown_name
 from ..systems import MODELS, Model, options
 from ..tasks import TASKS, Forecast, Task
-from ..tasks.cells import listed
-from ..tasks.columns import SUFFIXES, is_data, read_columns, suffix_of
-from ..tasks.csv_format import CsvFormat, check_encoding, spellings
-from ..tasks.frames import shown_name
 from ..tasks.splits import counts
 from ..tasks.table_options import names_in
 from ..tasks.table_task import TableTask

@@ -11,9 +11,9 @@ from typing import Annotated
 import tyro
 
 from ...errors import ArgumentError, DataError
+from ..files.columns import is_table
+from ..files.sequence_files import read_sequences
 from ..predict import load
-from ..tasks.columns import is_table
-from ..tasks.sequence_files import read_sequences
 from ..tasks.table_task import TableTask
 from ..training import Trainer
 from ..training.fingerprint import check_data

@@ -16,9 +16,9 @@ from ..._files import write_together
 from ...errors import ArgumentError
 from ...export.c import Numbers, check_replaceable
 from ...export.c.folded import CForm
+from ..files.columns import is_table
+from ..files.sequence_files import read_sequences
 from ..predict import Loaded, load
-from ..tasks.columns import is_table
-from ..tasks.sequence_files import read_sequences
 from ..tasks.table_task import TableTask
 from ..training import fine_tune, read_result
 from ..training.fingerprint import check_data

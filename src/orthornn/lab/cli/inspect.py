@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError
+from ..files.cells import coded, listed, missing_cells, shown
+from ..files.columns import SUFFIXES, Columns, is_data, read_columns
 from ..report.table import Column, Table
 from ..tasks import TASKS
-from ..tasks.cells import coded, listed, missing_cells, shown
-from ..tasks.columns import SUFFIXES, Columns, is_data, read_columns
 from .arguments import announce, csv_format, options_in, own_data, read_options
 
 USAGE = f"""\

@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 import tyro
 
+from ..files.columns import Columns, is_table
+from ..files.sequence_files import read_sequences
 from ..predict import Loaded, load
 from ..score_files import write_anomalies, write_scores, write_table
-from ..tasks.columns import Columns, is_table
-from ..tasks.sequence_files import read_sequences
 from ..tasks.table_task import TableTask
 from .arguments import read_options
 from .lines import say, show

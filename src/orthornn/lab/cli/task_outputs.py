@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..files.audio import write_wav
 from ..report.figures import waveforms
 from ..systems import SequenceModel
 from ..tasks import Amplifier, Music, Speech, Task
-from ..tasks.audio import write_wav
 from ..tasks.speech import RATE
 
 _SCORED = 16  # test utterances; PESQ and STOI take about a tenth of a second each

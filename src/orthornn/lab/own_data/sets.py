@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DataError
+from ..files.audio import read_audio
 from ..tasks import Classify, Forecast, Regress, Task
-from ..tasks.audio import read_audio
 
 MEL_BANDS = 20
 _WINDOW, _HOP = 256, 160  # samples of spoken digits, 8 kHz

@@ -12,9 +12,9 @@ from typing import Any
 
 from ..._html import table_html
 from ...errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
+from ..files.frames import without_folder
 from ..shell_word import shell_word
 from ..tasks import Task
-from ..tasks.frames import without_folder
 from ..training import RunConfig, read_config, read_description, read_metrics
 from ..training.changes import read_environment
 from ..training.directory import DESCRIPTION, RESULT

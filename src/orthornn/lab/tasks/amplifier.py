@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ..._checks import check_integer, check_number
 from ...errors import ArgumentError, DataError
-from .audio import read_audio
+from ..files.audio import read_audio
 from .circuit import overdrive
 from .splits import counts
 from .streams import stream

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import DataError, OrthornnWarning
-from .cells import listed
-from .columns import Columns
-from .same_names import in_known_spelling
+from ..files.cells import listed
+from ..files.columns import Columns
+from ..files.same_names import in_known_spelling
 
 MODES = ("error", "hold", "indicator", "interpolate", "skip")
 LARGEST_VOCABULARY = 1000

@@ -20,10 +20,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_float32
 from ...errors import ArgumentError, DataError
-from .cells import listed, shown
-from .columns import Columns
+from ..files.cells import listed, shown
+from ..files.columns import Columns
+from ..files.label_types import type_of_labels
 from .decision_threshold import best_threshold, decided, read_threshold
-from .label_types import type_of_labels
 from .plain_baselines import classifiers
 from .sequences import flat
 from .table_options import entries_in

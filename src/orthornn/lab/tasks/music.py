@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..._checks import check_integer
 from ...errors import DataError
-from .audio import read_audio
+from ..files.audio import read_audio
 from .task import Batch, Task
 
 EXCERPTS = 5

@@ -29,8 +29,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice, check_integer
 from ...errors import DataError
-from .inflate import check_inflated
-from .optional_packages import import_optional
+from ..files.inflate import check_inflated
+from ..files.optional_packages import import_optional
 from .sequences import Ragged, flat
 from .task import Batch, Task, batch_rows
 

@@ -37,8 +37,8 @@ from torch.nn import functional as F
 
 from ..._checks import check_choice, check_integer
 from ...errors import DataError
-from .download import fetch_missing
-from .idx import read_idx
+from ..files.download import fetch_missing
+from ..files.idx import read_idx
 from .streams import stream
 from .task import Batch, Task, batch_rows
 

@@ -19,8 +19,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice
 from ...errors import DataError
-from .cells import listed
-from .columns import Columns
+from ..files.cells import listed
+from ..files.columns import Columns
 from .plain_baselines import regressors
 from .regression_metrics import own_scores, sums, with_r2
 from .sequences import flat

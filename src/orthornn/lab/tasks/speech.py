@@ -29,10 +29,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_integer, check_number
 from ...errors import ArgumentError, DataError
+from ..files.audio import SUFFIXES, resample
+from ..files.download import fetch_missing
+from ..files.inflate import check_inflated
 from . import speech_scores
-from .audio import SUFFIXES, resample
-from .download import fetch_missing
-from .inflate import check_inflated
 from .sequences import Ragged, flat, mean_of_each
 from .spectrogram import BINS, HOP, WINDOW, frames, log_magnitude, samples
 from .speech_files import EXTRA_ARCHIVE, kind_of, sound_files, utterances

@@ -19,8 +19,8 @@ from typing import Literal
 import numpy as np
 
 from ...errors import DataError
-from .audio import SUFFIXES, read_audio
-from .inflate import check_inflated
+from ..files.audio import SUFFIXES, read_audio
+from ..files.inflate import check_inflated
 from .splits import shares
 
 

@@ -10,16 +10,10 @@ import numpy as np
 
 from ..._checks import check_number
 from ...errors import ArgumentError
-from .cells import coded
+from ..files.cells import coded
 from .streams import stream
 
 PARTS = ("train", "validation", "test")
-# what a column that names the parts may hold, in either case
-PART_NAMES = {
-    **dict.fromkeys(("train", "training", "fit"), "train"),
-    **dict.fromkeys(("validation", "valid", "val", "dev", "development"), "validation"),
-    **dict.fromkeys(("test", "testing", "eval", "evaluation", "holdout"), "test"),
-}
 
 
 def counts(total: int, validation_share: float, test_share: float) -> tuple[int, int, int]:

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError
+from ..files.csv_format import check_encoding
+from ..files.frames import Source, source
+from ..files.sound_folder import SoundFormat
 from .channels import MODES
-from .csv_format import check_encoding
-from .frames import Source, source
-from .sound_folder import SoundFormat
 from .task import Task
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, DataError, OrthornnWarning
-from .cells import coded, listed
+from ..files.cells import coded, listed
+from ..files.columns import Columns, is_text, joined, read_columns
+from ..files.csv_format import CsvFormat, spellings
+from ..files.frames import Frame, shown_name, store
+from ..files.sound_folder import SoundFormat, is_sound, sounds_of
 from .channels import Channel, beyond, channel_values
-from .columns import Columns, is_text, joined, read_columns
-from .csv_format import CsvFormat, spellings
-from .frames import Frame, shown_name, store
 from .sequences import Ragged
-from .sound_folder import SoundFormat, is_sound, sounds_of
 from .table_options import TableOptions, modes_of, names_in
 
 INFINITE = "An infinity is never taken for a missing value. Replace it by a number, or leave the cell empty."

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import DataError, OrthornnWarning
-from .cells import listed
+from ..files.cells import listed
+from ..files.columns import Columns
 from .channels import Channel
-from .columns import Columns
 from .table_rows import TableRows
 from .target_transform import check_domain
 

@@ -14,9 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from ...errors import ArgumentError, DataError
-from .cells import coded, listed, shown
+from ..files.cells import coded, listed, shown
+from ..files.part_names import PART_NAMES
 from .sequences import Ragged
-from .splits import PART_NAMES, PARTS, counts, divided, shares
+from .splits import PARTS, counts, divided, shares
 from .table_rows import TableRows
 
 _OVERLAP = 8  # training windows that see a step

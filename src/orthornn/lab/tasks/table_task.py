@@ -27,9 +27,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_integer
 from ...errors import ArgumentError, DataError, OrthornnWarning
-from .cells import listed, missing_cells
+from ..files.cells import listed, missing_cells
+from ..files.frames import shown_name
 from .channels import Channel, beyond, category_channels, described
-from .frames import shown_name
 from .plain_baselines import FLAT_STEPS, LAST_STEPS, Baseline, Samples, fitted, flattened, last_steps, summary_features
 from .sequences import Ragged
 from .splits import PARTS

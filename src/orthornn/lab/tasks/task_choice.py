@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import DataError
-from .cells import coded, kind_of_cells
-from .columns import Columns, read_columns
-from .csv_format import CsvFormat
+from ..files.cells import coded, kind_of_cells
+from ..files.columns import Columns, read_columns
+from ..files.csv_format import CsvFormat
+from ..files.sound_folder import labels_of
 from .plain_baselines import season_of
-from .sound_folder import labels_of
 from .table_options import names_in
 
 _TRAINING = 0.7  # share of the steps, about

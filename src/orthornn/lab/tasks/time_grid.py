@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import cells
-from .columns import Columns
-from .dates import are_dates, has_offset, nanoseconds_of_dates
+from ..files import cells
+from ..files.columns import Columns
+from ..files.dates import are_dates, has_offset, nanoseconds_of_dates
 
 _HOUR = 3600 * 10**9
 _MONTHS = (3, 4, 9, 10, 11)  # in which clocks change

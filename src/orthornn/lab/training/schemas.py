@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ..._checks import is_finite
-from ..tasks.frames import MOST_CATEGORIES, PANDAS_DTYPES
+from ..files.frames import MOST_CATEGORIES, PANDAS_DTYPES
 
 LARGEST_SIZE = 1 << 24  # of an input or an output
 LARGEST_STEP = 1 << 62

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orthornn.errors import DataError
-from orthornn.lab.tasks.sequence_files import read_sequences
+from orthornn.lab.files.sequence_files import read_sequences
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "csv"])

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from orthornn.errors import ArgumentError, ArgumentTypeError, DataError
+from orthornn.lab.files.columns import read_columns
+from orthornn.lab.files.frames import Frame, frame_named, source, store
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Classify
-from orthornn.lab.tasks.columns import read_columns
-from orthornn.lab.tasks.frames import Frame, frame_named, source, store
 from orthornn.lab.training import RunConfig, resume, train
 
 pytest.importorskip("narwhals")

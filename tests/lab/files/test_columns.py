@@ -13,9 +13,9 @@ import pytest
 
 from orthornn.errors import DataError, OrthornnWarning
 from orthornn.lab.cli.inspect import show_columns
+from orthornn.lab.files.columns import is_table, joined, read_columns
+from orthornn.lab.files.frames import source
 from orthornn.lab.tasks import Classify, Forecast, Regress
-from orthornn.lab.tasks.columns import is_table, joined, read_columns
-from orthornn.lab.tasks.frames import source
 from orthornn.lab.tasks.task_choice import choose_task
 
 pyarrow = pytest.importorskip("pyarrow")

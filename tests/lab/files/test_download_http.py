@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from orthornn.errors import DataError
-from orthornn.lab.tasks.download import Bar, fetch_missing
+from orthornn.lab.files.download import Bar, fetch_missing
 
 pytest.importorskip("pooch")
 pytest.importorskip("requests")

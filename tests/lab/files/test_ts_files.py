@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orthornn.errors import DataError
-from orthornn.lab.tasks.columns import read_columns
+from orthornn.lab.files.columns import read_columns
 
 HEAD = (
     "# a comment\n@problemName p\n@timeStamps false\n@dimensions 2\n@equalLength false\n@classLabel true a b\n@data\n"

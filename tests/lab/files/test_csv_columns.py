@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orthornn.lab.tasks.csv_columns import column_of_texts, proves_text
-from orthornn.lab.tasks.csv_format import CsvFormat, spellings
+from orthornn.lab.files.csv_columns import column_of_texts, proves_text
+from orthornn.lab.files.csv_format import CsvFormat, spellings
 
 PROVING = ["word", "007", "-00", "2024-01-02", "0x1f", "1_0", "nan(1)", "true", "1.2.3", "12:30", "\u0663", "-"]
 OPEN = ["1", "-2.5", "1e400", "inf", "1,5", ",5", "5,", "1.234,5", "1'234", "", "nan", "NA", "9" * 25, "+3", "0.5"]

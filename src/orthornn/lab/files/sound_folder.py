@@ -27,7 +27,7 @@ from ...errors import ArgumentError, DataError, OrthornnWarning
 from .audio import SUFFIXES, read_audio, resample
 from .cells import listed, shown
 from .csv_files import read_named
-from .splits import PART_NAMES
+from .part_names import PART_NAMES
 
 _FLOOR = 1e-8
 _MOST_OTHERS, _OTHERS_PER_SOUND = 100_000, 10  # files and folders that are no sounds

@@ -10,10 +10,11 @@ import pytest
 
 from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.lab import cli
-from orthornn.lab.tasks import Classify, sound_folder
-from orthornn.lab.tasks.audio import write_wav
-from orthornn.lab.tasks.columns import is_data, read_columns
-from orthornn.lab.tasks.sound_folder import SoundFormat, features_of, read_sounds, sounds_of
+from orthornn.lab.files import sound_folder
+from orthornn.lab.files.audio import write_wav
+from orthornn.lab.files.columns import is_data, read_columns
+from orthornn.lab.files.sound_folder import SoundFormat, features_of, read_sounds, sounds_of
+from orthornn.lab.tasks import Classify
 from orthornn.lab.tasks.task_choice import choose_task
 
 RATE = 8000

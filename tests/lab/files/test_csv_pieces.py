@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from orthornn.lab.tasks.csv_pieces import may_have_empty_line, pieces, reads_alike
+from orthornn.lab.files.csv_pieces import may_have_empty_line, pieces, reads_alike
 
 CONTENT = b'1,"a\n\n""b"\n2,"c\r\nd"\r\n\r\n\n3,\r\n"",""\n4,e'
 

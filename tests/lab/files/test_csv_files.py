@@ -9,12 +9,13 @@ import pytest
 
 from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.cli import main
+from orthornn.lab.files import csv_arrow, csv_files
+from orthornn.lab.files.columns import joined, read_columns
+from orthornn.lab.files.csv_columns import agreeing
+from orthornn.lab.files.csv_files import read_named
+from orthornn.lab.files.csv_format import CsvFormat
 from orthornn.lab.predict import load
-from orthornn.lab.tasks import Classify, Regress, csv_arrow, csv_files
-from orthornn.lab.tasks.columns import joined, read_columns
-from orthornn.lab.tasks.csv_columns import agreeing
-from orthornn.lab.tasks.csv_files import read_named
-from orthornn.lab.tasks.csv_format import CsvFormat
+from orthornn.lab.tasks import Classify, Regress
 from orthornn.lab.tasks.task_choice import choose_task
 
 pytest.importorskip("pyarrow")
@@ -170,7 +171,7 @@ def test_a_compressed_file_is_whole_and_bounded(tmp_path, monkeypatch):
         with pytest.raises(DataError, match=r"Expected a gzip file, but .*a.csv.gz is (truncated|empty)"):
             read_columns(path)
     path.write_bytes(gzip.compress(b"a\n" * (1 << 20)))
-    monkeypatch.setattr("orthornn.lab.tasks.inflate.FREE", 1000)
+    monkeypatch.setattr("orthornn.lab.files.inflate.FREE", 1000)
     with pytest.raises(DataError, match=r"at most .* bytes when decompressed"):
         read_columns(path)
 

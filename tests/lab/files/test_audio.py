@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orthornn.errors import DataError
-from orthornn.lab.tasks.audio import read_audio, resample, write_wav
+from orthornn.lab.files.audio import read_audio, resample, write_wav
 from orthornn.lab.tasks.spectrogram import BINS, FLOOR, frames, log_magnitude, samples
 from orthornn.lab.tasks.speech_scores import available, segmental_snr
 from support.made_sounds import wav

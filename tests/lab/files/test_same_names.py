@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orthornn.lab.tasks.same_names import in_known_spelling
+from orthornn.lab.files.same_names import in_known_spelling
 
 
 def spelled(label, *known):

@@ -10,9 +10,10 @@ import tarfile
 import pytest
 
 from orthornn.errors import DataError, MissingPackageError
-from orthornn.lab.tasks import PixelMNIST, Speech, download
+from orthornn.lab.files import download
+from orthornn.lab.files.download import fetch_missing
+from orthornn.lab.tasks import PixelMNIST, Speech
 from orthornn.lab.tasks import speech as speech_module
-from orthornn.lab.tasks.download import fetch_missing
 from support.made_sounds import wav
 
 pytest.importorskip("pooch")

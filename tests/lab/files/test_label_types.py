@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from orthornn.errors import DataError, OrthornnError
+from orthornn.lab.files.frames import source
+from orthornn.lab.files.label_types import typed_labels
 from orthornn.lab.predict import load
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Classify
-from orthornn.lab.tasks.frames import source
-from orthornn.lab.tasks.label_types import typed_labels
 from orthornn.lab.training import Run, RunConfig
 
 narwhals = pytest.importorskip("narwhals")

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orthornn.errors import DataError
-from orthornn.lab.tasks import dates
-from orthornn.lab.tasks.cells import kind_of_cells
-from orthornn.lab.tasks.columns import read_columns
-from orthornn.lab.tasks.dates import are_dates, is_date, nanoseconds_of_dates, ranks_of_dates
+from orthornn.lab.files import dates
+from orthornn.lab.files.cells import kind_of_cells
+from orthornn.lab.files.columns import read_columns
+from orthornn.lab.files.dates import are_dates, is_date, nanoseconds_of_dates, ranks_of_dates
 
 AWKWARD = [
     *("2020-02-29", "2019-02-29", "1900-02-29", "2000-02-29", "2021-04-31", "2020-13-01", "2020-00-10", "2020-01-00"),

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from orthornn.errors import DataError
-from orthornn.lab.tasks import csv_arrow, csv_files
-from orthornn.lab.tasks.csv_arrow import read_columns_by_arrow
-from orthornn.lab.tasks.csv_columns import agreeing
-from orthornn.lab.tasks.csv_format import CsvFormat
+from orthornn.lab.files import csv_arrow, csv_files
+from orthornn.lab.files.csv_arrow import read_columns_by_arrow
+from orthornn.lab.files.csv_columns import agreeing
+from orthornn.lab.files.csv_format import CsvFormat
 
 pytest.importorskip("pyarrow")
 
