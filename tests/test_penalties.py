@@ -69,6 +69,17 @@ def test_the_prior_reaches_the_spectrum_through_the_margin():
     assert transition.spectrum.abs().max() < 1e-6
 
 
+def test_the_norm_stabilizer_of_no_sequences_and_of_large_states_in_16_bits():
+    """It was NaN, and infinity."""
+    empty = torch.zeros(5, 0, 4, requires_grad=True)
+    norm_stabilizer(empty).backward()
+    assert norm_stabilizer(empty) == 0
+    assert empty.grad is not None
+    large = 300 * torch.arange(1, 4, dtype=torch.float16).view(3, 1, 1)
+    assert norm_stabilizer(large).item() == 90_000
+    assert norm_stabilizer(large).dtype == torch.float32
+
+
 def test_the_norm_stabilizer():
     states = torch.tensor([[[3.0, 4.0]], [[0.0, 1.0]], [[0.0, 0.0]]], requires_grad=True)
     penalty = norm_stabilizer(states, strength=2.0)

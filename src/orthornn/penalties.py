@@ -62,6 +62,9 @@ def norm_stabilizer(states: Tensor, h0: Tensor | None = None, strength: float = 
         states: h_t (T, B, N), real or complex.
         h0: (B, N). Default: None, the first pair is (h_1, h_2), and T must be 2 or more.
         strength: Factor, at least 0. Default: 1.
+
+    Returns:
+        A number, float32 also for states of 16 bits; 0 without sequences.
     """
     check_shape("states", states, ("T", "B", "N"))
     _check_inexact("states", states)
@@ -72,7 +75,9 @@ def norm_stabilizer(states: Tensor, h0: Tensor | None = None, strength: float = 
     if states.shape[0] < 2:
         raise ShapeError(f"Expected states to have at least two steps without h0, but got {tuple(states.shape)}.")
     norms = torch.linalg.vector_norm(states, dim=-1)
-    return _strength(strength) * norms.diff(dim=0).square().mean()
+    norms = norms if norms.dtype == torch.float64 else norms.float()  # a square of 16 bits overflows soon
+    changes = norms.diff(dim=0)
+    return _strength(strength) * changes.square().sum() / max(1, changes.numel())
 
 
 def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Tensor:

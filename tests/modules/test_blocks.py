@@ -9,10 +9,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from orthornn import Givens, Householder, OrthogonalBlocks, OrthogonalRNN, Rotations, ScaledCayley, Unconstrained
+from orthornn import (
+    Givens,
+    Householder,
+    OrthogonalBlocks,
+    OrthogonalRNN,
+    Rotations,
+    ScaledCayley,
+    Unconstrained,
+    convert,
+)
 from orthornn.compact_wy import apply_base, base_power
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
-from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, ShapeError
+from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, ReadOnlyError, ShapeError
 from orthornn.kernels.cost_model import groups_pay
 from orthornn.layout import SequenceLayout
 from orthornn.modules import blocks as blocks_module
@@ -253,6 +262,22 @@ def test_each_block_may_have_its_own_parametrization():
             OrthogonalBlocks(I, D, S, 2, parametrization=wrong)
     with pytest.raises(ArgumentTypeError, match="one of orthornn's parametrizations"):
         OrthogonalBlocks(I, D, S, 2, parametrization=[above, "rotations"])
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": "checkpoint"}, {"bidirectional": True}], ids=str)
+def test_resets_of_no_sequences(options):
+    net = blocks(**options)
+    out, h_n = net(inputs(T, 0, I), reset=torch.zeros(T, 0, dtype=torch.bool))
+    assert (out.shape, h_n.shape) == ((T, 0, D), (2 * net.num_directions, 0, S))
+
+
+def test_decay_is_what_the_recurrences_have():
+    assert blocks(decay=True).decay
+    assert blocks(parametrization=[Rotations(), Rotations(decay=True)]).decay
+    assert not blocks().decay
+    assert not convert(blocks(decay=True), Unconstrained()).decay
+    with pytest.raises(ReadOnlyError, match="Expected decay to stay as the network was built"):
+        blocks().decay = True
 
 
 def test_orthogonal_by_default_and_a_contraction_with_decay():

@@ -297,6 +297,81 @@ def test_what_the_network_does_not_train_stays(missing):
     torch.testing.assert_close(learner(x), expected, rtol=1e-9, atol=1e-9)
 
 
+FROZEN = {
+    "weight_ih_l0": "V",
+    "bias_ih_l0": "b",
+    "gain_l0": "gain",
+    "h0": "z0",
+    "weight": "Y",
+    "bias": "d",
+    "W": "angles",
+}
+
+
+@pytest.mark.parametrize("frozen", FROZEN)
+def test_what_is_frozen_stays_to_the_bit(frozen):
+    """It was trained all the same, and written into the frozen tensor."""
+    rnn, readout = network()
+    tensors = {**dict(rnn.named_parameters()), **dict(readout.named_parameters())}
+    for tensor in next(rnn.transitions())[1].free() if frozen == "W" else (tensors[frozen],):
+        tensor.requires_grad_(False)
+    kept = {name: value.detach().clone() for name, value in tensors.items()}
+    learner, (x, target) = rnn.online(readout, 1e-2), stream(60)
+    before = {name: value.clone() for name, value in learner._online.named(learner._online.parameters).items()}
+    learner(x, target)
+    for name, value in learner._online.named(learner._online.parameters).items():
+        assert torch.equal(value, before[name]) == (name == FROZEN[frozen]), name
+    learner.write_back()
+    for name, value in tensors.items():
+        assert torch.equal(value, kept[name]) == (not value.requires_grad), name
+
+
+def test_a_network_of_which_nothing_may_be_learned_is_refused():
+    rnn, readout = network()
+    rnn.requires_grad_(False)
+    readout.requires_grad_(False)
+    with pytest.raises(ArgumentError, match=r"Expected something to learn, .* of which nothing requires a gradient"):
+        rnn.online(readout, 1e-2)
+    assert rnn.online(readout).gradients["gain"] == 0
+
+
+@pytest.mark.parametrize("learn_angles", [False, True])
+@pytest.mark.parametrize("steps", [1, 2000])
+def test_learning_that_diverges_is_an_error_and_nothing_is_written(learn_angles, steps):
+    """Predictions were NaN without a word, and so were then the network and the readout."""
+    rnn, readout = network()
+    learner, (x, target) = rnn.online(readout, 100.0, optimizer="sgd", learn_angles=learn_angles), stream(2000)
+    before = {name: value.clone() for name, value in (*rnn.state_dict().items(), *readout.state_dict().items())}
+
+    def learn():
+        for start in range(0, 2000, steps):
+            learner(x[start : start + steps], target[start : start + steps])
+
+    with pytest.raises(
+        NonFiniteError, match=r"Expected finite predictions, but .* at step \d+ of this call: .* lower lr"
+    ):
+        learn()
+    with pytest.raises(NonFiniteError, match=r"Expected what was learned to be finite, .* nothing has been written"):
+        learner.write_back()
+    assert all(
+        torch.equal(value, before[name]) for name, value in (*rnn.state_dict().items(), *readout.state_dict().items())
+    )
+
+
+@pytest.mark.parametrize("name", ["h0 given", "weight_ih_l0", "bias_ih_l0", "gain_l0", "h0", "weight", "W"])
+def test_a_network_that_is_not_finite_is_refused(name):
+    rnn, readout = network(parametrization=Unconstrained() if name == "W" else Stiefel())
+    tensors = {**dict(rnn.named_parameters()), **dict(readout.named_parameters())}
+    h0 = None
+    if name == "h0 given":
+        h0 = torch.full((6,), float("inf"), dtype=torch.float64)
+    else:
+        with torch.no_grad():
+            (next(rnn.transitions())[1].free()[0] if name == "W" else tensors[name]).view(-1)[0] = float("nan")
+    with pytest.raises(NonFiniteError, match=f"Expected .*{name.split()[0]} to be finite"):
+        rnn.online(readout, 1e-2, h0=h0)
+
+
 @pytest.mark.parametrize(("lr", "recurrent_lr"), [(0.0, 1e-2), (1e-2, 0.0)])
 def test_the_recurrence_has_its_own_rate(lr, recurrent_lr):
     rnn, readout = network()

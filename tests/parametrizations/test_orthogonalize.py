@@ -346,10 +346,15 @@ def test_bound_parametrizations_print_what_they_are():
     assert repr(SpectralMargin().bind(3)) == "BoundSpectralMargin(3, group='margin', u=(3, 3), v=(3, 3), spectrum=(3,))"
 
 
-@pytest.mark.parametrize("method", [Stiefel(), Unconstrained(), Householder()], ids=repr)
-def test_what_is_written_into_the_weight_that_was_read_is_lost(method):
-    """Stiefel's W is its free tensor; the weight is the caller's own all the same, as it is of every other one."""
-    layer = orthogonalize(torch.nn.Linear(4, 4), "weight", method)
+@pytest.mark.parametrize(
+    ("method", "shape"),
+    [(Stiefel(), (4, 4)), (Unconstrained(), (4, 4)), (Householder(), (4, 4)), (Stiefel(), (5, 3)), (Stiefel(), (3, 5))],
+    ids=repr,
+)
+def test_what_is_written_into_the_weight_that_was_read_is_lost(method, shape):
+    """Stiefel's W is its free tensor, or of a wide weight its transpose; the weight is the caller's own all the same, as
+    it is of every other one."""
+    layer = orthogonalize(torch.nn.Linear(*shape), "weight", method)
     before = layer.weight.detach().clone()
     layer.weight.detach().numpy()[:] = 7.0
     with torch.no_grad():

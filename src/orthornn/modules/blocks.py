@@ -141,10 +141,10 @@ class OrthogonalBlocks(CheckpointedNetwork):
         self.d_model = check_integer("d_model", d_model, 1)
         self.state_size = check_integer("state_size", state_size, 1)
         self.depth = check_integer("depth", depth, 1)
-        self.decay = check_flag("decay", decay)
+        check_flag("decay", decay)
         check_choice("form", form, FORMS)
         methods = _per_block(parametrization, depth)
-        methods = [_recurrent(method, state_size, self.decay, radii, form) for method in methods]
+        methods = [_recurrent(method, state_size, decay, radii, form) for method in methods]
         self.mixing, self.norm = check_choice("mixing", mixing, MIXINGS), check_choice("norm", norm, NORMS)
         self.expansion = _check_expansion(expansion, mixing)
         self.stride = check_integer("stride", stride, 1)
@@ -195,6 +195,12 @@ class OrthogonalBlocks(CheckpointedNetwork):
         """How each W is made; a list, one for each block, where they differ."""
         methods: list[Parametrization] = [block.recurrence.parametrization for block in self.blocks]  # type: ignore[union-attr, misc]
         return methods[0] if all(method == methods[0] for method in methods) else methods
+
+    @property
+    def decay(self) -> bool:
+        """Whether the rotations of a block are scaled by trained factors below 1."""
+        transitions = (found for block in self.blocks for _, found in block.recurrence.transitions())  # type: ignore[union-attr, operator]
+        return any(transition.method.group == "decays" for transition in transitions)
 
     @property
     def _first(self) -> OrthogonalRNN:
@@ -425,7 +431,11 @@ class _Block(nn.Module):
         reset: Tensor | PackedSequence | None = layout.resets
         if layout.resets is not None:
             sizes = layout.batch_sizes
-            reset = layout.resets.view(-1, layout.batch) if sizes is None else PackedSequence(layout.resets, sizes)
+            reset = (
+                layout.resets.view(layout.length, layout.batch)
+                if sizes is None
+                else PackedSequence(layout.resets, sizes)
+            )
         if layer is not None and h is not None:
             again = None if restart is None else restart[0]
             every, last = layer.run(u, h[0], layout, only_last, recurrence._settings(), again, carried=True)

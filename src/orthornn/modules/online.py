@@ -21,12 +21,28 @@ from .._checks import (
     check_tensor,
     is_transformed,
 )
-from ..errors import ArgumentError, DeviceError, DTypeError, NotOnGroupError, ShapeError, TransformError
+from ..errors import (
+    ArgumentError,
+    DeviceError,
+    DTypeError,
+    NonFiniteError,
+    NotOnGroupError,
+    ShapeError,
+    TransformError,
+)
 from ..kernels.interception import is_intercepted
 from ..kernels.online import Online
 from ..rotation_basis import decompose
 from .current import assign_, check_assignable
 
+_OWN_NAMES = {  # of `gradients`, in the kernel
+    "gain": "gain",
+    "weight_ih": "V",
+    "bias_ih": "b",
+    "h0": "z0",
+    "readout_weight": "Y",
+    "readout_bias": "d",
+}
 _SAVED = ("parameters", "blocks", "turns", "rates", "gradient", "moments", "state", "counts")  # tensors of `Online`
 
 
@@ -38,7 +54,8 @@ class OnlineLearner:
     moves one pair of units only, so that the trace of its effect on the state costs a few numbers and the same number of
     multiply-adds per step: O(N (I + K)) in all, whatever the length of the past.
 
-    What is learned: the angles of W's rotations (its planes stay), the gain, V, b, h_0, and the readout's matrix and vector.
+    What is learned: the angles of W's rotations (its planes stay), the gain, V, b, h_0, and the readout's matrix and vector;
+    of these, what requires a gradient in the network and the readout.
 
     While parameters do not change, the gradient is that of back-propagation through the whole past, to rounding. With
     updates in between, a trace is the sum of the effects that the parameter had at each step with the values of that time:
@@ -68,6 +85,7 @@ class OnlineLearner:
     ) -> None:
         self.network, self.readout = network, readout
         W = network.layers()[0].matrix().detach().cpu()
+        check_finite("the network's W", W)
         found = decompose(W)
         if found is not None and W.dtype != torch.float64:  # the nearest that is orthogonal in float64
             U, gains, V = torch.linalg.svd(W.double())
@@ -124,8 +142,11 @@ class OnlineLearner:
 
     @torch.no_grad()
     def _read(self, h0: Tensor | None) -> None:
-        """Copy the network's and the readout's parameters."""
+        """Copy the network's and the readout's parameters. NonFiniteError if one is NaN or infinite."""
         network, readout, Q = self.network, self.readout, self._Q
+        for module, name, _ in self._places():
+            if isinstance(value := getattr(module, name), Tensor):
+                check_finite(f"{'the readout' if module is readout else 'the network'}'s {name}", value.detach())
         own = self._online.named(self._online.parameters)
         layer = network.layers()[0]
         own["gain"].copy_(
@@ -151,7 +172,8 @@ class OnlineLearner:
             - x: (T, I). target and output: (T, K).
 
         Raises:
-            NonFiniteError: For an x or a target that is NaN or infinite, before anything is learned from it.
+            NonFiniteError: For an x or a target that is NaN or infinite, before anything is learned from it; and for such
+                a prediction, when learning has diverged.
             ShapeError, DTypeError, DeviceError: If they do not fit.
         """
         self._check("x", x, self._online.inputs)
@@ -161,6 +183,12 @@ class OnlineLearner:
                 raise ShapeError(f"Expected a target for each of {x.shape[0]} steps, but got {target.shape[0]}.")
         found = self._online.steps(_memory(x), None if target is None else _memory(target))
         self._may_learn = target is None and x.shape[0] == 1
+        if not _is_finite(found):
+            step = int((~found.isfinite()).any(1).nonzero()[0])
+            raise NonFiniteError(
+                f"Expected finite predictions, but got one that is not at step {step} of this call: what is learned, or the "
+                f"state, has grown beyond float64. Make another learner, with a lower lr, or with a gain below 1."
+            )
         return found
 
     def learn(self, grad: Tensor) -> None:
@@ -227,34 +255,49 @@ class OnlineLearner:
 
     @torch.no_grad()
     def write_back(self) -> None:
-        """Write what was learned into the network and the readout.
+        """Write what was learned into the network and the readout; what has a learning rate of 0 stays as it is.
 
         W is set by the parametrization's right inverse, which raises NotOnGroupError for a set that W has left, and other
         tensors through that of a parametrization of torch, if they have one.
 
         Raises:
             ArgumentError: If pruning or weight_norm, which have no inverse, compute one of them; then nothing is written.
+            NonFiniteError: If learning has diverged; then nothing is written.
         """
-        values, network, readout = self._named(self._online.parameters), self.network, self.readout
-        suffix = network.suffixes[0]
-        places = (
-            (network, f"weight_ih_{suffix}", "weight_ih"),
-            (network, f"bias_ih_{suffix}", "bias_ih"),
-            (network, f"gain_{suffix}", "gain"),
-            (network, "h0", "h0"),
-            (readout, "weight", "readout_weight"),
-            (readout, "bias", "readout_bias"),
-        )
+        rates = self._online.rates
+        if rates is None:
+            return
+        learned = {name for name, rate in self._online.named(rates).items() if bool(rate.any())}
+        places = [(module, name, key) for module, name, key in self._places() if _OWN_NAMES[key] in learned]
         for module, name, _ in places:
             check_assignable(module, name)
-        rates = self._online.rates
-        if rates is not None and bool(self._online.named(rates)["angles"].any()):
-            W = self.transition.to(getattr(network, f"weight_ih_{suffix}"))  # orthogonal in its dtype
-            setattr(network, f"weight_hh_{suffix}", W)
+        values = self._named(self._online.parameters)
+        for key in ("angles", *(key for _, _, key in places)):
+            if not bool(values[key].isfinite().all()):
+                raise NonFiniteError(
+                    f"Expected what was learned to be finite, but got another {key}: learning has diverged. Make another "
+                    f"learner, with a lower lr; nothing has been written."
+                )
+        if "angles" in learned:
+            suffix = self.network.suffixes[0]
+            W = self.transition.to(getattr(self.network, f"weight_ih_{suffix}"))  # orthogonal in its dtype
+            setattr(self.network, f"weight_hh_{suffix}", W)
         for module, name, key in places:
             now = getattr(module, name)
             if now is not None:
                 assign_(module, name, values[key].view(now.shape))
+
+    def _places(self) -> tuple[tuple[nn.Module, str, str], ...]:
+        """Return modules and names of all that is learned but W, with their names in `gradients`."""
+        suffix = self.network.suffixes[0]
+        return (
+            (self.network, f"weight_ih_{suffix}", "weight_ih"),
+            (self.network, f"bias_ih_{suffix}", "bias_ih"),
+            (self.network, f"gain_{suffix}", "gain"),
+            (self.network, "h0", "h0"),
+            (self.readout, "weight", "readout_weight"),
+            (self.readout, "bias", "readout_bias"),
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all that later steps depend on, with which another learner continues to the bit.
@@ -329,10 +372,15 @@ class OnlineLearner:
     def _check(self, name: str, tensor: Tensor, width: int, dim: int = 2) -> None:
         check_shape(name, tensor, ("T", width) if dim == 2 else (width,))
         _check_real(name, tensor)
-        # In plain numbers for a single step: a microsecond, where torch takes several.
-        finite = all(map(isfinite, tensor.flatten().tolist())) if tensor.numel() <= 16 else False
-        if not finite:
+        if not _is_finite(tensor):
             check_finite(name, tensor)
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Return whether all numbers are finite; those of a single step in plain numbers, in a microsecond and not several."""
+    if tensor.numel() <= 16:
+        return all(map(isfinite, tensor.flatten().tolist()))
+    return bool(tensor.isfinite().all())
 
 
 def _memory(tensor: Tensor) -> Tensor:
@@ -397,6 +445,7 @@ def online(
         check_tensor("h0", h0)
         _check_real("h0", h0)
         check_shape("h0", h0, (network.hidden_size,))
+        check_finite("h0", h0.detach())
     if lr is None:
         if recurrent_lr is not None:
             raise ArgumentError(
@@ -406,9 +455,29 @@ def online(
         return OnlineLearner(network, readout, None, every, optimizer, h0)
     rate = check_number("lr", lr, 0.0)
     recurrent = rate if recurrent_lr is None else check_number("recurrent_lr", recurrent_lr, 0.0)
-    rates = dict.fromkeys(("V", "Y"), rate)
-    rates["angles"] = recurrent if learn_angles else 0.0
-    rates["gain"] = recurrent if network.learn_gain else 0.0
-    rates["b"], rates["z0"] = rate if network.bias else 0.0, rate if network.learn_h0 else 0.0
-    rates["d"] = rate if readout.bias is not None else 0.0
+    rates = dict.fromkeys(("V", "b", "z0", "Y", "d"), rate)
+    rates["angles"], rates["gain"] = recurrent if learn_angles else 0.0, recurrent
+    trained = _trained(network, readout)
+    rates = {name: value if trained[name] else 0.0 for name, value in rates.items()}
+    if (rate or recurrent) and not any(trained.values()):
+        raise ArgumentError(
+            "Expected something to learn, but got a network and a readout of which nothing requires a gradient. Unfreeze "
+            "them with requires_grad_(), or pass lr=None to sum gradients only."
+        )
     return OnlineLearner(network, readout, rates, every, optimizer, h0)
+
+
+@torch.enable_grad()
+def _trained(network: Any, readout: nn.Linear) -> dict[str, bool]:
+    """Return which of the kernel's parameters the network and the readout train: they are there, and not frozen."""
+    layer, ((_, transition),) = network.layers()[0], network.transitions()
+    tensors = {
+        "V": layer.weight_ih,
+        "b": layer.bias_ih,
+        "gain": layer.gain if network.learn_gain else None,
+        "z0": network.h0 if network.learn_h0 else None,
+        "Y": readout.weight,
+        "d": readout.bias,
+    }
+    trained = {name: tensor is not None and tensor.requires_grad for name, tensor in tensors.items()}
+    return {**trained, "angles": any(tensor.requires_grad for tensor in transition.free())}

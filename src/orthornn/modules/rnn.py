@@ -371,6 +371,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         """Return a learner of this network and a readout by real-time recurrent learning, from one sequence on the CPU.
 
         For one real layer with nonlinearity="identity" and an orthogonal W, whose rotations make the traces O(N) per step.
+        It learns what requires a gradient, and leaves frozen parameters as they are.
 
         Args:
             readout: The layer that predicts from the state.
@@ -385,6 +386,7 @@ class OrthogonalRNN(CheckpointedNetwork):
             ArgumentError: For another kind of network, and for a parametrization that does not reach the W's that turn
                 W's rotations, such as a few reflections.
             NotOnGroupError: For a W that is not orthogonal.
+            NonFiniteError: If h0, the network or the readout has a NaN or an infinity.
 
         Example::
 

@@ -12,7 +12,7 @@ from torch.nn.utils import parametrize
 
 from .._checks import check_choice, check_finite, check_module
 from ..errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
-from .frames import bind_frame
+from .frames import StiefelFrame, bind_frame
 from .matrices import polar_factor, polar_of_determinant
 from .parametrization import BoundParametrization, Parametrization, check_description
 from .sharded import sharded_like
@@ -42,8 +42,9 @@ class _Registered(nn.Module):
 
     def forward(self, *free: Tensor) -> Tensor:
         W = self.method(*free)
-        # Stiefel's W is its free tensor: what is written into the weight that was read must not reach it.
-        return W.clone() if any(W is tensor for tensor in free) else W
+        # Stiefel's W is its free tensor, or that transposed: what is written into the weight that was read must not reach it.
+        is_stored = isinstance(self.method, StiefelFrame) or any(W is tensor for tensor in free)
+        return W.clone() if is_stored else W
 
     def free(self) -> tuple[Tensor, ...]:
         originals = None if self._list is None else self._list()
