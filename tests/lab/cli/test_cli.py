@@ -330,6 +330,22 @@ WRONG = {
     ("report", ""): "a file or a folder as runs, but got an empty name",
     ("report", "runs", ""): "a file or a folder as runs, but got an empty name",
     ("bench", "--cases", ""): "at least one case",
+    ("reproduce", "mhammedi2017", "--list", "--device", "cpu"): "Expected --list without --device, which has no effect",
+    (
+        "reproduce",
+        "mhammedi2017",
+        "--collect",
+        "--seeds",
+        "0",
+    ): "Expected --collect without --seeds, which has no effect",
+    (
+        "reproduce",
+        "mhammedi2017",
+        "--page",
+        "p.md",
+        "--collect",
+    ): "Expected --page without --collect, which has no effect",
+    ("reproduce", "--list", "--only", "table1"): "Expected --only together with a paper, but got it alone",
     ("reproduce", "mhammedi2017", "--device", "gpu"): "Expected device to be 'cpu', 'cuda' or 'cuda:N', but got 'gpu'",
     ("reproduce", "mhammedi2017", "--only", ","): "Expected names in --only, but got ','",
     (

@@ -71,8 +71,7 @@ DESCRIPTION = (
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(ReproduceArguments, "orthornn reproduce", DESCRIPTION, words or ["--help"])
-    if arguments.measure and not arguments.list:
-        raise ArgumentError("Expected --measure together with --list, but got it alone. Add --list.")
+    _check_used(arguments)
     if arguments.list and not arguments.paper:
         for paper in PAPERS:
             _overview(list(experiments(paper).values()), arguments).show()
@@ -110,6 +109,21 @@ def main(words: Sequence[str]) -> int:
         for experiment in chosen:
             _carry_out(experiment, setting, arguments, evidence)
     return 0
+
+
+def _check_used(arguments: ReproduceArguments) -> None:
+    """Raise ArgumentError for an option that the others leave without effect."""
+    if arguments.measure and not arguments.list:
+        raise ArgumentError("Expected --measure together with --list, but got it alone. Add --list.")
+    if arguments.only and arguments.list and not arguments.paper:
+        raise ArgumentError("Expected --only together with a paper, but got it alone. Name the paper.")
+    modes = [f"--{name}" for name in ("list", "page", "collect") if getattr(arguments, name)]
+    idle = [f"--{name}" for name in ("systems", "seeds", "device") if getattr(arguments, name)]
+    if len(modes) > 1 or (modes and idle):
+        first, second = (*modes, *idle)[:2]
+        raise ArgumentError(
+            f"Expected {first} without {second}, which has no effect next to it, but got both. Leave one of them out."
+        )
 
 
 def _carry_out(experiment: Experiment, setting: Setting, arguments: ReproduceArguments, evidence: Path) -> None:
