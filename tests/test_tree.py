@@ -14,6 +14,7 @@ LAWS = {
     "test_examples.py",
     "test_imports.py",
     "test_machines.py",
+    "test_orthornn_command.py",
     "test_other_systems.py",
     "test_prose.py",
     "test_readme.py",

@@ -1,0 +1,60 @@
+"""The command's start: Ctrl-C ends it at once while it imports, and is Python's own again afterwards."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+START = Path(__file__).parent.parent / "src" / "orthornn_command"
+# A stand-in for the package, whose import swallows the exception that Ctrl-C raises, as some of torch's does.
+SWALLOWS = """
+import signal, time
+print("importing", flush=True)
+try:
+    time.sleep(30 if WAIT else 0)
+except KeyboardInterrupt:
+    print("swallowed", flush=True)
+def main():
+    print(getattr(signal.getsignal(signal.SIGINT), "__name__", "ignored"))
+    return 7
+"""
+
+
+def start(folder: Path, wait: bool, before: str = "") -> subprocess.Popen[str]:
+    """Return a process that starts the command with the stand-in."""
+    (folder / "orthornn" / "lab" / "cli").mkdir(parents=True)
+    for package in ("", "lab"):
+        (folder / "orthornn" / package / "__init__.py").write_text("")
+    (folder / "orthornn" / "lab" / "cli" / "__init__.py").write_text(SWALLOWS.replace("WAIT", str(wait)))
+    code = f"""
+import signal, sys
+sys.path[:0] = {[str(folder), str(START.parent)]!r}
+{before}
+from orthornn_command import main
+sys.exit(main())
+"""
+    return subprocess.Popen(
+        [sys.executable, "-S", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process of Windows cannot be sent Ctrl-C alone")
+def test_ctrl_c_ends_the_command_while_it_imports(tmp_path):
+    process = start(tmp_path, wait=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=20)
+    assert (process.returncode, output) == (-signal.SIGINT, "")
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_the_command_has_the_handler_that_was_there(ignored, tmp_path):
+    before = "signal.signal(signal.SIGINT, signal.SIG_IGN)" if ignored else ""
+    process = start(tmp_path, wait=False, before=before)
+    output, _ = process.communicate(timeout=20)
+    assert (process.returncode, output) == (7, f"importing\n{'ignored' if ignored else 'default_int_handler'}\n")
