@@ -266,22 +266,42 @@ def spied(function, before):
     return instead
 
 
-def test_a_row_names_the_gpu_of_its_runs_and_has_their_wall_time(tmp_path):
+@pytest.mark.parametrize(
+    ("gpu", "device", "note"),
+    [
+        ("NVIDIA H200", "cuda", "on NVIDIA H200"),
+        ("NVIDIA H200", "cpu", "begun on NVIDIA H200"),
+        (None, "cuda", "resumed on a GPU"),
+        (None, "cpu", ""),
+    ],
+)
+def test_a_row_says_on_which_gpu_its_runs_were_trained(gpu, device, note, tmp_path):
     carry_out(experiment(), tmp_path)
     place = tmp_path / "runs/paper2017/table1/laptop/rnn-1"
-    (place / "environment.json").write_text(json.dumps({**entries(place / "environment.json"), "gpu": "NVIDIA H200"}))
+    for name, entry in (("environment.json", {"gpu": gpu}), ("config.json", {"device": device})):
+        (place / name).write_text(json.dumps({**entries(place / name), **entry}))
     content = carry_out(experiment(), tmp_path)
     first, second = content["runs"]
-    assert (first["gpu"], second["gpu"]) == (None, "NVIDIA H200")
+    assert (first["gpu"], second["gpu"], second["config"]["device"]) == (None, gpu, device)
     row = content["rows"][0]
-    assert row["note"] == "on NVIDIA H200"
-    assert row["minutes"] == pytest.approx((first["cpu_seconds"] + second["seconds"]) / 120)
-    file = tmp_path / "results/paper2017/table1/laptop.json"
-    for run in content["runs"]:
-        del run["gpu"]  # as in older results
-    file.write_text(json.dumps({**entries(file), "runs": content["runs"]}))
+    assert row["note"] == note
+    clock = "seconds" if note.startswith("on") else "cpu_seconds"  # on a GPU the processor's is not what it took
+    assert row["minutes"] == pytest.approx((first["cpu_seconds"] + second[clock]) / 120)
     shutil.rmtree(tmp_path / "runs")
-    assert carry_out(experiment(), tmp_path, train=False)["rows"][0]["note"] == ""
+    assert carry_out(experiment(), tmp_path, train=False)["rows"] == content["rows"]  # from the records
+
+
+def test_results_that_name_no_gpu_are_of_a_cpu(tmp_path):
+    """Those of before it was recorded."""
+    carry_out(experiment(), tmp_path)
+    file = tmp_path / "results/paper2017/table1/laptop.json"
+    content = entries(file)
+    for run in content["runs"]:
+        del run["gpu"]
+    file.write_text(json.dumps(content))
+    shutil.rmtree(tmp_path / "runs")
+    again = carry_out(experiment(), tmp_path, train=False)
+    assert again["rows"] == content["rows"]
 
 
 def test_another_configuration_is_refused(tmp_path):

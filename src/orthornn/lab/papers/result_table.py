@@ -59,14 +59,19 @@ class Trained:
         return max((record.get("cpu_seconds", 0.0) for record in self.saved.records), default=0.0)
 
     @property
-    def gpu(self) -> str | None:
-        """The name of the GPU that it began on."""
-        return self.saved.environment.get("gpu")
+    def place(self) -> str:
+        """Where it was trained, in words; nothing for a CPU. A run that is resumed elsewhere ends on the device of its
+        configuration.
+        """
+        began, ends = self.saved.environment.get("gpu"), self.saved.config.device != "cpu"
+        if began is None:
+            return "resumed on a GPU" if ends else ""
+        return f"on {began}" if ends else f"begun on {began}"
 
     @property
     def minutes(self) -> float:
         """Processor time so far in minutes; on a GPU, wall time."""
-        return (self.cpu_seconds if self.gpu is None else self.seconds) / 60
+        return (self.seconds if self.place.startswith("on ") else self.cpu_seconds) / 60
 
     def curve(self, kind: str, metric: str = "loss", *, epochs: bool = False) -> Curve:
         """Return (updates or epochs, values) of the records of this kind."""
@@ -209,8 +214,8 @@ class Runs:
 
 def _note(runs: Sequence[Trained], unfinished: str) -> str:
     """Return what a row says besides its values: that a run is unfinished, and on which GPUs they were trained."""
-    gpus = dict.fromkeys(f"on {run.gpu}" for run in runs if run.gpu is not None)
-    return "; ".join([*([] if all(run.finished for run in runs) else [unfinished]), *gpus])
+    places = dict.fromkeys(run.place for run in runs if run.place)
+    return "; ".join([*([] if all(run.finished for run in runs) else [unfinished]), *places])
 
 
 def _values(found: Sequence[Mapping[str, Any]], selection: str, part: str) -> list[float]:
