@@ -521,6 +521,28 @@ def test_a_learner_made_in_inference_mode_learns_outside_of_it():
     assert not any(parameter.is_inference() for parameter in (*rnn.parameters(), *readout.parameters()))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("method", [Stiefel(), Householder(), Rotations()], ids=repr)
+def test_networks_in_16_bits_learn(method, dtype):
+    """Stiefel's W, which is rounded to 16 bits itself, was refused."""
+    torch.manual_seed(0)
+    rnn = OrthogonalRNN(2, 6, parametrization=method, nonlinearity="identity", gain=0.9, dtype=dtype)
+    readout, (x, target) = nn.Linear(6, 2, dtype=dtype), stream(50)
+    learner = rnn.online(readout, 1e-2)
+    expected = readout(rnn(x.to(dtype))[0]).detach().double()
+    torch.testing.assert_close(rnn.online(readout)(x), expected, rtol=0, atol=tolerance(dtype))
+    learner(x, target)
+    learner.write_back()
+    learned = learner._named(learner._online.parameters)["readout_weight"]
+    for written, value in ((rnn.weight_hh_l0, learner.transition), (readout.weight, learned)):
+        torch.testing.assert_close(written.double(), value, rtol=0, atol=tolerance(dtype))
+    with torch.no_grad():
+        other = OrthogonalRNN(2, 6, parametrization=Unconstrained(), nonlinearity="identity", dtype=dtype)
+        other.weight_hh_l0 = torch.linspace(-1, 1, 36).view(6, 6).to(dtype)
+    with pytest.raises(NotOnGroupError):
+        other.online(readout)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_multiple_of_an_orthogonal_matrix_keeps_its_scale(dtype):
     torch.manual_seed(0)

@@ -32,6 +32,7 @@ from ..errors import (
 )
 from ..kernels.interception import is_intercepted
 from ..kernels.online import Online
+from ..parametrizations.matrices import orthogonality_error, rounding
 from ..rotation_basis import decompose
 from .current import assign_, check_assignable
 
@@ -87,8 +88,8 @@ class OnlineLearner:
         W = network.layers()[0].matrix().detach().cpu()
         check_finite("the network's W", W)
         found = decompose(W)
-        if found is not None and W.dtype != torch.float64:  # the nearest that is orthogonal in float64
-            U, gains, V = torch.linalg.svd(W.double())
+        if (found is not None and W.dtype != torch.float64) or _is_rounded(W, network):
+            U, gains, V = torch.linalg.svd(W.double())  # of the nearest that is orthogonal in float64
             found = decompose(gains.mean() * (U @ V))
         if found is None:
             raise NotOnGroupError(
@@ -374,6 +375,15 @@ class OnlineLearner:
         _check_real(name, tensor)
         if not _is_finite(tensor):
             check_finite(name, tensor)
+
+
+def _is_rounded(W: Tensor, network: Any) -> bool:
+    """Return whether W is made of parameters in 16 bits, and a multiple of an orthogonal matrix to their rounding."""
+    stored = next(network.transitions())[1].free()[0].dtype
+    if stored not in (torch.bfloat16, torch.float16):
+        return False
+    unit = W.double() / torch.linalg.matrix_norm(W.double()) * W.shape[0] ** 0.5
+    return orthogonality_error(unit) <= rounding(unit.to(stored))
 
 
 def _is_finite(tensor: Tensor) -> bool:
