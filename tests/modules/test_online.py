@@ -330,9 +330,15 @@ def test_a_network_of_which_nothing_may_be_learned_is_refused():
     rnn, readout = network()
     rnn.requires_grad_(False)
     readout.requires_grad_(False)
-    with pytest.raises(ArgumentError, match=r"Expected something to learn, .* of which nothing requires a gradient"):
+    with pytest.raises(
+        ArgumentError, match=r"Expected something to learn, .* of which nothing with a learning rate above 0"
+    ):
         rnn.online(readout, 1e-2)
     assert rnn.online(readout).gradients["gain"] == 0
+    rnn.bias_ih_l0.requires_grad_(True)
+    rnn.online(readout, 1e-2)
+    with pytest.raises(ArgumentError, match="Expected something to learn"):
+        rnn.online(readout, 0.0, recurrent_lr=1e-2)
 
 
 @pytest.mark.parametrize("learn_angles", [False, True])

@@ -469,10 +469,10 @@ def online(
     rates["angles"], rates["gain"] = recurrent if learn_angles else 0.0, recurrent
     trained = _trained(network, readout)
     rates = {name: value if trained[name] else 0.0 for name, value in rates.items()}
-    if (rate or recurrent) and not any(trained.values()):
+    if (rate or recurrent) and not any(rates.values()):
         raise ArgumentError(
-            "Expected something to learn, but got a network and a readout of which nothing requires a gradient. Unfreeze "
-            "them with requires_grad_(), or pass lr=None to sum gradients only."
+            "Expected something to learn, but got a network and a readout of which nothing with a learning rate above 0 "
+            "requires a gradient. Unfreeze them with requires_grad_(), or pass lr=None to sum gradients only."
         )
     return OnlineLearner(network, readout, rates, every, optimizer, h0)
 

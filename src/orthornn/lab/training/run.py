@@ -257,7 +257,7 @@ class Run:
         It makes the same updates bit for bit as one that was never stopped, with the same versions on the same kind of
         processor and with the same number of threads: a sum divided among threads is rounded in another order.
 
-        steps, max_seconds: new limits, instead of those that the run began with. device: likewise, for the device.
+        steps, max_seconds, device: used instead of those that the run began with.
         Nothing is written before all of it has been checked. Checkpoints that are damaged are set aside, with a
         warning; CheckpointError if there are only damaged ones. DataError if the data are not those that the run began
         with. What may change the last bits of its numbers (torch, instruction set, threads, GPU) is a warning.
