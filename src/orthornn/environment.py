@@ -20,7 +20,7 @@ from .kernels.backends.cpp import extension
 def environment(device: str = "cpu") -> dict[str, Any]:
     """Return what this process runs on. BackendError if ORTHORNN_ISA names no instruction set that is there.
 
-    device: where it computes, for the name of the GPU; None for "cpu".
+    device: where it computes; only on a GPU is there its name, as "gpu".
     """
     build = extension.build()
     return {
@@ -37,7 +37,7 @@ def environment(device: str = "cpu") -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "instruction_set": None if build is None else build.isa,
         "torch_instruction_set": torch.backends.cpu.get_cpu_capability(),
-        "gpu": None if device == "cpu" else torch.cuda.get_device_name(device),
+        **({} if device == "cpu" else {"gpu": torch.cuda.get_device_name(device)}),
     }
 
 

@@ -93,7 +93,7 @@ def _restored(record: Mapping[str, Any], config: RunConfig) -> Trained:
     for one in records[-1:]:
         one |= {name: record[name] or 0.0 for name in ("seconds", "cpu_seconds")}
     result = {name: record[name] for name in _RESULT} if record["finished"] else None
-    environment = {name: record.get(name) for name in _BEGAN_ON}  # the oldest have no gpu
+    environment = {name: record.get(name) for name in _BEGAN_ON}
     config = dataclasses.replace(config, steps=record["of"], device=record["config"]["device"])
     return Trained(record["system"], record["seed"], SavedRun(Path(), config, environment, records, result))
 

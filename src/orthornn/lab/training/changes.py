@@ -41,13 +41,13 @@ def check_same_run(before: RunConfig, now: RunConfig, file: Path, checkpoint: Pa
 def environment_changes(path: Path, device: str) -> list[str]:
     """Return what this process runs on that the run in `path` did not begin on, in words.
 
-    Nothing is compared where environment.json is missing, nor an entry that it does not have. device: of the run now.
+    Nothing is compared where environment.json is missing. device: of the run now.
     """
     before, now = read_environment(path), environment(device)
     return [
-        f"{words} is {now[name] or 'none'} (it began with {before[name] or 'none'})"
+        f"{words} is {now.get(name) or 'none'} (it began with {before.get(name) or 'none'})"
         for name, words in _BITS.items()
-        if name in before and before[name] != now[name]
+        if before and before.get(name) != now.get(name)
     ]
 
 

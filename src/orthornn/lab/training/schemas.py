@@ -119,7 +119,7 @@ class Environment(Struct):
     threads: Annotated[int, Meta(ge=1, le=1 << 20)]
     instruction_set: str | None
     torch_instruction_set: str
-    gpu: str | None = None  # which the oldest runs do not have
+    gpu: str | None = None
 
 
 class Result(Struct):
