@@ -24,8 +24,8 @@ def main():
 """
 
 
-def start(folder: Path, wait: bool, before: str = "") -> subprocess.Popen[str]:
-    """Return a process that starts the command with the stand-in."""
+def start(folder: Path, wait: bool, handler: str = "default_int_handler") -> subprocess.Popen[str]:
+    """Return a process that starts the command with the stand-in; the tests may run where Ctrl-C is ignored."""
     (folder / "orthornn" / "lab" / "cli").mkdir(parents=True)
     for package in ("", "lab"):
         (folder / "orthornn" / package / "__init__.py").write_text("")
@@ -33,7 +33,7 @@ def start(folder: Path, wait: bool, before: str = "") -> subprocess.Popen[str]:
     code = f"""
 import signal, sys
 sys.path[:0] = {[str(folder), str(START.parent)]!r}
-{before}
+signal.signal(signal.SIGINT, signal.{handler})
 from orthornn_command import main
 sys.exit(main())
 """
@@ -54,7 +54,6 @@ def test_ctrl_c_ends_the_command_while_it_imports(tmp_path):
 
 @pytest.mark.parametrize("ignored", [False, True])
 def test_the_command_has_the_handler_that_was_there(ignored, tmp_path):
-    before = "signal.signal(signal.SIGINT, signal.SIG_IGN)" if ignored else ""
-    process = start(tmp_path, wait=False, before=before)
+    process = start(tmp_path, wait=False, handler="SIG_IGN" if ignored else "default_int_handler")
     output, _ = process.communicate(timeout=20)
     assert (process.returncode, output) == (7, f"importing\n{'ignored' if ignored else 'default_int_handler'}\n")
