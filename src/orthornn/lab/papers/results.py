@@ -5,7 +5,8 @@ and the findings. An experiment that shares the runs of another leaves them to i
 machine: of a path in a configuration only the last part remains.
 
 Runs of one experiment may be made on several machines. A run that is not in the folder, or further in the file than in
-the folder, is read back from its record in the file: seeds of two machines make one row, and every curve is drawn. Where
+the folder, is read back from its record in the file, if it was made with the configuration that the experiment has now:
+seeds of two machines make one row, and every curve is drawn. Records of another configuration are left out. Where
 an experiment needs more of a run than its record has (its weights, spectra, every evaluation of very many runs), the
 rows that need such a run stay as they were, and so does the figure.
 """
@@ -21,10 +22,12 @@ from typing import Any
 
 from ..._files import read_bytes, write_bytes
 from ...environment import environment
+from ...errors import ConfigError
 from ..report.figures import canvas
 from ..report.runs import SavedRun
 from ..report.table import Column, Table
 from ..training import RunConfig
+from ..training.changes import MAY_CHANGE
 from ..training.directory import write_json
 from ..training.json_files import LARGEST, parse
 from .curves import evaluations_are_whole, restored, stored
@@ -35,6 +38,8 @@ _DPI = 110
 # of a run's result and of the machine that it began on, what its record has
 _RESULT = ("steps", "update_seconds", "parameters", "hidden_size", "orthogonality_error")
 _BEGAN_ON = ("commit", "processor", "cores", "threads", "torch", "gpu")
+# of a configuration, what does not change what is trained
+_OF_NO_EFFECT = (*MAY_CHANGE, "evaluation_batch", "checkpoint_every", "checkpoint_seconds", "keep_checkpoints")
 
 Records = Mapping[tuple[str, int], dict[str, Any]]
 """What a results file has of runs, by system and seed."""
@@ -69,10 +74,26 @@ def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs
 
 
 def _further(earlier: Iterable[dict[str, Any]], runs: Runs) -> Records:
-    """Return the records of wanted runs that have made more updates than those in the folder, by system and seed."""
+    """Return the records of wanted runs, of the same configuration, that have made more updates than those in the folder,
+    by system and seed.
+    """
     steps = {(run.system, run.seed): run.steps for run in runs.there}
     found = {(run["system"], run["seed"]): run for run in earlier}
-    return {key: run for key, run in found.items() if key in runs.wanted and run["steps"] > steps.get(key, 0)}
+    return {
+        key: run
+        for key, run in found.items()
+        if key in runs.wanted and run["steps"] > steps.get(key, 0) and _is_of(run, runs.wanted[key])
+    }
+
+
+def _is_of(record: Mapping[str, Any], config: RunConfig) -> bool:
+    """Return whether a record is of a run with this configuration, but for its length, its checkpoints and its places."""
+    try:
+        made = RunConfig.read(record["config"])
+    except ConfigError:
+        return False
+    kept = {name: getattr(config, name) for name in _OF_NO_EFFECT}
+    return _without_folders(dataclasses.replace(made, **kept).to_dict()) == _without_folders(config.to_dict())
 
 
 def _with_restored(runs: Runs, elsewhere: Records) -> Runs:

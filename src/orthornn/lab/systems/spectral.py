@@ -11,7 +11,7 @@ from ...errors import ArgumentError
 from ...modules import OrthogonalRNN
 from ...parametrizations import SpectralMargin
 from ...parametrizations.spectral import Init
-from .initial_values import nonlinearity, start_slope_
+from .initial_values import lasagne_, nonlinearity, start_slope_
 from .model import OrthogonalModel, Where
 
 DEFAULT_MARGIN = 0.1
@@ -51,6 +51,16 @@ class Spectral(OrthogonalModel):
     """Largest absolute value of an entry of the backward signal, inside back-propagation. Default: no clipping."""
     learn_h0: bool | None = None
     """Train the initial state. Default: no, it is zero."""
+    nonnegative: bool | None = None
+    """Replace singular values below 0, which a margin above 1 or none allows, by 0. Default: no."""
+    initial_values: Literal["torch", "lasagne"] | None = None
+    """Initial values besides the recurrent matrix: those of torch.nn.RNN and Linear (torch), or, as in the released code of
+    the paper, small input weights, biases and trained initial state 0, and a Glorot readout (lasagne). Default: torch."""
+
+    @property
+    def glorot_readout(self) -> bool:
+        """Whether the readout starts uniform Glorot with bias 0."""
+        return self.initial_values == "lasagne"
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""
@@ -59,11 +69,13 @@ class Spectral(OrthogonalModel):
         core = OrthogonalRNN(
             input_size,
             width,
-            parametrization=SpectralMargin(None if margin == "none" else margin, init),
+            parametrization=SpectralMargin(None if margin == "none" else margin, init, bool(self.nonnegative)),
             nonlinearity=nonlinearity(self.nonlinearity or "tanh", self.slope),
             learn_h0=bool(self.learn_h0),
             gain=1.0 if self.gain is None else self.gain,
             clip_backward=self.clip_backward,
             **where,
         )
+        if self.initial_values == "lasagne":
+            lasagne_(core)
         return start_slope_(core, self.slope)

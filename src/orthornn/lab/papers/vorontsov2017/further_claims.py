@@ -13,7 +13,7 @@ from ..data import characters, pixel_mnist
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
 from ..result_table import ResultTable, Row, Runs
-from .common import PERCENT, copying, curves, rmsprop, run, spectral
+from .common import PERCENT, copying, curves, decayed, rmsprop, run, spectral
 
 _HARD = "margin 0, as published"
 _NAMES = {
@@ -32,7 +32,7 @@ _DIFFERENCES = ("3000 updates in place of 120 epochs of 1000; one seed", "only p
 
 
 def _hard_plan(setting: Setting) -> Plan:
-    task = pixel_mnist(setting, variant="vorontsov2017", permuted=True)
+    task = pixel_mnist(setting, variant="vorontsov2017-code", permuted=True)
     steps = setting.at(2, 3000, 120_000)
     matched = dataclasses.replace(rmsprop(), manifold="cayley-rmsprop", manifold_lr=1e-4)
     fast = dataclasses.replace(matched, lr=1e-3)
@@ -58,7 +58,7 @@ def _hard_plan(setting: Setting) -> Plan:
             optimizer,
             record=RecordConfig(spectrum=100, test=True),
             validate_every=setting.at(1, 300, 1000),
-            penalties=PenaltyConfig() if name == "scornn" else PenaltyConfig(weight_decay=1e-4),
+            penalties=PenaltyConfig() if name == "scornn" else decayed(),
         )
         for name, (model, optimizer) in given.items()
     }
@@ -145,8 +145,8 @@ _OPLU_MARGINS = ("0", "0.001", "0.01", "0.1", "1", "none")
 )
 def gain_and_oplu(setting: Setting) -> Plan:
     """Does a gain of 1.05 make up for tanh on MNIST in order, and does OPLU make all margins equal on permuted MNIST?"""
-    ordered = pixel_mnist(setting, variant="vorontsov2017", permuted=False)
-    permuted = pixel_mnist(setting, variant="vorontsov2017", permuted=True)
+    ordered = pixel_mnist(setting, variant="vorontsov2017-code", permuted=False)
+    permuted = pixel_mnist(setting, variant="vorontsov2017-code", permuted=True)
     of_gains = {
         "margin-0": spectral("0"),
         "margin-0-gain": spectral("0", gain=1.05),

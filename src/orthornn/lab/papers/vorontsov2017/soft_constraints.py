@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...systems import Model, model_named
-from ...training import OptimizerConfig, PenaltyConfig
+from ...training import OptimizerConfig
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
 from ..result_table import ResultTable, Runs
-from .common import PERCENT, copying, curves, rmsprop, run, spectral
+from .common import PERCENT, copying, curves, decayed, rmsprop, run, spectral
 
 _SOFT_DIFFERENCES = (
     "400 updates (B: 200); the paper's curves are thousands of updates long",
@@ -44,7 +44,7 @@ def figure6(setting: Setting) -> Plan:
     systems = {}
     for panel, (model, T, updates, optimizer, penalty) in panels_of.items():
         for strength in strengths:
-            penalties = PenaltyConfig(weight_decay=1e-4, **{penalty: strength})
+            penalties = decayed(**{penalty: strength})
             systems[f"{panel}-{strength:g}"] = run(
                 setting, copying(setting, T), model, updates, optimizer, penalties=penalties, validate_every=50
             )
