@@ -1,4 +1,4 @@
-"""What the networks of Vorontsov et al., 2017, have of their released code, which builds on Lasagne's recurrent layer."""
+"""The options of networks of Vorontsov et al., 2017, that come from their released code, a recurrent layer of Lasagne."""
 
 from __future__ import annotations
 

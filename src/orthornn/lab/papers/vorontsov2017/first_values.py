@@ -130,7 +130,7 @@ def _readout_accuracy(core: OrthogonalRNN, task: PixelMNIST, images: int) -> flo
         loss.backward()
         return loss
 
-    optimizer.step(closure)  # type: ignore[arg-type]
+    optimizer.step(closure)
     states, classes = _last_states(core, task.test(_BATCH))
     with torch.no_grad():
         return float((readout((states - mean) / scale).argmax(-1) == classes).double().mean())
