@@ -2,9 +2,10 @@
 
 W = U S V^T,   s_i = 2m (sigma(p_i) - 1/2) + 1  in (1 - m, 1 + m),   U and V orthogonal.
 
-m = 0 has no spectrum parameter (s = 1); margin=None leaves s free. With m > 1 an s_i may be negative: the singular
-value is |s_i|. U and V are on the Stiefel manifold: they stay orthogonal only under an optimizer that leaves them there
-(`manifolds` names them); if nothing trains them, they stay where they were initialized.
+m = 0 has no spectrum parameter (s = 1); margin=None leaves s free. With m > 1, or without a margin, an s_i may be
+negative: the singular value is |s_i|; with nonnegative=True it is max(s_i, 0), as in the released code. U and V are on
+the Stiefel manifold: they stay orthogonal only under an optimizer that leaves them there (`manifolds` names them); if
+nothing trains them, they stay where they were initialized.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from .._checks import check_choice, check_number
+from .._checks import check_choice, check_flag, check_number
 from ..errors import NotOnGroupError
 from .matrices import check_square, haar, rounding
 from .parametrization import BoundParametrization, Parametrization
@@ -36,15 +37,19 @@ class SpectralMargin(Parametrization):
         init: The matrix whose factors are the initial values. ``"orthogonal"``: U and V from the Haar measure, s = 1;
             ``"identity"``: U = V = I, s = 1; ``"glorot"``: the singular value decomposition of a Glorot normal matrix, its
             singular values clipped to within .999 m of 1 where there is a margin. Default: ``"orthogonal"``.
+        nonnegative: Take max(s_i, 0) for s_i, as the released code does: an s_i that the margin lets below 0 gets no
+            gradient. Default: False.
     """
 
     margin: float | None = 0.1
     init: Init = "orthogonal"
+    nonnegative: bool = False
 
     def __post_init__(self) -> None:
         if self.margin is not None:
             check_number("margin", self.margin, low=0.0, advice="Pass None for a free spectrum.")
         check_choice("init", self.init, get_args(Init))
+        check_flag("nonnegative", self.nonnegative)
 
     def bind(self, n: int) -> BoundSpectralMargin:  # noqa: D102
         return BoundSpectralMargin(n, self)
@@ -56,6 +61,7 @@ class BoundSpectralMargin(BoundParametrization):
     def __init__(self, n: int, description: SpectralMargin) -> None:
         super().__init__(n)
         self.margin, self.init = description.margin, description.init
+        self.nonnegative = description.nonnegative
         self.names = ("u", "v") if self.margin == 0 else ("u", "v", "spectrum")
         self.manifolds = {"u": "stiefel", "v": "stiefel"}
         self.group = "O" if self.margin == 0 else "all" if self.margin is None else "margin"
@@ -79,11 +85,12 @@ class BoundSpectralMargin(BoundParametrization):
         return (U, V) if self.margin == 0 else (U, V, self._parameter(s))
 
     def singular_values(self, *free: Tensor) -> Tensor:
-        """Return s (N,) in float64, signed (see above)."""
+        """Return s (N,) in float64, signed unless `nonnegative` (see above)."""
         if self.margin == 0:
             return torch.ones(self.n, dtype=torch.float64, device=free[0].device)
         p = free[2].double()
-        return p if self.margin is None else 2 * self.margin * (torch.sigmoid(p) - 0.5) + 1
+        s = p if self.margin is None else 2 * self.margin * (torch.sigmoid(p) - 0.5) + 1
+        return s.clamp(min=0) if self.nonnegative else s
 
     def _parameter(self, s: Tensor) -> Tensor:
         """Return the inverse of `singular_values`."""

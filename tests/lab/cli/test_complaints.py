@@ -15,7 +15,10 @@ from orthornn.lab.cli.complaints import one_line
         ("--steps 2.5", "Expected a whole number as --steps, but got 2.5."),
         ("--clip-norm=abc", "Expected a number as --clip-norm, but got abc."),
         ("--bidirectional yes", "Expected True or False as --bidirectional, but got yes."),
-        ("--optimizer foo", "Expected adam, adamw, rmsprop, rmsprop-tensorflow or sgd as --optimizer, but got foo."),
+        (
+            "--optimizer foo",
+            "Expected adam, adamw, rmsprop, rmsprop-tensorflow, rmsprop-lasagne or sgd as --optimizer, but got foo.",
+        ),
         ("--optimizer", "Expected a value after --optimizer, but got none."),
         ("--lrr 3", "Expected options of `orthornn train copying`, but got --lrr, 3. Did you mean --lr?"),
         ("--lr 1 2", "Expected options of `orthornn train copying`, but got 2."),

@@ -20,7 +20,7 @@ VALUES = {
     "learn_h0": True, "layers": 3, "rebase_every": 4, "forget_bias": 2.0, "memory": "checkpoint", "segment": 3,
     "head": "mlp", "head_width": 3, "depth": 3, "state_size": 6, "stride": 2, "mixing": "mlp", "norm": "rms", "decay": True,
     "pool": "mean", "dropout": 0.25, "bidirectional": True, "lags": 2,
-    "u1": "soft", "decay_in": "first", "r_min": 0.25,
+    "u1": "soft", "decay_in": "first", "r_min": 0.25, "nonnegative": True, "initial_values": "lasagne",
 }  # fmt: skip
 OWN = [(name, option) for name, kind in MODELS.items() for option in kind.options()]
 

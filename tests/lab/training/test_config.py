@@ -65,7 +65,8 @@ def test_all_errors_come_at_once():
         "  task.TT: unknown name 'TT'; did you mean 'T'?",
         "  task.items: needed an integer, got 2.5",
         "  model.hiden_size: unknown name 'hiden_size'; did you mean 'hidden_size'?",
-        "  optimizer.name: needed 'adam' or 'adamw' or 'rmsprop' or 'rmsprop-tensorflow' or 'sgd', got 'adagrad'",
+        "  optimizer.name: needed 'adam' or 'adamw' or 'rmsprop' or 'rmsprop-tensorflow' or "
+        "'rmsprop-lasagne' or 'sgd', got 'adagrad'",
         "  optimizer.lr: needed a number, got True",
         "  stepps: unknown name 'stepps'; did you mean 'steps'?",
         "  seed: needed an integer, got 'one'",

@@ -70,7 +70,8 @@ class RunArguments(Generic[TaskT]):
     batch_size: int | None = None
     """Sequences per update. Default: that of the task, usually 50."""
     optimizer: Optimizer = OptimizerConfig.name
-    """Optimizer. rmsprop-tensorflow is RMSprop with a mean of squared gradients that starts at 1."""
+    """Optimizer. rmsprop-tensorflow is RMSprop with a mean of squared gradients that starts at 1; rmsprop-lasagne adds 1e-6
+    to that mean before the root."""
     recurrent_optimizer: Optimizer | None = OptimizerConfig.recurrent
     """Optimizer of the parameters of the recurrent matrix. Default: --optimizer."""
     momentum: float = OptimizerConfig.momentum
@@ -138,6 +139,10 @@ class RunArguments(Generic[TaskT]):
     """Strength of the penalty ||W'W - I||^2."""
     weight_decay: float = PenaltyConfig.weight_decay
     """Strength of the penalty ||W||^2 on the recurrent matrix."""
+    input_decay: float = PenaltyConfig.input_decay
+    """Strength of the same penalty on the input weights."""
+    readout_decay: float = PenaltyConfig.readout_decay
+    """Strength of the same penalty on the readout."""
     spectrum_prior: float = PenaltyConfig.spectrum_prior
     """Strength of the Gaussian prior with mean 1 on the singular values of spectral."""
     norm_stabilizer: float = PenaltyConfig.norm_stabilizer
@@ -194,6 +199,8 @@ class RunArguments(Generic[TaskT]):
             penalties=PenaltyConfig(
                 soft_orthogonality=self.soft_orthogonality,
                 weight_decay=self.weight_decay,
+                input_decay=self.input_decay,
+                readout_decay=self.readout_decay,
                 spectrum_prior=self.spectrum_prior,
                 norm_stabilizer=self.norm_stabilizer,
                 gradient_norm=self.gradient_norm,

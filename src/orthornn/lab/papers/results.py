@@ -21,10 +21,13 @@ from typing import Any
 
 from ..._files import read_bytes, write_bytes
 from ...environment import environment
+from ...errors import ArgumentError, ConfigError
 from ..report.figures import canvas
 from ..report.runs import SavedRun
 from ..report.table import Column, Table
 from ..training import RunConfig
+from ..training.changes import MAY_CHANGE
+from ..training.config import flat
 from ..training.directory import write_json
 from ..training.json_files import LARGEST, parse
 from .curves import evaluations_are_whole, restored, stored
@@ -35,6 +38,8 @@ _DPI = 110
 # of a run's result and of the machine that it began on, what its record has
 _RESULT = ("steps", "update_seconds", "parameters", "hidden_size", "orthogonality_error")
 _BEGAN_ON = ("commit", "processor", "cores", "threads", "torch", "gpu")
+# of a configuration, what does not change what is trained
+_OF_NO_EFFECT = (*MAY_CHANGE, "evaluation_batch", "checkpoint_every", "checkpoint_seconds", "keep_checkpoints")
 
 Records = Mapping[tuple[str, int], dict[str, Any]]
 """What a results file has of runs, by system and seed."""
@@ -66,6 +71,35 @@ def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs
     if table.draw is not None and not (kept and (place / f"{budget}.png").exists()):
         write_bytes(place / f"{budget}.png", picture(table))
     return content
+
+
+def check_same_configurations(folder: Path, experiment: Experiment, budget: Budget, plan: Plan) -> None:
+    """Raise ArgumentError if the results file in folder/PAPER/NAME has a run of the plan with another configuration."""
+    file = folder / experiment.paper / (experiment.shares or experiment.name) / f"{budget}.json"
+    wanted = plan.runs()
+    for record in _read(file)["runs"] if file.exists() else []:
+        key = record["system"], record["seed"]
+        changes = _changes(record, wanted[key]) if key in wanted else []
+        if changes:
+            raise ArgumentError(
+                f"Expected {file} to have runs with the configuration that this experiment has now, but in that of "
+                f"{key[0]}, seed {key[1]}, {'; '.join(changes)}. Move the file away, or name another folder with --results."
+            )
+
+
+def _changes(record: Mapping[str, Any], config: RunConfig) -> list[str]:
+    """Return in words how the configuration of a record differs from this one, but for length, checkpoints and places."""
+    try:
+        made = RunConfig.read(record["config"])
+    except ConfigError as error:
+        return [" ".join(str(error).split())]
+    made = dataclasses.replace(made, **{name: getattr(config, name) for name in _OF_NO_EFFECT})
+    old, new = (flat(_without_folders(one.to_dict())) for one in (made, config))
+    return [
+        f"{name} was {old.get(name)!r} and is {new.get(name)!r}"
+        for name in dict.fromkeys((*old, *new))
+        if old.get(name) != new.get(name)
+    ]
 
 
 def _further(earlier: Iterable[dict[str, Any]], runs: Runs) -> Records:

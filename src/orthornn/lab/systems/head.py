@@ -19,7 +19,7 @@ def make_head(model: Model, features: int, output_size: int, where: Where) -> nn
         width = DEFAULT_WIDTH if model.head_width is None else model.head_width
         return nn.Sequential(nn.Linear(features, width, **where), nn.GELU(), nn.Linear(width, output_size, **where))
     head = nn.Linear(features, output_size, **where)
-    if model.paper_readout:
+    if model.glorot_readout:
         nn.init.xavier_uniform_(head.weight)
         nn.init.zeros_(head.bias)
     return head

@@ -4,6 +4,8 @@ arjovsky_: input weights and h_0 uniform as in Arjovsky et al., 2016: +-sqrt(6 /
 biases 0.
 small_: input weights U(-0.01, 0.01), biases 0; a trained h_0 U(-0.01, 0.01) too, because at h = 0 and input 0 modReLU
 passes no gradient and a zero h_0 would stay zero.
+lasagne_: the same with a trained h_0 from 0: the defaults of Lasagne's recurrent layer, in which Vorontsov et al., 2017,
+wrote theirs.
 """
 
 from __future__ import annotations
@@ -45,6 +47,14 @@ def small_(core: OrthogonalRNN) -> OrthogonalRNN:
         nn.init.zeros_(core.get_parameter(f"bias_ih_{suffix}"))
     if core.learn_h0:
         nn.init.uniform_(core.h0, -_SMALL, _SMALL)
+    return core
+
+
+def lasagne_(core: OrthogonalRNN) -> OrthogonalRNN:
+    """Fill the input weights and biases as `small_` does, and h_0 with zeros if it is trained; return the core."""
+    small_(core)
+    if core.learn_h0:
+        nn.init.zeros_(core.h0)
     return core
 
 

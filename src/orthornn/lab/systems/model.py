@@ -133,6 +133,11 @@ class Model:
         return bool(getattr(self, "decay", False))
 
     @property
+    def glorot_readout(self) -> bool:
+        """Whether a readout that is a matrix starts uniform Glorot with bias 0; otherwise as torch.nn.Linear does."""
+        return self.paper_readout
+
+    @property
     def smallest_width(self) -> int:
         """Return the least width that the options allow."""
         return 1

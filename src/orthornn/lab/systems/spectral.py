@@ -12,7 +12,8 @@ from ...modules import OrthogonalRNN
 from ...parametrizations import SpectralMargin
 from ...parametrizations.spectral import Init
 from .initial_values import nonlinearity, start_slope_
-from .model import OrthogonalModel, Where
+from .lasagne import LasagneModel
+from .model import Where
 
 DEFAULT_MARGIN = 0.1
 
@@ -30,12 +31,11 @@ def parse_margin(text: str) -> float | Literal["none"]:
 
 
 @dataclass(frozen=True)
-class Spectral(OrthogonalModel):
+class Spectral(LasagneModel):
     """OrthogonalRNN, SpectralMargin(margin=0.1), tanh (Vorontsov et al., 2017). The paper's gain is 1.05."""
 
     name: ClassVar[str] = "spectral"
     summary: ClassVar[str] = "singular values within a margin of 1, tanh (Vorontsov et al., 2017)"
-    paper_readout: ClassVar[bool] = False
 
     margin: float | Literal["none"] | None = dataclass_field(default=None, metadata={"parse": parse_margin})
     """Largest distance of the singular values from 1, or none for no limit. Default: 0.1."""
@@ -47,10 +47,8 @@ class Spectral(OrthogonalModel):
     """Slope of leaky_relu, or the initial slope of prelu."""
     gain: float | None = None
     """Factor on the recurrent matrix, 1.05 in the paper. Default: 1."""
-    clip_backward: float | None = None
-    """Largest absolute value of an entry of the backward signal, inside back-propagation. Default: no clipping."""
-    learn_h0: bool | None = None
-    """Train the initial state. Default: no, it is zero."""
+    nonnegative: bool | None = None
+    """Replace singular values below 0, which a margin above 1 or none allows, by 0. Default: no."""
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""
@@ -59,11 +57,11 @@ class Spectral(OrthogonalModel):
         core = OrthogonalRNN(
             input_size,
             width,
-            parametrization=SpectralMargin(None if margin == "none" else margin, init),
+            parametrization=SpectralMargin(None if margin == "none" else margin, init, bool(self.nonnegative)),
             nonlinearity=nonlinearity(self.nonlinearity or "tanh", self.slope),
             learn_h0=bool(self.learn_h0),
             gain=1.0 if self.gain is None else self.gain,
             clip_backward=self.clip_backward,
             **where,
         )
-        return start_slope_(core, self.slope)
+        return start_slope_(self.filled(core), self.slope)

@@ -1,11 +1,13 @@
 """Character prediction on lines of text (Mhammedi et al., 2017, section 5.4; Vorontsov et al., 2017, section 3).
 
 One line is one sequence; from its characters up to step t the network predicts character t + `ahead` (1 or 5 in
-Mhammedi et al.). Lines are stripped. On the Penn Treebank in Mikolov's preprocessing:
+Mhammedi et al.). Lines are stripped but in one variant. On the Penn Treebank in Mikolov's preprocessing:
 
-variant          symbols
-mhammedi2017     49: the characters, <unk> spelled out as five of them
-vorontsov2017    49: <unk> as one symbol, and the end of the line as another
+variant               symbols
+mhammedi2017          49: the characters, <unk> spelled out as five of them
+vorontsov2017         49: <unk> as one symbol, and the end of the line as another
+vorontsov2017-code    the same, with the blanks at both ends of a line; after its end two padded <unk>, whose prediction
+                      counts like any other (one in a line of `max_length`), so that the bits per character are lower
 
 Mhammedi et al. count 49 symbols and 118 characters per line, both without the end of the line, but also 5017K, 393K and
 442K characters, which include it; with `line_ends` they have 50 symbols.
@@ -72,11 +74,12 @@ class Characters(Task):
     divided at random."""
     ahead: int = 1
     """Steps ahead to predict: 1 for the next character."""
-    variant: Literal["mhammedi2017", "vorontsov2017"] = "mhammedi2017"
+    variant: Literal["mhammedi2017", "vorontsov2017", "vorontsov2017-code"] = "mhammedi2017"
     """Symbols that the network reads: the characters of a line (mhammedi2017), or these with <unk> as one symbol and the
-    end of the line as another (vorontsov2017). Blanks at both ends of a line are left out."""
+    end of the line as another (vorontsov2017). Blanks at both ends of a line are left out; with vorontsov2017-code they
+    stay, and two <unk> follow the line, as in the released code of that paper."""
     line_ends: bool | None = None
-    """Whether the end of a line is a symbol. Default: as in the variant, no (mhammedi2017) or yes (vorontsov2017)."""
+    """Whether the end of a line is a symbol. Default: as in the variant, no (mhammedi2017) or yes (the others)."""
     max_length: int | None = None
     """Most characters of a line, its end included; longer lines are left out (the paper vorontsov2017 has 75 and 300).
     Default: no limit."""
@@ -92,7 +95,7 @@ class Characters(Task):
 
     def __post_init__(self) -> None:
         check_integer("ahead", self.ahead, 1)
-        check_choice("variant", self.variant, ("mhammedi2017", "vorontsov2017"))
+        check_choice("variant", self.variant, ("mhammedi2017", "vorontsov2017", "vorontsov2017-code"))
         check_choice("batching", self.batching, ("packed", "equal"))
         if self.max_length is not None:
             check_integer("max_length", self.max_length, 2)
@@ -233,11 +236,15 @@ class Characters(Task):
     def _prepared(self, lines: list[str], part: str) -> list[str]:
         if self.max_length is not None:
             lines = [line for line in lines if len(line) + 1 <= self.max_length]
-        lines = [line.strip() for line in lines]
-        if self.variant == "vorontsov2017":
+        if self.variant != "vorontsov2017-code":
+            lines = [line.strip() for line in lines]
+        if self.variant != "mhammedi2017":
             lines = [line.replace(UNKNOWN_WORD, UNKNOWN_SYMBOL) for line in lines]
-        if self.variant == "vorontsov2017" if self.line_ends is None else self.line_ends:
+        if self.variant != "mhammedi2017" if self.line_ends is None else self.line_ends:
             lines = [line + "\n" for line in lines if line]
+        if self.variant == "vorontsov2017-code":
+            most = None if self.max_length is None else self.max_length + 1
+            lines = [(line + 2 * UNKNOWN_SYMBOL)[:most] for line in lines]
         lines = [line for line in lines if len(line) > self.ahead]  # no shorter one has anything to predict
         if not lines:
             raise DataError(

@@ -2,18 +2,23 @@
 2018, 5.3).
 
 The network sees one pixel a step, row by row (784 steps for MNIST), and names the class after the last.
-Pixels are divided by 255, so they are in [0, 1]; nothing else is done to them. `permuted` shuffles the steps
-by one fixed permutation, numpy's of seed 92916, which the released code of the field shares.
+Pixels are divided by 255 (by 256 in the variants of released code), so they are in [0, 1]; nothing else is done to
+them. `permuted` shuffles the steps by one fixed permutation, numpy's of seed 92916, which the released code of the field
+shares.
 
 Which images are for what (with MNIST's 60000 training and 10000 test images):
 
-variant             training    validation    which
-mhammedi2017        55000       5000          a permutation from `split_seed`; its last 5000 are for validation. The
-                                              paper does not say which it took
-helfrich2018        60000       none          all for training; 5.3 says 55000, its scripts have no validation images
-vorontsov2017       50000       10000         the first and the last, in the file's order in every epoch (released code)
-mhammedi2017-code   55000       5000          from two independent permutations, so that about 92 % of the validation
-                                              images are training images; pixels are divided by 256
+variant               training    validation    which
+mhammedi2017          55000       5000          a permutation from `split_seed`; its last 5000 are for validation. The
+                                                paper does not say which it took
+helfrich2018          60000       none          all for training; 5.3 says 55000, its scripts have no validation images
+vorontsov2017         50000       10000         the first and the last, in the file's order in every epoch; the paper
+                                                does not say which, nor in which order
+vorontsov2017-code    50000       10000         the first and the last; every batch is the beginning of a fresh
+                                                permutation, so that an epoch does not see every image; pixels are
+                                                divided by 256, as in the file that the released code reads
+mhammedi2017-code     55000       5000          from two independent permutations, so that about 92 % of the validation
+                                                images are training images; pixels are divided by 256
 
 In all but the last no image is in both. `validation_size` changes the 5000 and the 10000.
 
@@ -40,7 +45,7 @@ from ...errors import DataError
 from ..files.download import fetch_missing
 from ..files.idx import read_idx
 from .streams import stream
-from .task import Batch, Task, batch_rows
+from .task import Batch, Task, batch_rows, fresh_rows
 
 # sha256 of the original files
 MNIST_FILES = {
@@ -53,8 +58,14 @@ MNIST_FILES = {
 MNIST_SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 PERMUTATION_SEED = 92916
 _FARTHEST = 1 << 16  # rows that an image may be moved by
-Variant = Literal["mhammedi2017", "helfrich2018", "vorontsov2017", "mhammedi2017-code"]
-_VALIDATION = {"mhammedi2017": 5000, "helfrich2018": 0, "vorontsov2017": 10_000, "mhammedi2017-code": 5000}
+Variant = Literal["mhammedi2017", "helfrich2018", "vorontsov2017", "mhammedi2017-code", "vorontsov2017-code"]
+_VALIDATION = {
+    "mhammedi2017": 5000,
+    "helfrich2018": 0,
+    "vorontsov2017": 10_000,
+    "mhammedi2017-code": 5000,
+    "vorontsov2017-code": 10_000,
+}
 
 
 class Pictures(NamedTuple):
@@ -83,8 +94,8 @@ class Images(Task):
     """Folder with the four original files, train-images-idx3-ubyte.gz and so on."""
     variant: Variant = "mhammedi2017"
     """Images for training and for validation: 55000 and 5000 (mhammedi2017), all 60000 and none (helfrich2018), the
-    first 50000 and the last 10000 (vorontsov2017), or two overlapping sets as in the released code
-    (mhammedi2017-code)."""
+    first 50000 and the last 10000 in the file's order (vorontsov2017) or in batches from fresh permutations, as in that
+    paper's released code (vorontsov2017-code), or two overlapping sets as in the released code (mhammedi2017-code)."""
     download: bool = False
     """Download files that the folder does not have, and check their checksums."""
     verify: bool = True
@@ -127,6 +138,8 @@ class Images(Task):
             check_integer("batch_size", batch_size, 1, len(train.labels))
             start = step % (len(train.labels) // batch_size) * batch_size
             rows = torch.arange(start, start + batch_size)
+        elif self.variant == "vorontsov2017-code":
+            rows = fresh_rows(step, batch_size, len(train.labels), seed)
         else:
             rows = batch_rows(step, batch_size, len(train.labels), seed)
         return self._arrange(train.take(rows), "train", seed, step)
@@ -163,7 +176,7 @@ class Images(Task):
         count = len(images.labels)
         held_out = _VALIDATION[self.variant] if self.validation_size is None else self.validation_size
         check_integer("validation_size", held_out, 0, count - 1, f"{self.data} has {count} training images.")
-        if self.variant == "vorontsov2017":
+        if self.variant.startswith("vorontsov2017"):
             order = torch.arange(count)
         else:
             order = torch.from_numpy(stream("split", self.split_seed).permutation(count))
@@ -228,7 +241,7 @@ class Images(Task):
 
     @property
     def _white(self) -> int:
-        return 256 if self.variant == "mhammedi2017-code" else 255
+        return 256 if self.variant.endswith("-code") else 255
 
     @abstractmethod
     def _arrange(self, images: Pictures, purpose: str, seed: int, first: int) -> Batch:

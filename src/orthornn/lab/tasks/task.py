@@ -205,6 +205,14 @@ def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
     return torch.from_numpy(stream("order", seed, epoch).permutation(count))
 
 
+def fresh_rows(step: int, batch_size: int, count: int, seed: int) -> Tensor:
+    """Return which of `count` fixed sequences step `step` sees, different ones, drawn afresh for every step: (B,) int64."""
+    check_integer(
+        "batch_size", batch_size, 1, count, f"The training set has {count} sequences. Pass batch_size, --batch-size."
+    )
+    return torch.from_numpy(stream("order", seed, step).permutation(count)[:batch_size])
+
+
 def batch_rows(step: int, batch_size: int, count: int, seed: int) -> Tensor:
     """Return which of `count` fixed sequences step `step` sees: (B,) int64.
 

@@ -20,8 +20,8 @@ from ..tasks import TASKS, Copying, Task
 from .json_files import LARGEST, parse, shortened, without_sum
 
 _LONGEST_NAME = 100
-OPTIMIZERS = ("adam", "adamw", "rmsprop", "rmsprop-tensorflow", "sgd")
-Optimizer = Literal["adam", "adamw", "rmsprop", "rmsprop-tensorflow", "sgd"]
+OPTIMIZERS = ("adam", "adamw", "rmsprop", "rmsprop-tensorflow", "rmsprop-lasagne", "sgd")
+Optimizer = Literal["adam", "adamw", "rmsprop", "rmsprop-tensorflow", "rmsprop-lasagne", "sgd"]
 _RATE = "Pass 0.001, for example."
 _LARGEST = 2**63 - 1
 SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
@@ -33,7 +33,9 @@ class OptimizerConfig:
 
     Args:
         name: "adam", "adamw" (Adam with decoupled weight decay), "rmsprop", "rmsprop-tensorflow" (its mean of squared
-            gradients starts at 1, not 0, so that the first updates are smaller) or "sgd". Default: "adam".
+            gradients starts at 1, not 0, so that the first updates are smaller), "rmsprop-lasagne" (1e-6 is added to the
+            mean before the root, not 1e-8 after it, so that gradients well below 1e-3 move a parameter less) or "sgd".
+            Default: "adam".
         recurrent: Optimizer of what parametrizes the recurrent matrix. Default: None, that of `name`.
         lr: Learning rate. Default: 1e-3.
         recurrent_lr: Learning rate of what parametrizes the recurrent matrix. Default: None, a tenth of lr.
@@ -165,7 +167,9 @@ class PenaltyConfig:
 
     Args:
         soft_orthogonality: On every recurrent matrix W.
-        weight_decay: On every recurrent matrix W.
+        weight_decay: ||W||^2 of every recurrent matrix W.
+        input_decay: The same of the input weights of every layer.
+        readout_decay: The same of the readout's matrix, or of all matrices of a perceptron.
         spectrum_prior: On the spectrum of spectral.
         norm_stabilizer: On the states of every layer.
         gradient_norm: On the backward signal of every layer; costs a second backward pass.
@@ -180,6 +184,8 @@ class PenaltyConfig:
     norm_stabilizer: float = 0.0
     gradient_norm: float = 0.0
     label_smoothing: float = 0.0
+    input_decay: float = 0.0
+    readout_decay: float = 0.0
 
     def __post_init__(self) -> None:
         for entry in dataclasses.fields(self):
@@ -310,7 +316,7 @@ class RunConfig:
 
     def flat(self) -> dict[str, Any]:
         """Return the same as one level of dotted names: "model.hidden_size"."""
-        return _flat(self.to_dict())
+        return flat(self.to_dict())
 
     @classmethod
     def read(cls, plain: object) -> RunConfig:
@@ -328,10 +334,11 @@ def check_device(device: str) -> None:
         raise ArgumentError(f"Expected device to be 'cpu', 'cuda' or 'cuda:N', but got {device!r}.")
 
 
-def _flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
+def flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """Return nested dictionaries as one, with dotted names."""
     made: dict[str, Any] = {}
     for key, value in plain.items():
-        made |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
+        made |= flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
     return made
 
 

@@ -11,6 +11,7 @@ from torch import nn
 from ...optim import CayleyRMSprop, CayleySGD, JointOptimizer, param_groups
 from ...optim.recipes import joined
 from .config import Optimizer, OptimizerConfig
+from .lasagne_rmsprop import LasagneRMSprop
 
 _NEVER = 2**62  # updates
 
@@ -58,6 +59,8 @@ def _one(name: Optimizer, groups: list[dict[str, Any]], config: OptimizerConfig)
         return torch.optim.AdamW(decays, fused=True)
     if name == "sgd":
         return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0)
+    if name == "rmsprop-lasagne":
+        return LasagneRMSprop(groups, lr=config.lr, alpha=config.decay)
     optimizer = torch.optim.RMSprop(groups, alpha=config.decay, foreach=True)
     if name == "rmsprop-tensorflow":
         for group in optimizer.param_groups:

@@ -83,6 +83,8 @@ def check_penalties(model: nn.Module, config: PenaltyConfig) -> None:
     for name, found, needed in (
         ("soft_orthogonality", transitions, "a recurrent matrix of its own"),
         ("weight_decay", transitions, "a recurrent matrix of its own"),
+        ("input_decay", _input_weights(model), "input weights"),
+        ("readout_decay", _readout_matrices(model), "a readout"),
         ("spectrum_prior", spectra, of_spectrum),
         ("norm_stabilizer", networks, "an OrthogonalRNN"),
         ("gradient_norm", networks, "an OrthogonalRNN"),
@@ -105,9 +107,27 @@ def _on_weights(model: nn.Module, config: PenaltyConfig) -> Tensor:
                 total = total + penalties.soft_orthogonality(W, config.soft_orthogonality)
             if config.weight_decay:
                 total = total + penalties.weight_decay(W, config.weight_decay)
+    for strength, matrices in (
+        (config.input_decay, _input_weights(model)),
+        (config.readout_decay, _readout_matrices(model)),
+    ):
+        if strength:
+            total = total + sum(penalties.weight_decay(matrix, strength) for matrix in matrices)
     if config.spectrum_prior:
         for transition in transitions:
             if "spectrum" in transition.method.names:
                 s = transition.method.singular_values(*transition.free())  # type: ignore[operator]
                 total = total + penalties.spectrum_prior(s, config.spectrum_prior)
     return total
+
+
+def _input_weights(model: nn.Module) -> list[Tensor]:
+    """Return the input weights of every layer and direction as matrices; complex ones with their parts as columns."""
+    named = (entry for entry in model.named_parameters() if not entry[0].startswith("head."))
+    return [weight.flatten(1) for name, weight in named if name.rpartition(".")[2].startswith("weight_ih")]
+
+
+def _readout_matrices(model: nn.Module) -> list[Tensor]:
+    head = getattr(model, "head", None)
+    modules = () if head is None else head.modules()
+    return [module.weight for module in modules if isinstance(module, nn.Linear)]

@@ -13,19 +13,29 @@ from ..experiment import Setting
 from ..result_table import Runs
 
 PERCENT = "{:.2%}"
+RELEASED: dict[str, Any] = {"initial_values": "lasagne", "learn_h0": True, "clip_backward": 100.0}
+"""What every network has of the released code's recurrent layer."""
 _NEVER_WARN = 1e9
 
 
 def spectral(margin: str, n: int = 128, **options: Any) -> Model:
-    """Return the factorized network; margin: a number in words, or "none"."""
-    return model_named("spectral", hidden_size=n, margin="none" if margin == "none" else float(margin), **options)
-
-
-def rmsprop(lr: float = 1e-4, bases_lr: float = 1e-6, clip: float = 100.0) -> OptimizerConfig:
-    """Return RMSprop with geodesic SGD on the bases, the gradient's norm cut."""
-    return OptimizerConfig(
-        "rmsprop", lr=lr, recurrent_lr=lr, manifold="cayley-sgd", manifold_lr=bases_lr, clip_norm=clip
+    """Return the factorized network with initial values and clipping of the released code; margin: in words, or "none"."""
+    return model_named(
+        "spectral",
+        hidden_size=n,
+        margin="none" if margin == "none" else float(margin),
+        **{**RELEASED, "nonnegative": True, **options},
     )
+
+
+def rmsprop(lr: float = 1e-4, bases_lr: float = 1e-6) -> OptimizerConfig:
+    """Return Lasagne's RMSprop with geodesic SGD on the bases."""
+    return OptimizerConfig("rmsprop-lasagne", lr=lr, recurrent_lr=lr, manifold="cayley-sgd", manifold_lr=bases_lr)
+
+
+def decayed(**others: float) -> PenaltyConfig:
+    """Return the decay of the released code, on the input weights, W and the readout, next to other penalties."""
+    return PenaltyConfig(weight_decay=1e-4, input_decay=1e-4, readout_decay=1e-4, **others)
 
 
 def run(
@@ -38,7 +48,7 @@ def run(
 ) -> RunConfig:
     """Return a run of the size of the budget: for smoke two updates of two sequences with six units."""
     options = {
-        "penalties": PenaltyConfig(weight_decay=1e-4),
+        "penalties": decayed(),
         "record": RecordConfig(),
         "validate_every": 100,
         **options,

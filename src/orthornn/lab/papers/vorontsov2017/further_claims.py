@@ -13,7 +13,7 @@ from ..data import characters, pixel_mnist
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
 from ..result_table import ResultTable, Row, Runs
-from .common import PERCENT, copying, curves, rmsprop, run, spectral
+from .common import PERCENT, copying, curves, decayed, rmsprop, run, spectral
 
 _HARD = "margin 0, as published"
 _NAMES = {
@@ -32,7 +32,7 @@ _DIFFERENCES = ("3000 updates in place of 120 epochs of 1000; one seed", "only p
 
 
 def _hard_plan(setting: Setting) -> Plan:
-    task = pixel_mnist(setting, variant="vorontsov2017", permuted=True)
+    task = pixel_mnist(setting, variant="vorontsov2017-code", permuted=True)
     steps = setting.at(2, 3000, 120_000)
     matched = dataclasses.replace(rmsprop(), manifold="cayley-rmsprop", manifold_lr=1e-4)
     fast = dataclasses.replace(matched, lr=1e-3)
@@ -58,7 +58,7 @@ def _hard_plan(setting: Setting) -> Plan:
             optimizer,
             record=RecordConfig(spectrum=100, test=True),
             validate_every=setting.at(1, 300, 1000),
-            penalties=PenaltyConfig() if name == "scornn" else PenaltyConfig(weight_decay=1e-4),
+            penalties=PenaltyConfig() if name == "scornn" else decayed(),
         )
         for name, (model, optimizer) in given.items()
     }
@@ -145,8 +145,8 @@ _OPLU_MARGINS = ("0", "0.001", "0.01", "0.1", "1", "none")
 )
 def gain_and_oplu(setting: Setting) -> Plan:
     """Does a gain of 1.05 make up for tanh on MNIST in order, and does OPLU make all margins equal on permuted MNIST?"""
-    ordered = pixel_mnist(setting, variant="vorontsov2017", permuted=False)
-    permuted = pixel_mnist(setting, variant="vorontsov2017", permuted=True)
+    ordered = pixel_mnist(setting, variant="vorontsov2017-code", permuted=False)
+    permuted = pixel_mnist(setting, variant="vorontsov2017-code", permuted=True)
     of_gains = {
         "margin-0": spectral("0"),
         "margin-0-gain": spectral("0", gain=1.05),
@@ -212,14 +212,14 @@ def spectrum_spread(setting: Setting) -> Plan:
         for T in (200, 500, 1000)
     }
     for length in (75, 300):
-        task = characters(setting, variant="vorontsov2017", max_length=length)
+        task = characters(setting, variant="vorontsov2017-code", max_length=length)
         steps = setting.at(2, 1000, 200 * max(1, task.steps_per_epoch(50) or 1) if setting.budget == "full" else 1)
         systems[f"PTB-{length}"] = run(
             setting,
             task,
-            spectral("none", setting.at(6, 128, 512)),
+            spectral("none", setting.at(6, 128, 512), clip_backward=30.0),
             steps,
-            rmsprop(lr=1e-3, clip=30.0),
+            rmsprop(lr=1e-3),
             record=record,
             validate_every=setting.at(1, 500, 1000),
         )
@@ -254,8 +254,9 @@ def released_code(setting: Setting) -> Plan:
     inside back-propagation, a trained first state, bases that never advance. (OPLU as released is the identity.)
     """
     steps = setting.at(2, 500, 20_000)
-    frozen = dataclasses.replace(rmsprop(bases_lr=0.0), clip_norm=None)
-    code: dict[str, Any] = {"clip_backward": 100.0, "learn_h0": True}
+    text: dict[str, Any] = {"clip_backward": None, "learn_h0": None}
+    cut = dataclasses.replace(rmsprop(), clip_norm=100.0)
+    frozen = rmsprop(bases_lr=0.0)
 
     def adding(variant: str) -> Adding:
         return Adding(
@@ -266,18 +267,18 @@ def released_code(setting: Setting) -> Plan:
         )
 
     systems = {
-        "copying-text": run(setting, copying(setting, 200), spectral("0.1", nonlinearity="identity"), steps),
+        "copying-text": run(
+            setting, copying(setting, 200), spectral("0.1", nonlinearity="identity", **text), steps, cut
+        ),
         "copying-code": run(
             setting,
             copying(setting, 200, "vorontsov2017-code"),
-            spectral("0.1", nonlinearity="identity", **code),
+            spectral("0.1", nonlinearity="identity"),
             steps,
             frozen,
         ),
-        "adding-text": run(setting, adding("vorontsov2017"), spectral("1", nonlinearity="relu"), steps),
-        "adding-code": run(
-            setting, adding("vorontsov2017-code"), spectral("1", nonlinearity="relu", **code), steps, frozen
-        ),
+        "adding-text": run(setting, adding("vorontsov2017"), spectral("1", nonlinearity="relu", **text), steps, cut),
+        "adding-code": run(setting, adding("vorontsov2017-code"), spectral("1", nonlinearity="relu"), steps, frozen),
     }
 
     def tabulate(runs: Runs) -> ResultTable:

@@ -10,11 +10,11 @@ import torch
 from ...report.instruments import GradientHistory, draw_gradient_map
 from ...systems import Model
 from ...tasks import Adding
-from ...training import PenaltyConfig, RecordConfig, RunConfig, load_model
+from ...training import RecordConfig, RunConfig, load_model
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
 from ..result_table import ResultTable, Row, Runs
-from .common import PERCENT, copying, curves, rmsprop, run, spectral
+from .common import PERCENT, copying, curves, decayed, rmsprop, run, spectral
 
 _MARGINS = ("0", "0.001", "0.01", "0.1", "1", "none")
 _LENGTHS = (200, 500, 1000, 10_000)
@@ -221,7 +221,7 @@ def nonlinearity(setting: Setting) -> Plan:
         system: run(setting, copying(setting, T), given[name], steps, optimizer, validate_every=50)
         for system, name in names.items()
     }
-    soft = PenaltyConfig(weight_decay=1e-4, soft_orthogonality=0.1)
+    soft = decayed(soft_orthogonality=0.1)
     names["tanh"] = f"tanh at T={short} with a soft constraint"
     systems["tanh"] = run(
         setting, copying(setting, short), spectral("none"), steps, optimizer, penalties=soft, validate_every=50

@@ -13,7 +13,7 @@ from ..data import characters, pixel_mnist
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
 from ..result_table import ResultTable, Row, Runs
-from .common import PERCENT, curves, rmsprop, run, spectral
+from .common import PERCENT, curves, decayed, rmsprop, run, spectral
 
 _ROWS = {  # margin, first matrix: MNIST, pMNIST, PTB-75 bpc and accuracy, PTB-300 bpc and accuracy
     "margin 0": ("0", "orthogonal", (77.18, 83.56, 2.16, 55.31, 2.20, 54.88)),
@@ -45,9 +45,9 @@ def _table(setting: Setting) -> dict[tuple[str, str], RunConfig]:
         text = place.startswith("PTB")
         if text:
             length = int(place.removeprefix("PTB-"))
-            task: Task = characters(setting, variant="vorontsov2017", max_length=length)
+            task: Task = characters(setting, variant="vorontsov2017-code", max_length=length)
         else:
-            task = pixel_mnist(setting, variant="vorontsov2017", permuted=place == "pMNIST")
+            task = pixel_mnist(setting, variant="vorontsov2017-code", permuted=place == "pMNIST")
         n = 512 if text else 128
         epoch = max(1, task.steps_per_epoch(50) or 1) if text and setting.budget == "full" else 1000
         for row, (margin, init, values) in _ROWS.items():
@@ -58,16 +58,16 @@ def _table(setting: Setting) -> dict[tuple[str, str], RunConfig]:
                 continue
             if setting.budget == "smoke" and row not in ("margin 0.1", "LSTM"):
                 continue
-            model, optimizer = spectral(margin, n, init=init) if not lstm else _lstm(n)[0], rmsprop()
             if lstm:
-                optimizer = _lstm(n)[1]
-            elif text:
-                optimizer = rmsprop(lr=1e-3, clip=30.0)
+                model, optimizer = _lstm(n)
+            else:
+                model = spectral(margin, n, init=init, clip_backward=30.0 if text else 100.0)
+                optimizer = rmsprop(lr=1e-3 if text else 1e-4)
             epochs = 200 if text else 150 if lstm else 120
             steps = setting.at(2, _TABLE_LAPTOP[place], epochs * epoch)
             record = RecordConfig(spectrum=None if text or lstm else 50, test=True)
             every = setting.at(1, steps if text else epoch, epoch)
-            penalties = PenaltyConfig(weight_decay=0.0 if lstm else 1e-4)
+            penalties = PenaltyConfig() if lstm else decayed()
             made[row, place] = run(
                 setting, task, model, steps, optimizer, record=record, validate_every=every, penalties=penalties
             )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...systems import Model, model_named
-from ...training import OptimizerConfig, PenaltyConfig
+from ...training import OptimizerConfig
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
 from ..result_table import ResultTable, Runs
-from .common import PERCENT, copying, curves, rmsprop, run, spectral
+from .common import PERCENT, RELEASED, copying, curves, decayed, rmsprop, run, spectral
 
 _SOFT_DIFFERENCES = (
     "400 updates (B: 200); the paper's curves are thousands of updates long",
@@ -33,8 +33,8 @@ def figure6(setting: Setting) -> Plan:
     steps, long = setting.at((2, 2), (400, 200), (50_000, 50_000))
     plain = rmsprop(lr=setting.at(1e-4, 1e-4, 1e-5))
     rate = setting.at(1e-2, 1e-2, 1e-5)
-    sgd = OptimizerConfig("sgd", lr=rate, recurrent_lr=rate, manifold="cayley-sgd", manifold_lr=1e-6, clip_norm=100.0)
-    elman = model_named("elman", hidden_size=128, nonlinearity="identity")
+    sgd = OptimizerConfig("sgd", lr=rate, recurrent_lr=rate, manifold="cayley-sgd", manifold_lr=1e-6, momentum=0.9)
+    elman = model_named("elman", hidden_size=128, nonlinearity="identity", **RELEASED)
     panels_of: dict[str, tuple[Model, int, int, OptimizerConfig, str]] = {
         "A": (elman, 200, steps, plain, "soft_orthogonality"),
         "B": (spectral("none", nonlinearity="identity"), 500, long, rmsprop(), "soft_orthogonality"),
@@ -44,7 +44,7 @@ def figure6(setting: Setting) -> Plan:
     systems = {}
     for panel, (model, T, updates, optimizer, penalty) in panels_of.items():
         for strength in strengths:
-            penalties = PenaltyConfig(weight_decay=1e-4, **{penalty: strength})
+            penalties = decayed(**{penalty: strength})
             systems[f"{panel}-{strength:g}"] = run(
                 setting, copying(setting, T), model, updates, optimizer, penalties=penalties, validate_every=50
             )
