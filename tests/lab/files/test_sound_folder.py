@@ -71,6 +71,88 @@ def test_parts_from_subfolders(tmp_path):
         assert sum(len(batch.targets) for batch in task.test(10)) == 4
 
 
+APPLE_DOUBLE = b"\0\5\x16\7\0\2\0\0Mac OS X        " + bytes(64)
+NO_DATA = [
+    ".ipynb_checkpoints/0-checkpoint.wav",
+    "low/.ipynb_checkpoints/0-checkpoint.wav",
+    ".Trash-1000/files/x.wav",
+    ".cache/deep/er/x.flac",
+    "low/._0.wav",
+    "._low/0.wav",
+    "low/.0.wav.crdownload.ogg",
+    "__MACOSX/low/._0.wav",
+    "__MACOSX/low/0.wav",
+    "_background_noise_/pink.wav",
+    "low/_Background_Noise_/pink.wav",
+    "lost+found/x.wav",
+    "$RECYCLE.BIN/x.wav",
+    "System Volume Information/x.wav",
+    "low/@eaDir/0.wav",
+    "#recycle/0.wav",
+]
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("name", NO_DATA)
+def test_what_a_system_or_a_program_put_there_is_no_sound(tmp_path, folder, name, parts):
+    """Whatever is in it; and it is told."""
+    if parts:
+        folder = write(
+            tmp_path / "parts", {f"{'test' if n else 'train'}/{k}/{n}.wav": 300 for k in "ab" for n in (0, 1)}
+        )
+    expected = read_columns(folder, sound=SMALL).columns
+    assert ("split" in expected) == parts
+    place = folder / "train" / name if parts and not name.startswith(("__MAC", ".", "#", "$")) else folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(APPLE_DOUBLE)
+    sound_folder._read.cache_clear()
+    with pytest.warns(OrthornnWarning, match=r"1 sound is left out, whose names are not those of data: .*"):
+        found = read_columns(folder, sound=SMALL).columns
+    assert found.keys() == expected.keys()
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    assert len(sounds_of(folder)) == len(set(expected["sequence"]))
+    with pytest.warns(OrthornnWarning, match="is left out"):
+        assert choose_task(folder, "y", ())[0] == "classify"
+
+
+def test_files_of_a_system_that_are_no_sounds_are_not_worth_a_word(folder):
+    for name in ("Thumbs.db", "desktop.ini", ".DS_Store", "low/Thumbs.db", "._labels.csv", ".~lock.labels.csv"):
+        (folder / name).write_bytes(APPLE_DOUBLE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert set(read_columns(folder, sound=SMALL).columns["y"]) == {"low", "high"}
+
+
+def test_hidden_sounds_are_read_where_they_are_asked_for(tmp_path):
+    write(tmp_path / ".data", {"low/0.wav": 300, "high/0.wav": 2000})
+    assert set(read_columns(tmp_path / ".data", sound=SMALL).columns["y"]) == {"low", "high"}
+    for call in (is_data, read_columns):
+        with pytest.raises(DataError, match=r"got only those that are left out .* such as '\.data/.*0\.wav'"):
+            call(tmp_path)
+    write(tmp_path, {"a.wav": 300, ".data/b.wav": 500})
+    (tmp_path / "labels.csv").write_text("file,y\n.data/b.wav,low\na.wav,high\n")
+    with pytest.warns(OrthornnWarning, match=r"leaves out 2 of the sounds .* such as '\.data/high/0\.wav'"):
+        assert set(read_columns(tmp_path, sound=SMALL).columns["sequence"]) == {".data/b.wav", "a.wav"}
+
+
+@pytest.mark.parametrize("parts", [("train", "test"), ("Training", "dev", "Test"), ("fit", "val")])
+def test_another_folder_next_to_the_parts_does_not_undo_them(tmp_path, parts):
+    files = {f"{part}/{label}/0.wav": 500 for part in parts for label in "ab"}
+    write(tmp_path, {**files, "noise/hum.wav": 300, "unlabeled/x/y.wav": 300})
+    with pytest.warns(
+        OrthornnWarning, match=r"2 sounds are left out, next to the folders .*: noise/hum.wav, unlabeled/x/y"
+    ):
+        found = read_columns(tmp_path, sound=SMALL).columns
+    assert (set(found["split"]), set(found["y"]), set(found["sequence"])) == (set(parts), {"a", "b"}, set(files))
+
+
+@pytest.mark.parametrize("labels", [("train", "bus"), ("test", "trial"), ("eval", "val", "other")])
+def test_classes_that_have_the_name_of_a_part_are_classes(tmp_path, labels):
+    found = read_columns(write(tmp_path, {f"{label}/0.wav": 500 for label in labels}), sound=SMALL).columns
+    assert set(found["y"]) == set(labels)
+    assert "split" not in found
+
+
 def test_a_manifest_gives_every_column(tmp_path):
     write(tmp_path, {"a.wav": 400, "deep/b.wav": 500, "c.wav": 600})
     (tmp_path / "list.csv").write_text("wav,who,age\na.wav,ann,31\ndeep/b.wav,bob,47.5\n")

@@ -218,3 +218,18 @@ def test_stereo_is_averaged(folder):
         file.setframerate(8000)
         file.writeframes(np.arange(6000).astype("<i2").tobytes())
     assert made(folder).trivial_loss == 1
+
+
+@pytest.mark.parametrize("cut", ["dry.wav", "wet.wav", "both"])
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "PCM_U8"])
+def test_a_truncated_recording_is_refused_also_where_both_are_as_short(folder, subtype, cut):
+    soundfile = pytest.importorskip("soundfile")
+    for name in ("dry.wav", "wet.wav"):
+        soundfile.write(folder / name, read_audio(folder / name)[0], 8000, subtype=subtype)
+    assert made(folder).rate == 8000
+    for name in ("dry.wav", "wet.wav"):
+        if cut in (name, "both"):
+            content = (folder / name).read_bytes()
+            (folder / name).write_bytes(content[: len(content) * 2 // 3])
+    with pytest.raises(DataError, match=r"the 3000 samples that the header of .*\.wav promises, but got"):
+        made(folder).trivial_loss  # noqa: B018

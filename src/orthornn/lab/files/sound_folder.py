@@ -1,9 +1,12 @@
 """Folders of sounds as tables: a sound is a sequence, a frame of it a row.
 
 FOLDER/yes/a.wav       the label is the subfolder: the column y
-FOLDER/train/yes/...   if the subfolders are named train, validation (valid, dev, ...) and test: the column split, too
+FOLDER/train/yes/...   if there are subfolders named train and validation (valid, dev, ...) or test: the column split, too;
+                       sounds in other subfolders are left out, with a warning
 FOLDER/labels.csv      a manifest: a column of file names, found by its cells; its other columns (labels, speakers, numbers,
                        the part) are columns of the table. Sounds that it does not name are left out, with a warning
+
+Hidden files and folders, and those of a system (left_out.py), are left out, with a warning where they are sounds.
 
 The inputs x0, x1, ... are log-mel energies or the samples of a frame, at one sampling rate for all sounds; the column
 sequence is the sound's path in the folder. A single sound is read like a folder with it alone.
@@ -27,6 +30,7 @@ from ...errors import ArgumentError, DataError, OrthornnWarning
 from .audio import SUFFIXES, read_audio, resample
 from .cells import listed, shown
 from .csv_files import read_named
+from .left_out import is_left_out, warn_of_left_out
 from .part_names import PART_NAMES
 
 _FLOOR = 1e-8
@@ -85,11 +89,11 @@ class SoundFormat(NamedTuple):
 def is_sound(path: Path) -> bool:
     """Return whether a path is a sound, or a folder that read_sounds would read.
 
-    Raises DataError for a large folder of other things.
+    Raises DataError for a large folder of other things, and for one whose sounds are all left out.
     """
     if path.suffix.lower() in SUFFIXES:
         return True
-    return path.is_dir() and next(_sounds(path), None) is not None
+    return path.is_dir() and _has_sounds(path)
 
 
 def sounds_of(path: Path) -> dict[str, Path]:
@@ -175,13 +179,19 @@ def _listed_sounds(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
     manifest = _manifest(path)
     if manifest is not None:
         return _of_manifest(path, manifest)
-    names = sorted(file.relative_to(path).as_posix() for file in _sounds(path))
+    left_out: list[str] = []
+    names = sorted(file.relative_to(path).as_posix() for file in _sounds(path, left_out))
+    warn_of_left_out(path, left_out)
     parts = [name.split("/")[:-1] for name in names]
-    first = {folders[0].lower() for folders in parts if folders}
+    first = {folders[0] for folders in parts if folders}
+    of_parts = {name: PART_NAMES[name.lower()] for name in first if name.lower() in PART_NAMES}
     others: dict[str, np.ndarray] = {}
-    if first and first <= PART_NAMES.keys() and all(parts):
-        others["split"] = np.array([folders[0] for folders in parts], object)
-        parts = [folders[1:] for folders in parts]
+    if first and all(parts) and (first == of_parts.keys() or {"train"} < {*of_parts.values()}):
+        next_to = [name for name in names if name.split("/")[0] not in of_parts]
+        warn_of_left_out(path, next_to, f"next to the folders {listed(sorted(of_parts))}")
+        names = [name for name in names if name.split("/")[0] in of_parts]
+        others["split"] = np.array([name.split("/")[0] for name in names], object)
+        parts = [name.split("/")[1:-1] for name in names]
     if names and all(parts):
         others["y"] = np.array([folders[0] for folders in parts], object)
     elif any(parts):
@@ -217,7 +227,9 @@ def _named(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]
 def _of_manifest(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]]:
     names, columns = _named(path, manifest)
     listed_ones = {(path / name).resolve() for name in names}
-    more = [file.relative_to(path).as_posix() for file in _sounds(path) if file.resolve() not in listed_ones]
+    left_out: list[str] = []
+    found = [file.relative_to(path).as_posix() for file in _sounds(path, left_out)]
+    more = [name for name in (*found, *left_out) if (path / name).resolve() not in listed_ones]
     if more:
         warnings.warn(
             f"{manifest} leaves out {len(more)} of the sounds in {path}, such as {sorted(more)[0]!r}. To silence this, "
@@ -234,8 +246,11 @@ def _names_sounds(column: np.ndarray) -> bool:
 
 def _manifest(path: Path) -> Path | None:
     """The CSV file of a folder, if there is one next to sounds or above them."""
-    found = sorted(file for file in path.iterdir() if file.suffix.lower() in _MANIFESTS) if path.is_dir() else []
-    if not found or next(_sounds(path), None) is None:
+    if not path.is_dir():
+        return None
+    files = (file for file in path.iterdir() if file.suffix.lower() in _MANIFESTS)
+    found = sorted(file for file in files if not is_left_out(file.name))
+    if not found or not _has_sounds(path):
         return None
     if len(found) > 1:
         raise DataError(
@@ -245,16 +260,35 @@ def _manifest(path: Path) -> Path | None:
     return found[0]
 
 
-def _sounds(path: Path) -> Iterator[Path]:
+def _has_sounds(path: Path) -> bool:
+    """Return whether there are sounds below a folder. DataError if there are, and all have names that are left out."""
+    left_out: list[str] = []
+    if next(_sounds(path, left_out), None) is not None:
+        return True
+    if left_out:
+        raise DataError(
+            f"Expected sounds in {path}, but got only those that are left out, whose names are not those of data, such as "
+            f"{left_out[0]!r}. Rename them, or name the folder in which they are."
+        )
+    return False
+
+
+def _sounds(path: Path, left_out: list[str] | None = None) -> Iterator[Path]:
     """Yield the sounds below a folder. DataError where nearly all is something else, as in a home folder, which is not
     searched to its end.
+
+    left_out: To which the paths in the folder are appended of those sounds whose names are not those of data.
     """
     sounds = others = 0
     for file in path.rglob("*"):
         if file.suffix.lower() in SUFFIXES and file.is_file():
-            sounds += 1
-            yield file
-            continue
+            name = file.relative_to(path)
+            if not is_left_out(name):
+                sounds += 1
+                yield file
+                continue
+            if left_out is not None:
+                left_out.append(name.as_posix())
         others += 1
         if others > max(_MOST_OTHERS, _OTHERS_PER_SOUND * sounds):
             raise DataError(

@@ -25,6 +25,7 @@ from torch import Tensor
 from ..._checks import check_integer
 from ...errors import DataError
 from ..files.audio import read_audio
+from ..files.left_out import is_left_out
 from .task import Batch, Task
 
 EXCERPTS = 5
@@ -148,7 +149,7 @@ class Music(Task):
     def _path(self) -> Path:
         path = Path(self.data).expanduser()
         if path.is_dir():
-            found = sorted(path.glob("*.wav"))
+            found = sorted(file for file in path.glob("*.wav") if not is_left_out(file.name))
             if len(found) != 1:
                 raise DataError(
                     f"Expected one WAV file, but {path} holds {len(found)}. Name the file with data, --data."

@@ -29,13 +29,13 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_integer, check_number
 from ...errors import ArgumentError, DataError
-from ..files.audio import SUFFIXES, resample
+from ..files.audio import resample
 from ..files.download import fetch_missing
 from ..files.inflate import check_inflated
 from . import speech_scores
 from .sequences import Ragged, flat, mean_of_each
 from .spectrogram import BINS, HOP, WINDOW, frames, log_magnitude, samples
-from .speech_files import EXTRA_ARCHIVE, kind_of, sound_files, utterances
+from .speech_files import EXTRA_ARCHIVE, kind_of, sound_files, sounds_below, utterances
 from .splits import check_no_shares
 from .task import Batch, Task, batch_rows
 
@@ -281,7 +281,9 @@ class Speech(Task):
 
     def _fetch(self, folder: Path) -> None:
         """Download LibriSpeech's test-clean and unpack it into `folder`, one folder per speaker."""
-        if folder.is_dir() and any(path.suffix.lower() in (*SUFFIXES, ".zip") for path in folder.rglob("*")):
+        if folder.is_dir() and (
+            sounds_below(folder)[0] or any(path.suffix.lower() == ".zip" for path in folder.iterdir())
+        ):
             return
         fetch_missing(folder, LIBRISPEECH)
         for name in LIBRISPEECH:
