@@ -127,7 +127,7 @@ def test_hidden_sounds_are_read_where_they_are_asked_for(tmp_path):
     write(tmp_path / ".data", {"low/0.wav": 300, "high/0.wav": 2000})
     assert set(read_columns(tmp_path / ".data", sound=SMALL).columns["y"]) == {"low", "high"}
     for call in (is_data, read_columns):
-        with pytest.raises(DataError, match=r"got only those that are left out .* such as '\.data/.*0\.wav'"):
+        with pytest.raises(DataError, match=r"got only those that are left out, .* such as '\.data/.*0\.wav'"):
             call(tmp_path)
     write(tmp_path, {"a.wav": 300, ".data/b.wav": 500})
     (tmp_path / "labels.csv").write_text("file,y\n.data/b.wav,low\na.wav,high\n")
@@ -178,6 +178,25 @@ def test_wrong_manifests(tmp_path, manifest, message):
     (tmp_path / "list.csv").write_text(manifest)
     with pytest.raises(DataError, match=message):
         read_columns(tmp_path)
+
+
+def test_a_manifest_is_a_text_file_like_others(tmp_path):
+    """With the options of text files: a class called None, another separator and encoding."""
+    write(tmp_path, {f"{k}.wav": 300 + 200 * (k % 2) for k in range(8)})
+    rows = [f"{k}.wav|{('None', 'größer')[k % 2]}" for k in range(8)]
+    (tmp_path / "list.csv").write_bytes("\n".join(["file|y", *rows, ""]).encode("cp1252"))
+    options = {"target": "y", "sample_rate": RATE, "mels": 6}
+    with pytest.raises(DataError, match="--encoding"):
+        Classify(data=tmp_path, **options).classes  # noqa: B018
+    marks = {"separator": "|", "encoding": "cp1252"}
+    with pytest.raises(DataError, match=r"Expected a label .* none in row 1.* default_na='empty'"):
+        Classify(data=tmp_path, **options, **marks).told()
+    task = Classify(data=tmp_path, **options, **marks, default_na="empty")
+    assert task.classes == ["None", "größer"]
+    assert task.files().keys() == {f"{tmp_path.name}/{name}" for name in ("list.csv", *(f"{k}.wav" for k in range(8)))}
+    (tmp_path / "list.csv").unlink()
+    with pytest.raises(ArgumentError, match="Expected separator only for text files"):
+        Classify(data=tmp_path, **options, **marks).told()
 
 
 def test_other_mistakes(tmp_path, folder):

@@ -23,10 +23,10 @@ usage: orthornn inspect FILE                             show its columns
 
 FILE ends in {", ".join(SUFFIXES)}, or is a folder of sounds. The options are
 those of the task, such as `orthornn train classify --help` lists. Those that say how a text file is written need no
---target: --separator, --decimal, --thousands, --na, --encoding.
+--target: --separator, --decimal, --thousands, --na, --default-na, --encoding.
 """
 _MOST_VALUES = 5
-_READING = ("--separator", "--decimal", "--thousands", "--na", "--encoding")
+_READING = ("--separator", "--decimal", "--thousands", "--na", "--default-na", "--encoding")
 
 
 def main(words: Sequence[str]) -> int:

@@ -254,7 +254,7 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
     if frame is not None:
         return _with_rows(Columns(Path(SHOWN), columns_of(frame)))
     if is_sound(path):
-        return Columns(path, *read_sounds(path, sound or SoundFormat()), sequences=True)
+        return Columns(path, *read_sounds(path, sound or SoundFormat(), form or CsvFormat()), sequences=True)
     suffix = suffix_of(path)
     if suffix not in SUFFIXES:
         what = "a folder without sounds" if path.is_dir() else repr(path.name)

@@ -30,12 +30,14 @@ from ...errors import ArgumentError, DataError, OrthornnWarning
 from .audio import SUFFIXES, read_audio, resample
 from .cells import listed, shown
 from .csv_files import read_named
+from .csv_format import CsvFormat
 from .left_out import is_left_out, warn_of_left_out
 from .part_names import PART_NAMES
 
 _FLOOR = 1e-8
 _MOST_OTHERS, _OTHERS_PER_SOUND = 100_000, 10  # files and folders that are no sounds
 _MANIFESTS = (".csv", ".tsv")
+_TEXT = CsvFormat()
 
 
 class SoundFormat(NamedTuple):
@@ -96,31 +98,36 @@ def is_sound(path: Path) -> bool:
     return path.is_dir() and _has_sounds(path)
 
 
-def sounds_of(path: Path) -> dict[str, Path]:
-    """Return the sounds of a folder, and its manifest, by their paths in it."""
+def has_manifest(path: Path) -> bool:
+    """Return whether a path is a folder of sounds with a CSV file that lists them."""
+    return _manifest(path) is not None
+
+
+def sounds_of(path: Path, text: CsvFormat = _TEXT) -> dict[str, Path]:
+    """Return the sounds of a folder, and its manifest, by their paths in it. text: How the manifest is written."""
     if path.suffix.lower() in SUFFIXES and not path.is_dir():
         return {path.name: path}
     manifest = _manifest(path)
     files = [*_sounds(path), *([manifest] if manifest else [])]
     if manifest is not None:  # it may name files of linked folders, which are not searched
-        files += [path / name for name in _named(path, manifest)[0]]
+        files += [path / name for name in _named(path, manifest, text)[0]]
     return {file.relative_to(path).as_posix(): file for file in files}
 
 
-def labels_of(path: Path) -> dict[str, np.ndarray]:
+def labels_of(path: Path, text: CsvFormat | None = None) -> dict[str, np.ndarray]:
     """Return what is known of each sound of a folder without reading it: by column, a cell per sound."""
-    names, others = _listed_sounds(path)
+    names, others = _listed_sounds(path, text or _TEXT)
     return {**others, "sequence": np.array(names, object)}
 
 
-def read_sounds(path: Path, form: SoundFormat) -> tuple[dict[str, np.ndarray], int]:
-    """Return the columns of a folder of sounds, and how many of them are features.
+def read_sounds(path: Path, form: SoundFormat, text: CsvFormat = _TEXT) -> tuple[dict[str, np.ndarray], int]:
+    """Return the columns of a folder of sounds, and how many of them are features. text: How its manifest is written.
 
     Raises DataError if there are none, or if one is missing or damaged.
     """
     form.check()
     stamps = []
-    for name, file in sounds_of(path).items():
+    for name, file in sounds_of(path, text).items():
         try:
             found = file.stat()
         except OSError as error:
@@ -128,14 +135,16 @@ def read_sounds(path: Path, form: SoundFormat) -> tuple[dict[str, np.ndarray], i
                 f"Expected to read {file}, but got: {error.strerror or error}. Correct its name, or allow reading it."
             ) from error
         stamps.append((name, found.st_mtime_ns, found.st_size))
-    columns, features = _read(path, form, tuple(stamps))
+    columns, features = _read(path, form, text, tuple(stamps))
     return dict(columns), features
 
 
 @lru_cache(maxsize=2)
-def _read(path: Path, form: SoundFormat, stamps: tuple[tuple[str, int, int], ...]) -> tuple[dict[str, np.ndarray], int]:
+def _read(
+    path: Path, form: SoundFormat, text: CsvFormat, stamps: tuple[tuple[str, int, int], ...]
+) -> tuple[dict[str, np.ndarray], int]:
     """The same, once for a folder that does not change: sounds take long to read."""
-    names, others = _listed_sounds(path)
+    names, others = _listed_sounds(path, text)
     if not names:
         raise DataError(f"Expected sounds ({', '.join(SUFFIXES)}) in {path}, but got none. Name a folder with some.")
     pieces = []
@@ -172,13 +181,13 @@ def _filters(rate: int, window: int, count: int) -> np.ndarray:
     return np.minimum((hertz - low) / (middle - low), (high - hertz) / (high - middle)).clip(0)
 
 
-def _listed_sounds(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+def _listed_sounds(path: Path, text: CsvFormat) -> tuple[list[str], dict[str, np.ndarray]]:
     """The paths of the sounds in the folder, and what is known of each."""
     if not path.is_dir():
         return [path.name], {}
     manifest = _manifest(path)
     if manifest is not None:
-        return _of_manifest(path, manifest)
+        return _of_manifest(path, manifest, text)
     left_out: list[str] = []
     names = sorted(file.relative_to(path).as_posix() for file in _sounds(path, left_out))
     warn_of_left_out(path, left_out)
@@ -203,9 +212,9 @@ def _listed_sounds(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
     return names, others
 
 
-def _named(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+def _named(path: Path, manifest: Path, text: CsvFormat) -> tuple[list[str], dict[str, np.ndarray]]:
     """The paths of the sounds that a manifest names, and its other columns."""
-    columns = read_named(manifest)
+    columns = read_named(manifest, text)
     named = [name for name, column in columns.items() if len(column) and _names_sounds(column)]
     if len(named) != 1:
         raise DataError(
@@ -224,8 +233,8 @@ def _named(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]
     return names, columns
 
 
-def _of_manifest(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]]:
-    names, columns = _named(path, manifest)
+def _of_manifest(path: Path, manifest: Path, text: CsvFormat) -> tuple[list[str], dict[str, np.ndarray]]:
+    names, columns = _named(path, manifest, text)
     listed_ones = {(path / name).resolve() for name in names}
     left_out: list[str] = []
     found = [file.relative_to(path).as_posix() for file in _sounds(path, left_out)]

@@ -20,7 +20,7 @@ _UNKNOWN = 2**63  # in 64 bits
 
 
 class Sizes(NamedTuple):
-    """What a header promises.
+    """The sizes that a header promises.
 
     content: The file; where its writer did not know the sizes, with those of what is there. samples: How many samples of each
         channel the header promises; None if it does not. truncated: Whether bytes are missing. marked: Whether the end is
