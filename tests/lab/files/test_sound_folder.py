@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import orthornn
 from orthornn.errors import ArgumentError, DataError, OrthornnWarning
+from orthornn.export import to_c
 from orthornn.lab import cli
 from orthornn.lab.files import sound_folder
 from orthornn.lab.files.audio import write_wav
@@ -16,6 +18,8 @@ from orthornn.lab.files.columns import is_data, read_columns
 from orthornn.lab.files.sound_folder import SoundFormat, features_of, read_sounds, sounds_of
 from orthornn.lab.tasks import Classify
 from orthornn.lab.tasks.task_choice import choose_task
+from orthornn.lab.training import train
+from support.run_cases import config
 
 RATE = 8000
 SMALL = SoundFormat(RATE, mels=6)
@@ -253,8 +257,10 @@ def test_a_large_folder_of_other_things_is_not_searched_to_its_end(tmp_path, fol
 def test_sounds_are_resampled(tmp_path):
     pytest.importorskip("scipy")
     one = write(tmp_path / "one", {"a.wav": 700}, 16000)
-    columns, features = read_sounds(one, SMALL)
-    other, _ = read_sounds(write(tmp_path / "other", {"a.wav": 700}, 8000), SMALL)
+    columns, features, told = read_sounds(one, SMALL)
+    other, _, same = read_sounds(write(tmp_path / "other", {"a.wav": 700}, 8000), SMALL)
+    assert "at 8000 Hz (resampled: 1 of 16000 Hz); a step is 6 log-mel energies" in told
+    assert "at 8000 Hz; a step is 6 log-mel energies of a window of 25 ms, one every 10 ms" in same
     rows, wanted = (np.stack([found[f"x{k}"] for k in range(features)], 1).mean(0) for found in (columns, other))
     assert rows.argmax() == wanted.argmax()
     np.testing.assert_allclose(rows[wanted.argmax()], wanted.max(), atol=0.1)
@@ -294,6 +300,45 @@ def test_a_folder_is_trained_on_and_another_and_a_sound_are_predicted(folder, tm
     test = write(tmp_path / "test", {f"{label}/9.wav": hertz for label, hertz in (("low", 310), ("high", 2010))})
     task = Classify(data=folder, test_data=test, target="y", sample_rate=RATE, mels=6)
     assert sum(len(batch.targets) for batch in task.test(10)) == 2
+
+
+@pytest.mark.parametrize("sound", ["log-mel", "frames"])
+def test_sounds_are_described_by_their_length_rate_and_hop(folder, tmp_path, capsys, sound):
+    """Not by steps and numbered columns alone; and description.json has what makes steps of new sounds."""
+    words = [
+        "--target",
+        "y",
+        "--sample-rate",
+        "8000",
+        *(["--mels", "6"] if sound == "log-mel" else []),
+        "--sound",
+        sound,
+    ]
+    assert cli.main(["inspect", str(folder), *words]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "10 sounds of 0.1 to 0.16 s at 16000 Hz (resampled: 10 of 8000 Hz)" in told  # as they are without options
+    assert "10 sounds of 0.1 to 0.16 s at 8000 Hz; a step is " in told
+    step = (
+        "6 log-mel energies of a window of 25 ms, one every 10 ms"
+        if sound == "log-mel"
+        else "a frame of 10 ms, 80 samples"
+    )
+    assert f"a step is {step}" in told
+    assert f"inputs: x0 to x{5 if sound == 'log-mel' else 79} " in told
+    test = write(tmp_path / "test", {f"{label}/9.wav": hertz for label, hertz in (("low", 310), ("high", 2010))})
+    options = {"sample_rate": RATE, "sound": sound, **({"mels": 6} if sound == "log-mel" else {})}
+    task = Classify(data=folder, test_data=test, target="y", **options)
+    assert "; and 2 sounds of " in task.told()[0]
+    train(config(task=task, steps=1), tmp_path / "run")
+    description = orthornn.load(tmp_path / "run").description
+    expected = {"features": "log-mel", "window": 200, "hop": 80, "mels": 6}
+    assert description["sample_rate"] == RATE
+    assert description["sound"] == (expected if sound == "log-mel" else {"features": "frames", "hop": 80})
+    to_c(orthornn.load(tmp_path / "run"), tmp_path / "c")
+    header = (tmp_path / "c" / "network.h").read_text()
+    assert "#define NETWORK_SAMPLE_RATE 8000 /* Hz" in header
+    line = "6 log-mel energies of a window of 200 samples of a sound, one every 80 samples, at 8000 Hz."
+    assert f"A step is {line if sound == 'log-mel' else 'a frame of 80 samples of a sound, at 8000 Hz.'}" in header
 
 
 @pytest.mark.parametrize("name", ["../other/a.wav", "/elsewhere/a.wav", "low/../../other/a.wav"])

@@ -14,6 +14,7 @@ from ..files.columns import SUFFIXES, Columns, is_data, read_columns
 from ..report.table import Column, Table
 from ..tasks import TASKS
 from .arguments import announce, csv_format, options_in, own_data, read_options
+from .lines import show
 
 USAGE = f"""\
 orthornn inspect - show the columns of a file, and what a training run would use of them
@@ -71,6 +72,8 @@ def show_columns(file: Columns) -> None:
         kind = "row numbers" if file.is_index(name) else file.kind(name)
         table.rows.append([listed([name]), kind, str(missing_cells(column)), _values(file, name, kind)])
     table.show()
+    if file.sound:
+        show(file.sound)
 
 
 def _values(file: Columns, name: str, kind: str) -> str:

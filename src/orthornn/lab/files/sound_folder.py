@@ -77,6 +77,18 @@ class SoundFormat(NamedTuple):
                     f"inputs are the samples of a hop. Leave it out; hop_ms, --hop-ms, is the length of a frame."
                 )
 
+    def described(self) -> dict[str, str | int]:
+        """Return what description.json holds of it, with the window and the hop in samples."""
+        if self.features == "frames":
+            return {"features": "frames", "hop": self.hop_samples}
+        return {"features": "log-mel", "window": self.window_samples, "hop": self.hop_samples, "mels": self.mels}
+
+    def told(self) -> str:
+        """Return what a step is, for a reader."""
+        if self.features == "frames":
+            return f"a step is a frame of {self.hop:g} ms, {self.hop_samples} samples"
+        return f"a step is {self.mels} log-mel energies of a window of {self.window:g} ms, one every {self.hop:g} ms"
+
     @property
     def window_samples(self) -> int:
         """Samples of a window."""
@@ -120,8 +132,10 @@ def labels_of(path: Path, text: CsvFormat | None = None) -> dict[str, np.ndarray
     return {**others, "sequence": np.array(names, object)}
 
 
-def read_sounds(path: Path, form: SoundFormat, text: CsvFormat = _TEXT) -> tuple[dict[str, np.ndarray], int]:
-    """Return the columns of a folder of sounds, and how many of them are features. text: How its manifest is written.
+def read_sounds(path: Path, form: SoundFormat, text: CsvFormat = _TEXT) -> tuple[dict[str, np.ndarray], int, str]:
+    """Return the columns of a folder of sounds, how many of them are features, and what there is to say about the sounds.
+
+    text: How the manifest is written.
 
     Raises DataError if there are none, or if one is missing or damaged.
     """
@@ -135,29 +149,42 @@ def read_sounds(path: Path, form: SoundFormat, text: CsvFormat = _TEXT) -> tuple
                 f"Expected to read {file}, but got: {error.strerror or error}. Correct its name, or allow reading it."
             ) from error
         stamps.append((name, found.st_mtime_ns, found.st_size))
-    columns, features = _read(path, form, text, tuple(stamps))
-    return dict(columns), features
+    columns, features, told = _read(path, form, text, tuple(stamps))
+    return dict(columns), features, told
 
 
 @lru_cache(maxsize=2)
 def _read(
     path: Path, form: SoundFormat, text: CsvFormat, stamps: tuple[tuple[str, int, int], ...]
-) -> tuple[dict[str, np.ndarray], int]:
+) -> tuple[dict[str, np.ndarray], int, str]:
     """The same, once for a folder that does not change: sounds take long to read."""
     names, others = _listed_sounds(path, text)
     if not names:
         raise DataError(f"Expected sounds ({', '.join(SUFFIXES)}) in {path}, but got none. Name a folder with some.")
-    pieces = []
+    pieces, seconds, rates = [], [], []
     root = path if path.is_dir() else path.parent
     for name in names:
         samples, rate = read_audio(root / name)
+        seconds.append(len(samples) / rate)
+        rates.append(rate)
         pieces.append(features_of(resample(samples, rate, form.rate), form))
     lengths = np.array([len(piece) for piece in pieces])
     rows = np.concatenate(pieces)
     columns = {f"x{place}": rows[:, place] for place in range(rows.shape[1])}
     for name, cells in {**others, "sequence": np.array(names, object)}.items():
         columns[name] = np.repeat(cells, lengths)
-    return columns, rows.shape[1]
+    return columns, rows.shape[1], f"{_told(seconds, rates, form.rate)}; {form.told()}"
+
+
+def _told(seconds: list[float], rates: list[int], rate: int) -> str:
+    """Return how many sounds there are, how long, and at which rate they are read."""
+    least, most = f"{min(seconds):.3g}", f"{max(seconds):.3g}"
+    length = f"{len(seconds)} sounds of {least if least == most else f'{least} to {most}'} s"
+    if len(seconds) == 1:
+        length = f"a sound of {most} s"
+    others = {other: rates.count(other) for other in sorted(set(rates)) if other != rate}
+    resampled = ", ".join(f"{count} of {other} Hz" for other, count in others.items())
+    return f"{length} at {rate} Hz" + (f" (resampled: {resampled})" if others else "")
 
 
 def features_of(samples: np.ndarray, form: SoundFormat) -> np.ndarray:

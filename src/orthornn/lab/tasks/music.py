@@ -91,7 +91,7 @@ class Music(Task):
     def preprocessing(self) -> dict[str, Any]:
         """Return the preprocessing: samples are standardized by the excerpt."""
         mean, deviation = self._scale
-        return {"target_scale": deviation, "target_offset": mean}
+        return {"target_scale": deviation, "target_offset": mean, "sample_rate": self.rate}
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         """Return the excerpt."""

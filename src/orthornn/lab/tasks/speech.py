@@ -104,7 +104,8 @@ class Speech(Task):
         """Return the preprocessing: frames in dB, standardized by the training part."""
         mean, deviation = self._scale
         scaling = {"scale": 1 / deviation, "offset": -mean / deviation}
-        return {**scaling, "target_scale": deviation, "target_offset": mean}
+        sound = {"features": "log-magnitude", "window": WINDOW, "hop": HOP}
+        return {**scaling, "target_scale": deviation, "target_offset": mean, "sample_rate": RATE, "sound": sound}
 
     @property
     def steps(self) -> int:
