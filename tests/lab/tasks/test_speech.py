@@ -144,7 +144,9 @@ def test_what_a_system_put_there_is_no_utterance(task, tmp_path):
     for name, content in {**files, **dict.fromkeys(strange, b"\0\5\x16\7")}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    with pytest.warns(OrthornnWarning, match=r"folder: 4 sounds are left out, .*: \.Trash-0/files/9\.wav, "):
+    with pytest.warns(
+        OrthornnWarning, match=r"folder: 4 sounds are left out because of their names: \.Trash-0/files/9\.wav, "
+    ):
         found = [
             one[0] for part in ("train", "validation", "test") for one in utterances(folder, part, False, 0.3, 0.3, 0)
         ]

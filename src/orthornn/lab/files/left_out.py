@@ -28,12 +28,18 @@ def is_left_out(path: Path | str) -> bool:
     return any(part.startswith(".") or part.lower() in NAMES for part in parts)
 
 
-def warn_of_left_out(folder: Path, names: Sequence[str], reason: str = "whose names are not those of data") -> None:
-    """Warn of sounds in a folder that are not read, by their paths in it; do nothing if there are none."""
+def warn_of_left_out(folder: Path, names: Sequence[str], reason: str = "") -> None:
+    """Warn of sounds in a folder that are not read, by their paths in it; do nothing if there are none.
+
+    reason: Why. Default: because of their names.
+    """
     if names:
+        several = len(names) > 1
+        reason = reason or f"because of {'their names' if several else 'its name'}"
         warnings.warn(
-            f"{folder}: {len(names)} sound{'s are' if len(names) > 1 else ' is'} left out, {reason}: "
-            f"{listed(sorted(names), _MOST)}. To silence this, remove them; to read them, rename their folder or file.",
+            f"{folder}: {len(names)} sound{'s are' if several else ' is'} left out {reason}: "
+            f"{listed(sorted(names), _MOST)}. To silence this, remove {'them' if several else 'it'}; to read "
+            f"{'them' if several else 'it'}, rename the folder or the file.",
             OrthornnWarning,
             stacklevel=3,
         )

@@ -224,7 +224,7 @@ def _listed_sounds(path: Path, text: CsvFormat) -> tuple[list[str], dict[str, np
     others: dict[str, np.ndarray] = {}
     if first and all(parts) and (first == of_parts.keys() or {"train"} < {*of_parts.values()}):
         next_to = [name for name in names if name.split("/")[0] not in of_parts]
-        warn_of_left_out(path, next_to, f"next to the folders {listed(sorted(of_parts))}")
+        warn_of_left_out(path, next_to, f"as they are in none of the folders {listed(sorted(of_parts))}")
         names = [name for name in names if name.split("/")[0] in of_parts]
         others["split"] = np.array([name.split("/")[0] for name in names], object)
         parts = [name.split("/")[1:-1] for name in names]
@@ -303,7 +303,7 @@ def _has_sounds(path: Path) -> bool:
         return True
     if left_out:
         raise DataError(
-            f"Expected sounds in {path}, but got only those that are left out, whose names are not those of data, such as "
+            f"Expected sounds in {path}, but got only ones that are left out because of their names, such as "
             f"{left_out[0]!r}. Rename them, or name the folder in which they are."
         )
     return False
@@ -313,7 +313,7 @@ def _sounds(path: Path, left_out: list[str] | None = None) -> Iterator[Path]:
     """Yield the sounds below a folder. DataError where nearly all is something else, as in a home folder, which is not
     searched to its end.
 
-    left_out: To which the paths in the folder are appended of those sounds whose names are not those of data.
+    left_out: To which the paths in the folder are appended of sounds that are left out because of their names.
     """
     sounds = others = 0
     for file in path.rglob("*"):

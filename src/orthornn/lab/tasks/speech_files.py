@@ -7,7 +7,7 @@ TIMIT          folders TRAIN and TEST of dialect regions of speakers, NIST SPHER
 archives       train.zip, valid.zip and test.zip, and train_extra.zip if asked for
 any folder     divided by split_seed: by its folders (speakers, for example) if there are at least three, else by file
 
-Sounds with names that are not those of data are left out, with a warning; see left_out.py.
+Hidden sounds, and those in folders of a system, are left out, with a warning; see left_out.py.
 """
 
 from __future__ import annotations
