@@ -27,7 +27,7 @@ from support.tolerances import tolerance
 
 COMPILERS = [compiler for compiler in ("g++", "clang++") if shutil.which(compiler)]
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a C++ compiler")
-WARNINGS = ("-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-Wconversion")
+WARNINGS = ("-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-Wconversion", "-Wsign-conversion")
 SANITIZED = ("-O1", "-g", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 CASES = {
     "reflections": {"parametrization": Householder(reflections=8)},
@@ -152,6 +152,10 @@ DAMAGED = {
     "no integer": lambda text: text.replace('"d": [', '"d": [.5], "e": ['),
     "nan": lambda text: json.dumps({**json.loads(text), "b": [float("nan")] * 8}),
     "no b": lambda text: text.replace('"b"', '"c2"'),
+    "no rate": lambda text: json.dumps({**json.loads(text), "sample_rate": "44100"}),
+    "rate 0": lambda text: json.dumps({**json.loads(text), "sample_rate": 0}),
+    "two marks": lambda text: "\ufeff\ufeff" + text,
+    "half a mark": lambda text: "\u00ef" + text,
 }
 
 
@@ -161,10 +165,44 @@ def test_a_damaged_file_is_one_error(tmp_path):
     text = (tmp_path / "network.json").read_text()
     for name, damage in DAMAGED.items():
         file = tmp_path / "damaged.json"
-        file.write_text(damage(text))
+        file.write_text(damage(text), "utf-8")
         code, _, message = run(check, file, np.zeros(3))
         assert code == 3, name
         assert message.startswith("orthornn: the network's JSON has "), name
+
+
+@pytest.mark.parametrize("rate", [None, 44100, 22050.5])
+def test_the_class_warns_of_a_host_at_another_rate(rate, tmp_path):
+    made = to_audio(network(8), tmp_path, sample_rate=rate)
+    assert made.sample_rate == rate
+    assert json.loads((tmp_path / "network.json").read_text()).get("sample_rate") == rate
+    check = program(tmp_path, made)
+    for host in (44100, 22050.5, 48000):
+        _, _, told = run(check, tmp_path / "network.json", np.zeros(3), f"rate={host}")
+        if rate in (None, host):
+            assert told == ""
+        else:
+            heard = {44100: "44100 Hz", 22050.5: "22051 Hz", 48000: "48000 Hz"}
+            assert f"was trained at {heard[rate]}, but the host runs at {heard[host]}. Resample" in told
+
+
+@pytest.mark.parametrize("rate", [0, -44100, float("nan"), 1e7, "44100"])
+def test_a_rate_that_is_none_is_refused(rate, tmp_path):
+    with pytest.raises(
+        ValueError if rate != "44100" else TypeError, match="Expected sample_rate to be a number between 1"
+    ):
+        to_audio(network(8), tmp_path / "out", sample_rate=rate)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path):
+    """As editors of Windows write one when somebody looks into the file and saves it."""
+    check = program(tmp_path, to_audio(network(8), tmp_path))
+    x = np.ones(20)
+    expected = run(check, tmp_path / "network.json", x)
+    (tmp_path / "saved.json").write_text((tmp_path / "network.json").read_text(), "utf-8-sig")
+    found = run(check, tmp_path / "saved.json", x)
+    assert (found[0], found[1].tolist()) == (0, expected[1].tolist())
 
 
 def test_a_network_larger_than_the_stack_is_read(tmp_path):
@@ -250,7 +288,7 @@ MAIN = """
 int main()
 {
     std::ifstream file("effect/effect.json");
-    prepare(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()));
+    prepare(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()), 48000.0);
     float x[100], y[100];
     while (std::fread(x, sizeof(float), 100, stdin) == 100) {
         callback(x, y, 100);

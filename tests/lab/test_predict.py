@@ -212,6 +212,100 @@ def test_a_table_that_is_written_otherwise(table, tmp_path, capsys):
     assert "Expected a file for --separator" in capsys.readouterr().err
 
 
+def words_table(count=24):
+    """Sequences of three steps, whose classes and series are called as missing values are; and a category that is."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    steps, number = 3, np.arange(count)
+    return pandas.DataFrame(
+        {
+            "id": np.repeat([f"s{n}" for n in number], steps),
+            "place": np.repeat(np.array(["NA", "DE", "null"])[number % 3], steps),
+            "x": np.random.default_rng(2).standard_normal(count * steps),
+            "kind": np.repeat(np.array(["None", "gesture", "nan"])[number % 3], steps),
+        }
+    )
+
+
+def test_a_class_that_is_called_none_is_one_in_every_format(tmp_path, capsys):
+    """Learned from a DataFrame; its rows were no targets in the CSV file of the same table, without a word."""
+    frame, options = (
+        words_table(),
+        {"sequence": "id", "categories": "place", "model": "gru", "hidden_size": 3, "steps": 2},
+    )
+    loaded = orthornn.train(frame, "kind", **options, out=tmp_path / "run")
+    assert loaded.labels == ["None", "gesture", "nan"]
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_csv(tmp_path / "a.tsv.gz", index=False, sep="\t")
+    frame.to_parquet(tmp_path / "a.parquet")
+    expected = loaded.evaluate_table(frame)
+    for name in ("a.csv", "a.tsv.gz", "a.parquet"):
+        assert loaded.evaluate_table(tmp_path / name) == expected
+        for (one, said), (other, too) in zip(
+            loaded.predict_table(frame), loaded.predict_table(tmp_path / name), strict=True
+        ):
+            assert (one.name, said.labels.tolist()) == (other.name, too.labels.tolist())
+            np.testing.assert_array_equal(said.scores, too.scores)
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), str(tmp_path / "a.csv")]) == 0
+    assert f"accuracy {expected['accuracy']:.6g}" in capsys.readouterr().out
+    for place, cell in ((2, ""), (3, ""), (3, "NULL")):  # which the network does not know
+        lines = [line.split(",") for line in (tmp_path / "a.csv").read_text().splitlines()]
+        for line in lines[1:4]:
+            line[place] = cell
+        (tmp_path / "b.csv").write_text("\n".join(map(",".join, lines)) + "\n")
+        if place == 2:
+            with pytest.raises(DataError, match="Expected finite numbers"):
+                loaded.evaluate_table(tmp_path / "b.csv")
+        else:
+            with pytest.warns(OrthornnWarning, match=r"b\.csv: 1 of 24 targets are missing, and are not evaluated"):
+                assert loaded.evaluate_table(tmp_path / "b.csv")["loss"] != expected["loss"]
+    with pytest.raises(DataError, match="Expected classes that the network knows"):
+        loaded.reading(default_na="empty").evaluate_table(tmp_path / "b.csv")  # NULL is a word then
+    assert main(["evaluate", str(tmp_path / "run"), str(tmp_path / "b.csv"), "--default-na", "empty"]) == 2
+    assert "'NULL'" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "run"), "--default-na", "empty"]) == 2
+    assert "Expected a file for --separator" in capsys.readouterr().err
+
+
+def test_a_series_that_is_called_na_has_its_vector_in_a_text_file(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    x = np.random.default_rng(0).standard_normal(120)
+    frame = pandas.DataFrame({"country": np.repeat(["NA", "DE", "none"], 40), "x": x})
+    options = {"sequence": "country", "embedding": 2, "ahead": 1, "split_by": "time", "skipped": 2}
+    loaded = orthornn.train(frame, "x", **options, model="gru", hidden_size=3, steps=1, out=tmp_path / "run")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    for (one, said), (other, too) in zip(
+        loaded.predict_table(frame), loaded.predict_table(tmp_path / "a.csv"), strict=True
+    ):
+        assert one.name == other.name
+        np.testing.assert_array_equal(said.scores, too.scores)
+
+
+def test_a_class_that_is_called_none_is_learned_from_a_text_file(tmp_path, capsys):
+    frame = words_table()
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    words = [str(tmp_path / "a.csv"), "--target", "kind", "--sequence", "id", "--inputs", "x", "--model", "gru"]
+    words += ["--hidden-size", "3", "--steps", "2", "--out", str(tmp_path / "run")]
+    assert main(["train", *words]) == 2
+    assert "such as None or NA: default_na='empty', --default-na empty" in " ".join(capsys.readouterr().err.split())
+    assert main(["train", *words, "--default-na", "empty"]) == 0
+    assert orthornn.load(tmp_path / "run").labels == ["None", "gesture", "nan"]
+    assert orthornn.load(tmp_path / "run").evaluate_table(tmp_path / "a.csv")["accuracy"] >= 0
+    assert main(["inspect", str(tmp_path / "a.csv"), "--default-na", "empty"]) == 0
+    assert "text           0  3 different: None 24" in capsys.readouterr().out
+    more = {"sequence": "id", "inputs": "x", "model": "gru", "hidden_size": 3, "steps": 2}
+    with pytest.raises(ArgumentError, match="Expected default_na to be"):
+        orthornn.train(tmp_path / "a.csv", "kind", **more, default_na="never")
+    with pytest.raises(ArgumentError, match="Expected default_na only for text files, but got 'empty'"):
+        orthornn.train(frame, "kind", **more, default_na="empty")
+    test = words_table(9)
+    test.to_csv(tmp_path / "test.csv", index=False)  # words that training knows are words in the other file
+    found = orthornn.train(frame, "kind", **more, test_data=tmp_path / "test.csv", missing="hold", out=tmp_path / "two")
+    assert sum(len(batch.targets) for batch in found.config.task.test(99)) == 9
+
+
 def test_what_a_step_of_a_stream_has_is_told(table, tmp_path):
     task = OWN["forecast"](data=str(table), sequence="id", missing="indicator")
     train(config(task=task, steps=1), tmp_path / "run")

@@ -1,7 +1,8 @@
-// Loads a network for audio and runs it: `check FILE blocks|samples|silence|copies` reads floats from standard input and writes
+// Loads a network for audio and runs it: `check FILE blocks|samples|silence|copies|rate=HZ` reads floats from standard input and writes
 // floats. With ORTHORNN_NET defined as the type. Between load and end malloc and free end the program, and on Linux so does
 // every system call.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -69,6 +70,10 @@ int main(int count, char** words)
     } catch (const std::runtime_error& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 3;
+    }
+    if (std::strncmp(words[2], "rate=", 5) == 0) {
+        std::fputs(orthornn::rate_warning(net, std::atof(words[2] + 5)).c_str(), stderr);
+        return 0;
     }
     std::vector<float> x;
     float buffer[1024];

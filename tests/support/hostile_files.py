@@ -73,10 +73,10 @@ def feather(folder: Path) -> bytes:
     return (folder / "made.feather").read_bytes()
 
 
-def sound(folder: Path, kind: str) -> bytes:
+def sound(folder: Path, kind: str, subtype: str | None = None) -> bytes:
     import soundfile
 
-    soundfile.write(folder / f"made.{kind}", np.sin(np.arange(600) / 9), 8000)
+    soundfile.write(folder / f"made.{kind}", np.sin(np.arange(600) / 9), 8000, subtype=subtype)
     return (folder / f"made.{kind}").read_bytes()
 
 
@@ -98,7 +98,10 @@ GOOD: dict[str, Callable[[Path], bytes]] = {
     "stored.npz": lambda folder: npz(False, a=np.arange(9), b=np.array(["u", "v", "w"] * 3)),
     "parquet": parquet,
     "wav": lambda folder: wav(0, 300, channels=2),
+    "24.wav": lambda folder: sound(folder, "wav", "PCM_24"),
+    "law.wav": lambda folder: sound(folder, "wav", "ULAW"),
     "flac": lambda folder: sound(folder, "flac"),
+    "ogg": lambda folder: sound(folder, "ogg"),
     "gz": idx,
 }
 
@@ -107,7 +110,7 @@ def read(path: Path) -> object:
     """The content of a data file, as a task reads it."""
     if path.suffix == ".gz" and ".csv" not in path.suffixes:
         return read_idx(path, 3)
-    if path.suffix in (".wav", ".flac"):
+    if path.suffix in (".wav", ".flac", ".ogg"):
         return read_audio(path)
     columns = read_columns(path)
     for name in columns.columns:
@@ -251,7 +254,12 @@ HOSTILE: dict[str, tuple[Callable[[Path], bytes], str | None]] = {
     "rate.wav": (lambda folder: wave_of(1, 0, 16, 2, bytes(8)), "rate between 1 and|sound file"),
     "fast.wav": (lambda folder: wave_of(1, 2**32 - 1, 16, 2, bytes(8)), "rate between 1 and|sound file"),
     "width.wav": (lambda folder: wave_of(1, 8000, 0, 0, bytes(8)), "sound file"),
-    "long.wav": (lambda folder: wave_of(1, 8000, 16, 2, bytes(8), 2**32 - 1), "truncated|sound file"),
+    "long.wav": (lambda folder: wave_of(1, 8000, 16, 2, bytes(8), 3 << 30), "truncated|sound file"),
+    "long_24_bits.wav": (lambda folder: wave_of(1, 8000, 24, 3, bytes(9), 3 << 30), "truncated|sound file"),
+    "long_law.wav": (lambda folder: wave_of(1, 8000, 4, 3, bytes(9), 3 << 30), "truncated|sound file"),
+    "chunks.wav": (lambda folder: b"RIFF\0\0\0\0WAVE" + b"junk\0\0\0\0" * 200_000, "sound file"),
+    "pages.ogg": (lambda folder: b"OggS" + bytes(22) + b"\xff" + b"\xff" * 200, "truncated"),
+    "stream.wav": (lambda folder: wave_of(1, 8000, 16, 2, bytes(8), 2**32 - 1), None),
     "many_channels.wav": (lambda folder: wave_of(65535, 8000, 16, 65535 * 2 & 0xFFFF, bytes(8)), "Expected|sound file"),
     "nan.wav": (lambda folder: _sound_of([0.5, float("nan")] * 9), "finite samples in .* but got 9"),
     "infinite.wav": (lambda folder: _sound_of([0.5, float("inf")]), "finite samples in .* but got 1 "),

@@ -91,15 +91,17 @@ class Loaded:
         decimal: Literal[".", ","] | None = None,
         thousands: str | None = None,
         na: str | None = None,
+        default_na: Literal["usual", "empty"] | None = None,
         encoding: str | None = None,
     ) -> Loaded:
-        """Return the same network for text files that are written otherwise than its training data: with these marks and in
-        this encoding, and where one is None as in training.
+        """Return the same network for text files that are written otherwise than its training data: with these marks,
+        spellings of missing values and encoding, and where one is None as in training.
 
         Raises:
             ArgumentError: If two marks are the same, the encoding is none, or the network did not learn from a table.
         """
-        given = {"separator": separator, "decimal": decimal, "thousands": thousands, "na": na, "encoding": encoding}
+        given = {"separator": separator, "decimal": decimal, "thousands": thousands}
+        given |= {"na": na, "default_na": default_na, "encoding": encoding}
         marks: dict[str, Any] = {name: mark for name, mark in given.items() if mark is not None}
         if not marks:
             return self
@@ -220,7 +222,7 @@ class Loaded:
         if isinstance(path, Columns):
             return path
         name = source(path)  # a table in memory is known as long as its name lives
-        return self._own()._read(Path(name), self.description.get("commas") or ())
+        return self._own().read_new(Path(name), self.description)
 
     def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
         """Predict the sequences of a file of any format that the network could have learned from.
@@ -316,6 +318,13 @@ class Loaded:
             raise DataError(
                 f"Expected a target that enters the loss, but {file.path} has none. Add targets, or "
                 f"predict without evaluating."
+            )
+        if not there.all() and task._strict_targets.any() and getattr(task, "ignore", None) is None:
+            warnings.warn(
+                f"{file.path}: {int((~there).sum())} of {len(there)} targets are missing, and are not evaluated. To silence "
+                f"this, fill them in, or leave their rows out.",
+                OrthornnWarning,
+                stacklevel=2,
             )
         found, targets = found[there], targets[there]
         if isinstance(task, Forecast):

@@ -169,6 +169,29 @@ def test_only_the_spelling_that_was_given_is_missing():
     assert found[0].tolist() == [None, "X", "word", None]
 
 
+@pytest.mark.parametrize("size", [12, 1000])
+@pytest.mark.parametrize(
+    ("form", "kind", "x"),
+    [
+        (CsvFormat(), [None] * 6 + ["word"], [1, None, 2, None, 3, 4, 5]),
+        (CsvFormat(usual=False), ["None", "NA", None, "null", "nan", "n/a", "word"], [1, None, 2, None, 3, 4, 5]),
+        (CsvFormat(usual=False, missing=("NA",)), ["None", None, None, "null", "nan", "n/a", "word"], None),
+        (CsvFormat(words=("None", "null")), ["None", None, None, "null", None, None, "word"], None),
+    ],
+)
+def test_usual_spellings_of_a_missing_value_can_be_words(pieces, size, form, kind, x):
+    """A NaN among numbers is none, however it is read."""
+    pieces(size)
+    cells = ["None", "NA", "", "null", "nan", " n/a ", "word"]
+    numbers = ["1", "", "2", "NaN", "3", "4", "5"]
+    content = "\n".join(["kind,x", *(",".join(row) for row in zip(cells, numbers))] + ["word,6"] * 9).encode()
+    found, expected = both(content, 2, ",", form)
+    check_same(found, expected)
+    assert found[0].tolist()[:7] == kind
+    if x is not None:
+        np.testing.assert_array_equal(found[1][:7], np.array(x, float))
+
+
 def test_a_column_grows_beyond_its_first_estimate(pieces):
     """Long lines first, so that there are more rows than the first piece suggests."""
     pieces(2000)

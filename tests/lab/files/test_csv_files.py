@@ -299,3 +299,14 @@ def test_a_space_in_a_name_is_no_separator(tmp_path):
     (tmp_path / "table.csv").write_text("wind speed\n1\n2\n")
     with pytest.raises(DataError, match="Did you mean 'wind speed'"):
         read_columns(tmp_path / "table.csv").check("speed", "target")
+
+
+@pytest.mark.parametrize("rows", [3, 5000])
+def test_words_of_a_column_are_missing_values_in_the_others(tmp_path, rows):
+    lines = ["None,1,None", "NA,NA,a", "null,None,NA"] * (rows // 3)
+    (tmp_path / "a.csv").write_text("\n".join(["kind,x,other", *lines]) + "\n")
+    form = CsvFormat(words_of=(("kind", ("NA", "None")), ("absent", ("NA",))))
+    for found in (read_named(tmp_path / "a.csv", form), read_columns(tmp_path / "a.csv", form).columns):
+        assert found["kind"].tolist() == ["None", "NA", None] * (rows // 3)
+        assert found["other"].tolist() == [None, "a", None] * (rows // 3)
+        np.testing.assert_array_equal(found["x"], [1, np.nan, np.nan] * (rows // 3))

@@ -58,6 +58,14 @@ def test_runs_are_found_and_grouped(runs):
         read_runs([runs / "lstm-11", runs / "lstm-1"])
 
 
+def test_runs_that_were_thrown_away_are_left_out(runs, tmp_path):
+    for name, place in (("lstm-0", tmp_path), ("lstm-1", tmp_path / ".Trash-1000" / "files")):
+        shutil.copytree(runs / name, place / name)
+    with pytest.warns(OrthornnWarning, match=r"a run is left out: .*lstm-1 is hidden.*Name it to read it"):
+        assert [run.path.name for run in read_runs([tmp_path])] == ["lstm-0"]
+    assert [run.path.name for run in read_runs([tmp_path / ".Trash-1000"])] == ["lstm-1"]
+
+
 def test_the_page_holds_everything_and_asks_for_nothing(runs, tmp_path):
     written = write_report(read_runs([runs]), tmp_path / "report.html", ["svg", "pdf"])
     text = (tmp_path / "report.html").read_text()

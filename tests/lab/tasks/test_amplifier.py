@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import wave
 
 import numpy as np
@@ -218,3 +219,39 @@ def test_stereo_is_averaged(folder):
         file.setframerate(8000)
         file.writeframes(np.arange(6000).astype("<i2").tobytes())
     assert made(folder).trivial_loss == 1
+
+
+@pytest.mark.parametrize("cut", ["dry.wav", "wet.wav", "both"])
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "PCM_U8"])
+def test_a_truncated_recording_is_refused_also_where_both_are_as_short(folder, subtype, cut):
+    soundfile = pytest.importorskip("soundfile")
+    for name in ("dry.wav", "wet.wav"):
+        soundfile.write(folder / name, read_audio(folder / name)[0], 8000, subtype=subtype)
+    assert made(folder).rate == 8000
+    for name in ("dry.wav", "wet.wav"):
+        if cut in (name, "both"):
+            content = (folder / name).read_bytes()
+            (folder / name).write_bytes(content[: len(content) * 2 // 3])
+    with pytest.raises(DataError, match=r"the 3000 samples that the header of .*\.wav promises, but got"):
+        made(folder).trivial_loss  # noqa: B018
+
+
+def test_the_rate_goes_with_the_weights(folder, tmp_path, capsys):
+    """Into description.json, and from there into the files of a plug-in or a microcontroller."""
+    words = ["--truncation", "50", "--skipped", "8", "--hidden-size", "4", "--reflections", "2", "--batch-size", "3"]
+    run = str(tmp_path / "run")
+    assert main(["train", "amplifier", "--data", str(folder), *words, "--steps", "2", "--out", run]) == 0
+    description = json.loads((tmp_path / "run" / "description.json").read_text())
+    assert (description["sample_rate"], "sound" in description) == (8000, False)
+    assert main(["export", run, "--audio", "--c", "--name", "amp", "--out", str(tmp_path / "out")]) == 0
+    assert "per sample, trained at 8000 Hz" in capsys.readouterr().out
+    assert json.loads((tmp_path / "out" / "amp.json").read_text())["sample_rate"] == 8000
+    header = (tmp_path / "out" / "amp.h").read_text()
+    assert "#define AMP_SAMPLE_RATE 8000" in header
+    assert "A step is a sample of a sound, at 8000 Hz." in header
+    # a run from before the rate was stored goes on
+    del description["sample_rate"], description["sha256"]
+    (tmp_path / "run" / "description.json").write_text(json.dumps(description))
+    assert main(["train", "--resume", run, "--steps", "3"]) == 0
+    assert main(["export", run, "--audio", "--out", str(tmp_path / "old")]) == 0
+    assert "sample_rate" not in json.loads((tmp_path / "old" / "network.json").read_text())

@@ -3,12 +3,13 @@ from __future__ import annotations
 import io
 import shutil
 import tarfile
+import zipfile
 
 import numpy as np
 import pytest
 import torch
 
-from orthornn.errors import ArgumentError, DataError
+from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.lab.systems import build
 from orthornn.lab.tasks import Speech, speech
 from orthornn.lab.tasks.sequences import mean_of_each
@@ -134,6 +135,40 @@ def test_a_folder_without_archives_has_no_extra_one(tmp_path):
     assert Speech(data=str(tmp_path), validation_share=0.3).trivial_loss > 0
     with pytest.raises(ArgumentError, match=r"Expected extra, --extra, only with a folder that has train_extra\.zip"):
         Speech(data=str(tmp_path), extra=True).trivial_loss  # noqa: B018
+
+
+def test_what_a_system_put_there_is_no_utterance(task, tmp_path):
+    files = {f"speaker{k}/{n}.wav": wav(3 * k + n) for k in range(3) for n in range(2)}
+    strange = ["__MACOSX/speaker0/._0.wav", "speaker1/._0.wav", ".Trash-0/files/9.wav", "_background_noise_/hum.wav"]
+    folder = tmp_path / "folder"
+    for name, content in {**files, **dict.fromkeys(strange, b"\0\5\x16\7")}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    with pytest.warns(
+        OrthornnWarning, match=r"folder: 4 sounds are left out because of their names: \.Trash-0/files/9\.wav, "
+    ):
+        found = [
+            one[0] for part in ("train", "validation", "test") for one in utterances(folder, part, False, 0.3, 0.3, 0)
+        ]
+    assert sorted(found) == sorted(files)
+    assert Speech(data=str(folder)).files().keys() == files.keys()
+    with zipfile.ZipFile(tmp_path / "sounds" / "train.zip", "a") as archive:
+        archive.writestr("__MACOSX/._00.wav", b"\0\5\x16\7")
+    with pytest.warns(OrthornnWarning, match=r"train\.zip: 1 sound is left out"):
+        assert len(task._train.names) == 6
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "ULAW"])
+def test_a_truncated_member_of_an_archive_is_refused(task, tmp_path, subtype):
+    soundfile = pytest.importorskip("soundfile")
+    file = io.BytesIO()
+    soundfile.write(file, np.sin(np.arange(4000) / 9) / 2, 8000, format="WAV", subtype=subtype)
+    with zipfile.ZipFile(tmp_path / "sounds" / "train.zip", "a") as archive:
+        archive.writestr("cut.wav", file.getvalue()[: len(file.getvalue()) // 2])
+    with pytest.raises(
+        DataError, match=r"the 4000 samples that the header of cut\.wav in .*train\.zip promises, but got"
+    ):
+        task.trivial_loss  # noqa: B018
 
 
 def truncate(path):

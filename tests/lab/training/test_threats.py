@@ -666,6 +666,21 @@ def test_an_entry_that_is_missing_is_an_error(name, entry, finished, tmp_path):
         read_run(tmp_path / "run")
 
 
+def test_a_byte_order_mark_is_no_change(finished, tmp_path):
+    """Editors write one: a configuration that was looked at and saved is still read, with its sum."""
+    shutil.copytree(finished, tmp_path / "run")
+    expected = read_run(tmp_path / "run")
+    for name in ("config.json", "description.json", "result.json", "environment.json"):
+        path = tmp_path / "run" / name
+        path.write_text(path.read_text("utf-8"), "utf-8-sig")
+        assert path.read_bytes().startswith(b"\xef\xbb\xbf")
+    found = read_run(tmp_path / "run")
+    assert (found.config, found.result, found.description) == (expected.config, expected.result, expected.description)
+    path.write_text("\ufeff" + path.read_text("utf-8"), "utf-8")
+    with pytest.raises(DataError, match=r"environment\.json to be JSON"):
+        read_run(tmp_path / "run")
+
+
 def test_a_checkpoint_without_its_processor_time_is_damaged(tmp_path):
     run = stopped(tmp_path)
     for place in (run / "checkpoints").iterdir():

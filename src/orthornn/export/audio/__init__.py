@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._checks import check_flag
+from ..._checks import check_flag, check_number
 from ...errors import ArgumentError, NonFiniteError
 from ..c import model_of, write_files
 from ..c.folded import CForm, FoldedLayer, FoldedNetwork, fold_network
@@ -26,6 +26,7 @@ __all__ = ["HEADER", "AudioExport", "to_audio"]
 
 HEADER = Path(__file__).parent / "orthornn_audio.hpp"
 """The C++ class."""
+_FASTEST = 1_000_000  # Hz
 _CLASSES = {"identity": "Identity", "tanh": "Tanh", "relu": "ReLU", "modrelu": "ModReLU"}
 
 
@@ -37,15 +38,23 @@ class AudioExport:
         files: The paths.
         type: The C++ type that the JSON fits.
         multiply_adds: Per sample.
+        sample_rate: Samples per second of the sounds that the network was trained on; None if that is unknown.
     """
 
     files: tuple[Path, ...]
     type: str
     multiply_adds: int
+    sample_rate: float | None = None
 
 
 def to_audio(
-    network: Any, folder: str | Path, *, name: str = "network", form: CForm = "auto", force: bool = False
+    network: Any,
+    folder: str | Path,
+    *,
+    name: str = "network",
+    form: CForm = "auto",
+    sample_rate: float | None = None,
+    force: bool = False,
 ) -> AudioExport:
     """Write a network of one layer for the C++ class of orthornn_audio.hpp.
 
@@ -55,6 +64,8 @@ def to_audio(
         name: Of the JSON file, without its suffix. Default: ``"network"``.
         form: ``"dense"``, ``"reflections"`` or ``"rotations"``; ``"auto"`` takes the one with the fewest multiply-adds.
             Default: ``"auto"``.
+        sample_rate: Samples per second of the sounds that the network was trained on, with which the class warns of a host
+            that runs at another rate. Default: that of the run, if `network` is one and learned from sounds.
         force: Replace files that orthornn did not write. Default: ``False``.
 
     Raises:
@@ -73,12 +84,14 @@ def to_audio(
     check_identifier(name)
     check_flag("force", force)
     model, description = model_of(network)
+    rate = (description or {}).get("sample_rate") if sample_rate is None else sample_rate
+    rate = None if rate is None else check_number("sample_rate", rate, 1, _FASTEST)
     warn_of_large_offsets(description)
     warn_of_held_steps(description)
     folded = fold_network(model, description, form)
     _check(folded)
     check_against_module(folded, model, description)
-    content = _json(folded)
+    content = _json(folded, rate)
     files = {f"{name}.json": json.dumps(content) + "\n", HEADER.name: f"// {MARK}.\n{HEADER.read_text('utf-8')}"}
     layer = folded.layers[0]
     transition = f"DenseTransition<{layer.size}>"
@@ -87,7 +100,7 @@ def to_audio(
     kind = f"orthornn::Network<orthornn::{transition}, orthornn::{_CLASSES[layer.phi.name]}"
     sizes = (folded.input_size, folded.output_size)
     kind += ">" if sizes == (1, 1) else f", {sizes[0]}, {sizes[1]}>"
-    return AudioExport(write_files(Path(folder), files, force), kind, folded.multiply_adds)
+    return AudioExport(write_files(Path(folder), files, force), kind, folded.multiply_adds, rate)
 
 
 def _check(network: FoldedNetwork) -> None:
@@ -108,7 +121,7 @@ def _check(network: FoldedNetwork) -> None:
         )
 
 
-def _json(network: FoldedNetwork) -> dict[str, Any]:
+def _json(network: FoldedNetwork, sample_rate: float | None) -> dict[str, Any]:
     """Return the content of the file: matrices are rows of rows, as orthornn_audio.hpp stores them."""
     layer = network.layers[0]
     n = layer.size
@@ -125,6 +138,7 @@ def _json(network: FoldedNetwork) -> dict[str, Any]:
         "units": n,
         "transition": "dense" if layer.form == "dense" else "reflections",
         "reflections": 0 if layer.U is None else layer.U.shape[1],
+        **({} if sample_rate is None else {"sample_rate": sample_rate}),
     }
     weights = {
         **_transition(layer),

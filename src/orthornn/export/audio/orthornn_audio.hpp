@@ -19,6 +19,7 @@
 //     using Net = orthornn::Network<orthornn::Reflections<64, 8>, orthornn::ModReLU>;
 //     static Net net;                             // before the audio runs
 //     orthornn::from_json(net, text_of_the_file);
+//     orthornn::rate_warning(net, host_rate);     // "", or what to tell the user
 //     net.process(input, output, frames);         // in the audio callback
 #pragma once
 
@@ -138,6 +139,9 @@ struct ModReLU {
 
 namespace detail {
 
+// Sizes are int, as template parameters and in loops; lengths of arrays are std::size_t.
+constexpr std::size_t extent(int n) { return static_cast<std::size_t>(n); }
+
 // W neighboring floats in a vector register: the vector types of g++ and clang++, a loop for other compilers. (g++ 12 unrolls
 // short plain loops before it looks for vectors, and then finds none.)
 template <int W>
@@ -151,7 +155,7 @@ struct Lanes {
     }
     static Lanes zero() noexcept
     {
-        const float zeros[W] = {};
+        const float zeros[extent(W)] = {};
         return load(zeros);
     }
     void store(float* to) const noexcept
@@ -181,7 +185,7 @@ struct Lanes {
             Phi::apply(value[k], b.value[k]);
     }
     float at(int k) const noexcept { return value[k]; }
-    float value[W];
+    float value[extent(W)];
 };
 
 #if defined(__GNUC__) && !defined(ORTHORNN_PLAIN_LOOPS)
@@ -243,7 +247,7 @@ inline void add_rows(const float* A, const float* t, float* z) noexcept
 {
     constexpr int W = width_of(N), G = group_of(N / W);
     for (int i = 0; i < N; i += W * G) {
-        Lanes<W> sum[G];
+        Lanes<W> sum[extent(G)];
         for (int g = 0; g < G; g++)
             sum[g] = Lanes<W>::load(z + i + g * W);
         for (int j = 0; j < K; j++)
@@ -260,7 +264,7 @@ inline void negative_products(const float* U, const float* h, float* t) noexcept
 {
     constexpr int W = width_of(M), G = group_of(N);
     for (int j = 0; j < M; j += W) {
-        Lanes<W> sum[G];
+        Lanes<W> sum[extent(G)];
         for (int g = 0; g < G; g++)
             sum[g] = Lanes<W>::zero();
         for (int i = 0; i < N; i += G)
@@ -278,7 +282,7 @@ template <int N>
 inline float dot(const float* a, const float* b) noexcept
 {
     constexpr int W = width_of(N), G = group_of(N / W);
-    Lanes<W> sum[G];
+    Lanes<W> sum[extent(G)];
     for (int g = 0; g < G; g++)
         sum[g] = Lanes<W>::zero();
     for (int i = 0; i < N; i += W * G)
@@ -287,7 +291,7 @@ inline float dot(const float* a, const float* b) noexcept
     for (int half = G / 2; half > 0; half /= 2)
         for (int g = 0; g < half; g++)
             sum[g].add(sum[g + half]);
-    alignas(64) float part[W];
+    alignas(64) float part[extent(W)];
     sum[0].store(part);
     for (int half = W / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++)
@@ -347,15 +351,15 @@ public:
     {
         detail::rotate<N>(c, s, h);
         if constexpr (M > 0) {
-            alignas(64) float t[M];
+            alignas(64) float t[detail::extent(M)];
             detail::negative_products<N, M>(U, h, t);
             detail::add_rows<M, N>(A, t, h);
         }
     }
 
-    alignas(64) float U[N * (M > 0 ? M : 1)] = {};  // (N, M)
-    alignas(64) float A[N * (M > 0 ? M : 1)] = {};  // (M, N)
-    alignas(64) float c[N] = {}, s[N] = {};
+    alignas(64) float U[detail::extent(N * (M > 0 ? M : 1))] = {};  // (N, M)
+    alignas(64) float A[detail::extent(N * (M > 0 ? M : 1))] = {};  // (M, N)
+    alignas(64) float c[detail::extent(N)] = {}, s[detail::extent(N)] = {};
 
     template <class Reader>
     void read(Reader& reader)
@@ -379,13 +383,13 @@ public:
 
     void apply(float* h) const noexcept
     {
-        alignas(64) float z[N] = {};
+        alignas(64) float z[detail::extent(N)] = {};
         detail::add_rows<N, N>(W, h, z);
         for (int i = 0; i < N; i++)
             h[i] = z[i];
     }
 
-    alignas(64) float W[N * N] = {};  // (N, N), column by column: W[j * N + i] goes from unit j to unit i
+    alignas(64) float W[detail::extent(N * N)] = {};  // (N, N), column by column: W[j * N + i] goes from unit j to unit i
 
     template <class Reader>
     void read(Reader& reader)
@@ -415,7 +419,7 @@ public:
         constexpr int N = units;
         transition.apply(h_);
         detail::finish<Inputs, N, Phi>(V, x, b, parameter, h_);
-        float found[Outputs];
+        float found[detail::extent(Outputs)];
         for (int o = 0; o < Outputs; o++)
             found[o] = d[o] + detail::dot<N>(Y + o * N, h_);
         for (int o = 0; o < Outputs; o++)
@@ -442,10 +446,11 @@ public:
     const float* state() const noexcept { return h_; }
 
     Transition transition;
-    alignas(64) float V[Inputs * units] = {};  // (Inputs, N)
-    alignas(64) float b[units] = {}, parameter[units] = {}, h0[units] = {};
-    alignas(64) float Y[Outputs * units] = {};  // (Outputs, N)
-    alignas(64) float d[Outputs] = {};
+    alignas(64) float V[detail::extent(Inputs * units)] = {};  // (Inputs, N)
+    alignas(64) float b[detail::extent(units)] = {}, parameter[detail::extent(units)] = {}, h0[detail::extent(units)] = {};
+    alignas(64) float Y[detail::extent(Outputs * units)] = {};  // (Outputs, N)
+    alignas(64) float d[detail::extent(Outputs)] = {};
+    double sample_rate = 0;  // Hz, of the sounds of the training; 0 if the file does not have it
 
     template <class Reader>
     void read(Reader& reader)
@@ -464,11 +469,12 @@ public:
         reader.vector("h0", h0, units);
         reader.matrix("Y", Y, Outputs, units);
         reader.vector("d", d, Outputs);
+        sample_rate = reader.rate("sample_rate");
         reset();
     }
 
 private:
-    alignas(64) float h_[units];
+    alignas(64) float h_[detail::extent(units)];
 };
 
 namespace detail {
@@ -488,6 +494,8 @@ public:
         Json found;
         const char* at = source.c_str();
         const char* const end = at + source.size();
+        if (source.compare(0, 3, "\xEF\xBB\xBF") == 0)  // a byte-order mark
+            at += 3;
         found.read(at, end, 0);
         skip(at, end);
         if (at != end)
@@ -587,7 +595,7 @@ private:
     {
         std::size_t i = 0;
         const bool negative = i < word.size() && word[i] == '-';
-        i += negative ? 1 : 0;
+        i += negative ? 1u : 0u;
         double mantissa = 0;
         int exponent = 0;
         const auto is_digit = [&] { return i < word.size() && word[i] >= '0' && word[i] <= '9'; };
@@ -607,7 +615,7 @@ private:
         if (i < word.size() && (word[i] == 'e' || word[i] == 'E')) {
             i++;
             const bool below = i < word.size() && word[i] == '-';
-            i += i < word.size() && (word[i] == '-' || word[i] == '+') ? 1 : 0;
+            i += i < word.size() && (word[i] == '-' || word[i] == '+') ? 1u : 0u;
             some_digit();
             int power = 0;
             for (; is_digit(); i++)
@@ -650,6 +658,18 @@ public:
             numbers(name, found.items[static_cast<std::size_t>(i)], to + i * columns, columns);
     }
 
+    // A rate in Hz, or 0 if there is none.
+    double rate(const char* name) const
+    {
+        const auto found = layer_.members.find(name);
+        if (found == layer_.members.end())
+            return 0;
+        const Json& item = found->second;
+        if (item.kind != Json::Kind::number || !(item.number > 0 && item.number <= 1e6))
+            Json::fail(std::string("something that is no rate in ") + name);
+        return item.number;
+    }
+
 private:
     const Json& member(const char* name) const
     {
@@ -686,6 +706,18 @@ void from_json(Net& network, const std::string& text)
     const auto found = std::make_unique<Net>();  // a stack may be too small
     found->read(reader);
     network = *found;
+}
+
+// What to tell a user whose host runs at another rate than the sounds of the training: the network then computes another
+// effect. Empty if the rates are equal, or if that of the training is unknown. Not for the audio thread: it allocates.
+template <class Net>
+std::string rate_warning(const Net& network, double host_rate)
+{
+    if (!(network.sample_rate > 0) || std::fabs(network.sample_rate - host_rate) < 0.5)
+        return {};
+    const auto hertz = [](double rate) { return std::to_string(std::llround(rate)) + " Hz"; };
+    return "orthornn: the network was trained at " + hertz(network.sample_rate) + ", but the host runs at " +
+           hertz(host_rate) + ". Resample its sound, or train on recordings at this rate.";
 }
 
 }  // namespace orthornn

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -133,6 +133,8 @@ class FoldedNetwork:
         threshold: Of two classes, the probability of the second from which on it is predicted; None for 1/2.
         has_head: Whether Y is a readout, not only a change of basis.
         columns: Names of the inputs, or None.
+        sample_rate: Of the sounds that it learned from, in Hz, or None.
+        sound: Which features of them a step is, as description.json has it; None if a step is a sample.
     """
 
     layers: tuple[FoldedLayer, ...]
@@ -151,6 +153,8 @@ class FoldedNetwork:
     order: tuple[int, ...] | None = None
     threshold: float | None = None
     has_head: bool = False
+    sample_rate: int | None = None
+    sound: Mapping[str, Any] | None = None
 
     @property
     def output_size(self) -> int:
@@ -378,6 +382,8 @@ def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
         labels=_labels(d, network.output_size if network.has_head else 0),
         columns=None if d.get("columns") is None else tuple(d["columns"]),
         order=None if order == tuple(range(len(order or ()))) else order,
+        sample_rate=d.get("sample_rate"),
+        sound=d.get("sound"),
     )
 
 

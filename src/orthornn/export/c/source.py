@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -137,6 +139,9 @@ def header(made: Generated) -> str:
         f"#define {upper}_OUTPUT_SCALE {text.number(made.output_scale)} /* of an output as a number */"
         if made.integers
         else "",
+        ""
+        if network.sample_rate is None
+        else f"#define {upper}_SAMPLE_RATE {network.sample_rate} /* Hz, of the sounds that it learned from */",
         f"\n/* One stream: any number of them may run side by side. */\n"
         f"typedef struct {name}_state {{\n{fields}\n}} {name}_state;\n",
         f"/* Set a state to what it is before the first step; reset does the same later. */\n"
@@ -244,6 +249,8 @@ def _head(made: Generated, file: str) -> str:
     lines = [f"{file}. {MARK}; do not edit: export the network again instead.", ""]
     lines += [f"Layer {shape.index}: {shape.size} units, {shape.form}, {shape.phi}." for shape in made.shapes]
     lines += list(made.notes)
+    if network.sample_rate is not None:
+        lines.append(f"A step is {_step_of_sound(network.sound)}, at {network.sample_rate} Hz.")
     if network.columns is not None:
         lines += [
             "Inputs, in this order:",
@@ -258,6 +265,17 @@ def _head(made: Generated, file: str) -> str:
         lines.append("Outputs are log odds: 1 / (1 + exp(-y)) are probabilities.")
     lines += ["", *made.sizes().lines()]
     return "/* " + "\n * ".join(lines).replace(" * \n", " *\n") + "\n */\n"
+
+
+def _step_of_sound(sound: Mapping[str, Any] | None) -> str:
+    """Return what a step of a network for sounds is."""
+    if sound is None:
+        return "a sample of a sound"
+    window, hop = (f"{sound.get(name)} samples" for name in ("window", "hop"))
+    if sound["features"] == "frames":
+        return f"a frame of {hop} of a sound"
+    count = "the log magnitudes" if sound["features"] == "log-magnitude" else f"{sound.get('mels')} log-mel energies"
+    return f"{count} of a window of {window} of a sound, one every {hop}"
 
 
 def _input_described(made: Generated) -> str:

@@ -394,7 +394,8 @@ def csv_format(given: Mapping[str, str]) -> CsvFormat:
     """Return how a text file is written, by these options."""
     encoding = given.get("encoding")
     marks = (given.get("separator"), given.get("decimal"), given.get("thousands"), spellings(given.get("na")))
-    return CsvFormat(*marks, None if encoding is None else check_encoding(encoding))
+    usual = check_choice("default_na", given.get("default-na", "usual"), ("usual", "empty")) == "usual"
+    return CsvFormat(*marks, None if encoding is None else check_encoding(encoding), usual=usual)
 
 
 def announce(task: Task) -> None:

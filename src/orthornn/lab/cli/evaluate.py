@@ -47,7 +47,8 @@ def main(words: Sequence[str]) -> int:
         loaded = arguments.read_by(loaded)
     elif arguments.read_by(loaded) is not loaded:
         raise ArgumentError(
-            "Expected a file for --separator, --decimal, --thousands, --na and --encoding, but got none. Name one."
+            "Expected a file for --separator, --decimal, --thousands, --na, --default-na and --encoding, but got none. Name "
+            "one."
         )
     if arguments.data is None:
         folder = loaded.directory or arguments.run  # of a search, that of its result

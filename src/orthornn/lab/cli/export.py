@@ -108,7 +108,8 @@ def _made(arguments: ExportArguments, folder: Path) -> tuple[list[Path], list[st
     said: list[str] = []
     if arguments.audio:
         sound = export.to_audio(loaded, folder, name=arguments.name, form=arguments.form)
-        said.append(f"{sound.type}: {sound.multiply_adds} multiply-adds per sample")
+        rate = "" if sound.sample_rate is None else f", trained at {sound.sample_rate:g} Hz"
+        said.append(f"{sound.type}: {sound.multiply_adds} multiply-adds per sample{rate}")
         made += sound.files
     if arguments.safetensors:
         made += export.to_safetensors(model, folder)

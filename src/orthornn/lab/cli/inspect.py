@@ -14,6 +14,7 @@ from ..files.columns import SUFFIXES, Columns, is_data, read_columns
 from ..report.table import Column, Table
 from ..tasks import TASKS
 from .arguments import announce, csv_format, options_in, own_data, read_options
+from .lines import show
 
 USAGE = f"""\
 orthornn inspect - show the columns of a file, and what a training run would use of them
@@ -23,10 +24,10 @@ usage: orthornn inspect FILE                             show its columns
 
 FILE ends in {", ".join(SUFFIXES)}, or is a folder of sounds. The options are
 those of the task, such as `orthornn train classify --help` lists. Those that say how a text file is written need no
---target: --separator, --decimal, --thousands, --na, --encoding.
+--target: --separator, --decimal, --thousands, --na, --default-na, --encoding.
 """
 _MOST_VALUES = 5
-_READING = ("--separator", "--decimal", "--thousands", "--na", "--encoding")
+_READING = ("--separator", "--decimal", "--thousands", "--na", "--default-na", "--encoding")
 
 
 def main(words: Sequence[str]) -> int:
@@ -71,6 +72,8 @@ def show_columns(file: Columns) -> None:
         kind = "row numbers" if file.is_index(name) else file.kind(name)
         table.rows.append([listed([name]), kind, str(missing_cells(column)), _values(file, name, kind)])
     table.show()
+    if file.sound:
+        show(file.sound)
 
 
 def _values(file: Columns, name: str, kind: str) -> str:

@@ -31,6 +31,8 @@ class Marks:
     """Mark between thousands in DATA. Default: as in training."""
     na: str | None = None
     """Spellings of a missing value in DATA, separated by commas. Default: as in training."""
+    default_na: Literal["usual", "empty"] | None = None
+    """Spellings of a missing value in DATA without --na: usual, or empty cells only. Default: as in training."""
     encoding: str | None = None
     """Encoding of DATA, such as latin-1. Default: as in training."""
 
@@ -41,6 +43,7 @@ class Marks:
             decimal=self.decimal,
             thousands=self.thousands,
             na=self.na,
+            default_na=self.default_na,
             encoding=self.encoding,
         )
 

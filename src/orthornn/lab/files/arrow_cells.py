@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from .cells import MISSING, is_missing
 from .csv_columns import POINT_GROUPS, Commas, Groups, column_of_texts
 from .csv_format import CsvFormat
 from .number_marks import Marks
@@ -20,12 +19,6 @@ from .number_marks import Marks
 _COMMA = r"^[ \t]*[+-]?([0-9]+,?[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
 _LEADING_ZEROS = r"^[ \t]*[+-]?0[0-9]+[ \t]*$"
 _WHOLE = r"^[ \t]*[+-]?[0-9]+[ \t]*$"
-
-
-def spellings(form: CsvFormat) -> list[str]:
-    """Return the spellings of a missing value that pyarrow is told; those that are left over are found later."""
-    usual = {text for word in MISSING for text in (word, word.upper(), word.capitalize())}
-    return sorted(usual | {"NaN", *form.missing})
 
 
 def longest(cells: Any) -> int:
@@ -51,7 +44,7 @@ def numbers(cells: Any, form: CsvFormat) -> tuple[np.ndarray, int] | None:
         found = compute.cast(cells, arrow.float64())
     except arrow.ArrowException:
         cells = compute.ascii_trim_whitespace(cells)
-        cells = compute.if_else(compute.is_in(cells, arrow.array(spellings(form))), None, cells)
+        cells = compute.if_else(compute.is_in(cells, arrow.array(sorted(form.spellings))), None, cells)
         try:
             found = compute.cast(cells, arrow.float64())
         except arrow.ArrowException:
@@ -90,11 +83,11 @@ def texts(cells: Any, form: CsvFormat) -> np.ndarray:
         return values
     edges = np.stack([content.take(offsets[:-1], mode="clip"), content.take(offsets[1:] - 1, mode="clip")])
     if (edges - np.uint8(ord("!")) <= ord("~") - ord("!")).all():
-        short = np.diff(offsets) <= max(map(len, spellings(form)))
+        short = np.diff(offsets) <= max(map(len, form.spellings))
     else:
         values = np.array([text if text is None else text.strip() for text in values.tolist()], object)
         short = np.ones(len(values), bool)
-    missing = [text for text in set(values[short].tolist()) if text is not None and is_missing(text, form.missing)]
+    missing = [text for text in set(values[short].tolist()) if text is not None and form.is_missing(text)]
     if missing:
         values[[text in missing for text in values.tolist()]] = None
     return values
@@ -104,7 +97,7 @@ def repeated_texts(cells: Any, form: CsvFormat) -> np.ndarray:
     """Return the same for cells of which few are different."""
     encoded = cells.dictionary_encode()
     different = [text.strip() for text in encoded.dictionary.to_pylist()]
-    found = [None if is_missing(text, form.missing) else text for text in different]
+    found = [None if form.is_missing(text) else text for text in different]
     codes = encoded.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)
     return np.array([*found, None], object)[codes]
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 import wave
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..._files import write_bytes
-from ...errors import DataError
-from .inflate import check_inflated
+from ...errors import DataError, OrthornnWarning
+from .inflate import check_inflated, largest
 from .optional_packages import import_optional
+from .sound_sizes import sizes_of
 
 SUFFIXES = (".wav", ".flac", ".ogg")
 _FASTEST = 1_000_000  # Hz
 _SAMPLE = 4  # bytes
+_BLOCK = 1 << 16  # samples that are read at once
+_ENDLESS = 1 << 62  # samples: libsndfile has more than these where a header does not tell
+# Formats whose headers tell whether a file is whole, by libsndfile's names; MP3 is a stream. It knows more of them.
+_FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "NIST", "AIFF", "AU", "W64", "MP3")
 
 
 def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int = -1) -> tuple[np.ndarray, int]:
@@ -37,6 +44,17 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
             ) from error
     else:
         content = source
+    sizes = sizes_of(content)
+    content = sizes.content
+    if sizes.truncated and sizes.samples is None and count < 0:
+        raise _truncated(name, "its header promises more bytes than are there")
+    if not sizes.marked:
+        warnings.warn(
+            f"{name} has no mark at its end, as an Ogg file should: it may be the beginning of a longer sound. To silence "
+            f"this, fetch the file again.",
+            OrthornnWarning,
+            stacklevel=2,
+        )
     if content[:4] == b"RIFF":
         found = _read_wave(content, name, first, count)
         if found is not None:
@@ -44,19 +62,33 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
     soundfile = import_optional("soundfile", "speech", "sound files other than 16-bit WAV")
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
-            rate, total = file.samplerate, file.frames
-            _check_range(name, first, count, total)
-            wanted = total - first if count < 0 else count
-            advice = "Divide the sound into shorter files, or fetch it again."
-            check_inflated(name, len(content), wanted * file.channels * _SAMPLE, advice)
-            file.seek(first)
-            samples = file.read(wanted, dtype="float32", always_2d=True).mean(1)
+            rate = file.samplerate
+            _check_format(name, file)
+            if file.frames > _ENDLESS:
+                samples = _read_stream(name, file, len(content), soundfile.LibsndfileError)
+                _check_range(name, first, count, len(samples))
+                samples = samples[first : None if count < 0 else first + count]
+                wanted = len(samples)
+            else:
+                total = file.frames if sizes.samples is None else sizes.samples
+                _check_range(name, first, count, total)
+                wanted = total - first if count < 0 else count
+                if first + wanted > file.frames:
+                    _check_whole(name, max(0, file.frames - first), wanted)
+                advice = "Divide the sound into shorter files, or fetch it again."
+                check_inflated(name, len(content), wanted * file.channels * _SAMPLE, advice)
+                if first:  # some formats can only be read from their beginning
+                    file.seek(first)
+                samples = _read_samples(file, wanted)
     except DataError:
         raise
     except Exception as error:  # libsndfile's own, and those of numbers in a header that no array fits
+        reason = getattr(error, "error_string", error)
+        if content[:4] in (b"fLaC", b"OggS"):
+            raise _truncated(name, f"libsndfile has: {reason}", "or damaged") from error
         raise DataError(
             f"Expected WAV, FLAC, OGG or NIST SPHERE, but {name} is no sound file that can be read: "
-            f"{getattr(error, 'error_string', error)} (it begins with {content[:4].hex(' ') or 'nothing'}). If it was "
+            f"{reason} (it begins with {content[:4].hex(' ') or 'nothing'}). If it was "
             f"downloaded, fetch it again."
         ) from error
     _check_whole(name, len(samples), wanted)
@@ -110,6 +142,57 @@ def _read_wave(content: bytes, name: str, first: int, count: int) -> tuple[np.nd
     _check_rate(name, rate)
     _check_whole(name, len(raw) // (2 * channels), wanted)
     return np.frombuffer(raw, "<i2").reshape(-1, channels).mean(1, dtype=np.float32) / np.float32(32768), rate
+
+
+def _read_samples(file: Any, wanted: int) -> np.ndarray:
+    """Return the next samples (n,), or fewer if the file ends: in blocks, since a damaged header may promise too many."""
+    pieces = [np.empty(0, np.float32)]
+    while wanted:
+        piece = file.read(min(wanted, _BLOCK), dtype="float32", always_2d=True).mean(1)
+        if not len(piece):
+            break
+        pieces.append(piece)
+        wanted -= len(piece)
+    return np.concatenate(pieces)
+
+
+def _read_stream(name: str, file: Any, size: int, error_of_library: type[Exception]) -> np.ndarray:
+    """Return the samples (n,) of a file whose header does not tell how many there are, up to its end.
+
+    size: Bytes of the file.
+    """
+    pieces, total, ended = [], 0, False
+    while not ended:
+        piece = np.full((_BLOCK, file.channels), np.nan, np.float32)
+        try:
+            file.read(out=piece)
+        except error_of_library as error:  # behind the last sample it looks for the place to go on from, in vain
+            if "seek" not in str(error):
+                raise
+            ended = True
+        there = int(np.isfinite(piece).all(1).sum())  # whole numbers become samples, so that NaN is where none was
+        ended = ended or there < _BLOCK
+        total += there * file.channels * _SAMPLE
+        if total > largest(size):
+            check_inflated(name, size, total, "Divide the sound into shorter files, or fetch it again.")
+        pieces.append(piece[:there].mean(1))
+    return np.concatenate(pieces)
+
+
+def _check_format(name: str, file: Any) -> None:
+    """Raise DataError for a format whose files cannot be seen to be whole, or one whose header has another size."""
+    if file.format not in _FORMATS:
+        raise DataError(
+            f"Expected WAV, FLAC, OGG or NIST SPHERE, but {name} is {file.format_info}. Convert it to one of them."
+        )
+    if file.format in ("AIFF", "AU", "W64") and "(should be" in file.extra_info:
+        raise _truncated(name, "its header promises another length")
+
+
+def _truncated(name: str, reason: str, more: str = "") -> DataError:
+    return DataError(
+        f"Expected a whole sound file, but {name} is truncated{more and ' '}{more}: {reason}. Fetch the file again."
+    )
 
 
 def _check_rate(name: str, rate: int) -> int:

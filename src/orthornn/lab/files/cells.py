@@ -7,7 +7,7 @@ dates.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -63,9 +63,9 @@ def is_nested(cell: object) -> bool:
     return isinstance(cell, (list, tuple, dict, set, np.ndarray))
 
 
-def is_missing(text: str, more: Sequence[str] = ()) -> bool:
-    """Return whether a cell of a CSV file is a missing value. more: Spellings besides the usual ones."""
-    return text.lower() in MISSING or text in more
+def is_missing(text: str) -> bool:
+    """Return whether a cell of a CSV file is one of the usual spellings of a missing value."""
+    return text.lower() in MISSING
 
 
 def is_marker(cell: object) -> bool:
@@ -88,19 +88,20 @@ def kind_of_cells(cells: Iterable[object]) -> Kind:
         if count == len(found):
             return kind  # type: ignore[return-value]
     marked = sum(map(is_marked, found)) if not truths and not dates else 0
-    if numbers or (truths and truths + markers == len(found)) or (marked and marked + markers == len(found)):
+    beyond_doubt = any(is_number(cell) and not is_marker(cell) for cell in found)  # "nan" among words is a word
+    if beyond_doubt or any(count and count + markers == len(found) for count in (truths, marked)):
         return "mixed"
     return "text"
 
 
-def typed(texts: Sequence[str], missing: Sequence[str] = ()) -> np.ndarray:
+def typed(texts: Sequence[str], is_gone: Callable[[str], bool] = is_missing) -> np.ndarray:
     """Return the cells of a CSV column: int64 or float64 if all are numbers, else objects, with None where one is
     missing.
 
     Whole numbers that int64 does not hold, or float64 where a cell is missing, and those with leading zeros, stay text: as
-    names they would not be the same. missing: Spellings of a missing value, besides the usual ones.
+    names they would not be the same. is_gone: Whether a cell is a missing value.
     """
-    found = [None if is_missing(text, missing) else text for text in texts]
+    found = [None if is_gone(text) else text for text in texts]
     there = [text for text in found if text is not None]
     if not all(map(is_number, there)) or any(map(has_leading_zeros, there)):
         return np.array(found, object)

@@ -51,7 +51,7 @@ class Columns(NamedTuple):
     features: how many of them are the features of an array and have no names of their own; 0 for a table.
     sequences: whether the array states which rows are a sequence. commas: the columns of a text file that have decimal
         commas. points: those that are text, though some cells are numbers with a decimal point, which is no decimal mark
-        there.
+        there. sound: Of sounds, how long they are, and how they became the columns; else "".
     """
 
     path: Path
@@ -60,6 +60,7 @@ class Columns(NamedTuple):
     sequences: bool = False
     commas: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
+    sound: str = ""
 
     @property
     def rows(self) -> int:
@@ -254,7 +255,8 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
     if frame is not None:
         return _with_rows(Columns(Path(SHOWN), columns_of(frame)))
     if is_sound(path):
-        return Columns(path, *read_sounds(path, sound or SoundFormat()), sequences=True)
+        columns, features, told = read_sounds(path, sound or SoundFormat(), form or CsvFormat())
+        return Columns(path, columns, features, sequences=True, sound=told)
     suffix = suffix_of(path)
     if suffix not in SUFFIXES:
         what = "a folder without sounds" if path.is_dir() else repr(path.name)
@@ -307,7 +309,8 @@ def joined(first: Columns, second: Columns) -> Columns:
         columns[name] = np.concatenate(parts)
     points = tuple(name for name in columns if name in first.points + second.points)
     path = Path(f"{first.path} and {second.path}")
-    return Columns(path, columns, first.features, first.sequences, first.commas, points)
+    sound = "; and ".join(filter(None, (first.sound, second.sound)))
+    return Columns(path, columns, first.features, first.sequences, first.commas, points, sound)
 
 
 def _have_one_type(first: np.ndarray, second: np.ndarray) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 import numpy as np
 
 from . import arrow_cells
-from .cells import LARGEST_WHOLE, is_missing, typed
+from .cells import LARGEST_WHOLE, typed
 from .csv_columns import POINT_GROUPS, Commas, proves_text
 from .csv_format import CsvFormat
 from .csv_pieces import may_have_empty_line, pieces, reads_alike
@@ -128,11 +128,11 @@ def _kinds_of_head(head: bytes, separator: str, form: CsvFormat, count: int) -> 
 
 def _kind(texts: list[str], separator: str, form: CsvFormat) -> Kind:
     if any(proves_text(text, form) for text in texts):
-        there = [text for text in texts if not is_missing(text, form.missing)]
+        there = [text for text in texts if not form.is_missing(text)]
         return "repeated" if 2 * len(set(there)) <= len(there) else "text"
     if form.marks is not None or not texts:
         return "undecided"
-    kind = typed(texts, form.missing).dtype.kind
+    kind = typed(texts, form.is_missing).dtype.kind
     if kind == "O":
         return "commas" if arrow_cells.has_decimal_commas(texts) else "undecided"
     if kind == "f" and separator != "," and not _has_decimal_point(texts):
@@ -216,7 +216,7 @@ def _texts_of(
             ),
             reader.ConvertOptions(
                 column_types=dict.fromkeys(names, arrow.string()),
-                null_values=arrow_cells.spellings(form),
+                null_values=sorted(form.spellings),
                 strings_can_be_null=True,
                 include_columns=[names[place] for place in places],
             ),

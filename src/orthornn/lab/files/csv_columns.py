@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DataError
-from .cells import is_missing, is_number, typed
+from .cells import is_number, typed
 from .csv_format import CsvFormat
 from .number_marks import fits_a_convention, has_leading_zeros, unmarked
 
@@ -26,9 +26,9 @@ class Commas(np.ndarray):
 
 def column_of_texts(texts: Sequence[str], separator: str, form: CsvFormat) -> np.ndarray:
     """Return the cells of a column, see cells.typed, with the marks of the format."""
-    found = typed(texts, form.missing)
+    found = typed(texts, form.is_missing)
     if found.dtype == object or form.marks is not None:
-        cells = [None if is_missing(text, form.missing) else text for text in texts]
+        cells = [None if form.is_missing(text) else text for text in texts]
         numbers = unmarked(cells, form.marks)
         if numbers is not None:
             return numbers[0].view(Commas) if numbers[1].decimal == "," else numbers[0]
@@ -48,7 +48,7 @@ def is_pointed(cell: object) -> bool:
 
 def proves_text(cell: str, form: CsvFormat) -> bool:
     """Return whether a column with this cell is text, whatever its other cells are."""
-    if is_missing(cell, form.missing):
+    if form.is_missing(cell):
         return False
     return has_leading_zeros(cell) or not (is_number(cell) or fits_a_convention(cell, form.marks))
 

@@ -48,6 +48,9 @@ def read_marked(path: Path, form: CsvFormat) -> Marked:
     In one of `form.commas` the points of 1.500 are marks of thousands, and the comma of 1,234 a decimal one.
     """
     columns = _read(path, form)
+    for name, words in form.words_of:
+        if name in columns:
+            columns[name] = _read(path, form._replace(words=words))[name]
     unsure = [name for name in form.commas if name in columns and not is_settled(columns[name])]
     if unsure and form.marks is None:
         again = _read(path, form._replace(decimal=",", thousands="."))

@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 from ...errors import ArgumentError
+from .cells import MISSING, is_missing
 from .number_marks import Marks
 
 _NO_FILES = (
@@ -26,6 +27,8 @@ class CsvFormat(NamedTuple):
     separator: Between cells; None for the most frequent of , ; and tab in the first line. decimal: "." or ",".
     thousands: Mark between groups of three digits. missing: Spellings of a missing value, besides the usual ones.
     encoding: Of the characters; None for UTF-8. commas: Columns that have decimal commas, whatever their cells show.
+    usual: Whether the usual spellings are missing values; if not, only an empty cell is, and `missing`. words: Of these, the
+    ones that are words. words_of: By the name of a column, spellings that are words there.
     """
 
     separator: str | None = None
@@ -34,6 +37,9 @@ class CsvFormat(NamedTuple):
     missing: tuple[str, ...] = ()
     encoding: str | None = None
     commas: tuple[str, ...] = ()
+    usual: bool = True
+    words: tuple[str, ...] = ()
+    words_of: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def marks(self) -> Marks | None:
@@ -41,6 +47,18 @@ class CsvFormat(NamedTuple):
         if self.decimal is None and self.thousands is None:
             return None
         return Marks(self.decimal or ("," if self.thousands == "." else "."), self.thousands)
+
+    def is_missing(self, text: str) -> bool:
+        """Return whether a cell is a missing value."""
+        if text in self.missing:
+            return True
+        return text not in self.words and (is_missing(text) if self.usual else not text)
+
+    @property
+    def spellings(self) -> set[str]:
+        """Return spellings of a missing value, the usual ones as programs write them; `is_missing` knows all of them."""
+        usual = {text for word in MISSING for text in (word, word.upper(), word.capitalize())} | {"NaN"}
+        return ((usual if self.usual else {""}) - set(self.words)) | set(self.missing)
 
 
 def check_encoding(name: str) -> str:

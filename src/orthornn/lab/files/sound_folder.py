@@ -1,9 +1,12 @@
 """Folders of sounds as tables: a sound is a sequence, a frame of it a row.
 
 FOLDER/yes/a.wav       the label is the subfolder: the column y
-FOLDER/train/yes/...   if the subfolders are named train, validation (valid, dev, ...) and test: the column split, too
+FOLDER/train/yes/...   if there are subfolders named train and validation (valid, dev, ...) or test: the column split, too;
+                       sounds in other subfolders are left out, with a warning
 FOLDER/labels.csv      a manifest: a column of file names, found by its cells; its other columns (labels, speakers, numbers,
                        the part) are columns of the table. Sounds that it does not name are left out, with a warning
+
+Hidden files and folders, and those of a system (left_out.py), are left out, with a warning where they are sounds.
 
 The inputs x0, x1, ... are log-mel energies or the samples of a frame, at one sampling rate for all sounds; the column
 sequence is the sound's path in the folder. A single sound is read like a folder with it alone.
@@ -27,11 +30,14 @@ from ...errors import ArgumentError, DataError, OrthornnWarning
 from .audio import SUFFIXES, read_audio, resample
 from .cells import listed, shown
 from .csv_files import read_named
+from .csv_format import CsvFormat
+from .left_out import is_left_out, warn_of_left_out
 from .part_names import PART_NAMES
 
 _FLOOR = 1e-8
 _MOST_OTHERS, _OTHERS_PER_SOUND = 100_000, 10  # files and folders that are no sounds
 _MANIFESTS = (".csv", ".tsv")
+_TEXT = CsvFormat()
 
 
 class SoundFormat(NamedTuple):
@@ -71,6 +77,18 @@ class SoundFormat(NamedTuple):
                     f"inputs are the samples of a hop. Leave it out; hop_ms, --hop-ms, is the length of a frame."
                 )
 
+    def described(self) -> dict[str, str | int]:
+        """Return what description.json holds of it, with the window and the hop in samples."""
+        if self.features == "frames":
+            return {"features": "frames", "hop": self.hop_samples}
+        return {"features": "log-mel", "window": self.window_samples, "hop": self.hop_samples, "mels": self.mels}
+
+    def told(self) -> str:
+        """Return what a step is, for a reader."""
+        if self.features == "frames":
+            return f"a step is a frame of {self.hop:g} ms, {self.hop_samples} samples"
+        return f"a step is {self.mels} log-mel energies of a window of {self.window:g} ms, one every {self.hop:g} ms"
+
     @property
     def window_samples(self) -> int:
         """Samples of a window."""
@@ -85,38 +103,45 @@ class SoundFormat(NamedTuple):
 def is_sound(path: Path) -> bool:
     """Return whether a path is a sound, or a folder that read_sounds would read.
 
-    Raises DataError for a large folder of other things.
+    Raises DataError for a large folder of other things, and for one whose sounds are all left out.
     """
     if path.suffix.lower() in SUFFIXES:
         return True
-    return path.is_dir() and next(_sounds(path), None) is not None
+    return path.is_dir() and _has_sounds(path)
 
 
-def sounds_of(path: Path) -> dict[str, Path]:
-    """Return the sounds of a folder, and its manifest, by their paths in it."""
+def has_manifest(path: Path) -> bool:
+    """Return whether a path is a folder of sounds with a CSV file that lists them."""
+    return _manifest(path) is not None
+
+
+def sounds_of(path: Path, text: CsvFormat = _TEXT) -> dict[str, Path]:
+    """Return the sounds of a folder, and its manifest, by their paths in it. text: How the manifest is written."""
     if path.suffix.lower() in SUFFIXES and not path.is_dir():
         return {path.name: path}
     manifest = _manifest(path)
     files = [*_sounds(path), *([manifest] if manifest else [])]
     if manifest is not None:  # it may name files of linked folders, which are not searched
-        files += [path / name for name in _named(path, manifest)[0]]
+        files += [path / name for name in _named(path, manifest, text)[0]]
     return {file.relative_to(path).as_posix(): file for file in files}
 
 
-def labels_of(path: Path) -> dict[str, np.ndarray]:
+def labels_of(path: Path, text: CsvFormat | None = None) -> dict[str, np.ndarray]:
     """Return what is known of each sound of a folder without reading it: by column, a cell per sound."""
-    names, others = _listed_sounds(path)
+    names, others = _listed_sounds(path, text or _TEXT)
     return {**others, "sequence": np.array(names, object)}
 
 
-def read_sounds(path: Path, form: SoundFormat) -> tuple[dict[str, np.ndarray], int]:
-    """Return the columns of a folder of sounds, and how many of them are features.
+def read_sounds(path: Path, form: SoundFormat, text: CsvFormat = _TEXT) -> tuple[dict[str, np.ndarray], int, str]:
+    """Return the columns of a folder of sounds, how many of them are features, and what there is to say about the sounds.
+
+    text: How the manifest is written.
 
     Raises DataError if there are none, or if one is missing or damaged.
     """
     form.check()
     stamps = []
-    for name, file in sounds_of(path).items():
+    for name, file in sounds_of(path, text).items():
         try:
             found = file.stat()
         except OSError as error:
@@ -124,27 +149,42 @@ def read_sounds(path: Path, form: SoundFormat) -> tuple[dict[str, np.ndarray], i
                 f"Expected to read {file}, but got: {error.strerror or error}. Correct its name, or allow reading it."
             ) from error
         stamps.append((name, found.st_mtime_ns, found.st_size))
-    columns, features = _read(path, form, tuple(stamps))
-    return dict(columns), features
+    columns, features, told = _read(path, form, text, tuple(stamps))
+    return dict(columns), features, told
 
 
 @lru_cache(maxsize=2)
-def _read(path: Path, form: SoundFormat, stamps: tuple[tuple[str, int, int], ...]) -> tuple[dict[str, np.ndarray], int]:
+def _read(
+    path: Path, form: SoundFormat, text: CsvFormat, stamps: tuple[tuple[str, int, int], ...]
+) -> tuple[dict[str, np.ndarray], int, str]:
     """The same, once for a folder that does not change: sounds take long to read."""
-    names, others = _listed_sounds(path)
+    names, others = _listed_sounds(path, text)
     if not names:
         raise DataError(f"Expected sounds ({', '.join(SUFFIXES)}) in {path}, but got none. Name a folder with some.")
-    pieces = []
+    pieces, seconds, rates = [], [], []
     root = path if path.is_dir() else path.parent
     for name in names:
         samples, rate = read_audio(root / name)
+        seconds.append(len(samples) / rate)
+        rates.append(rate)
         pieces.append(features_of(resample(samples, rate, form.rate), form))
     lengths = np.array([len(piece) for piece in pieces])
     rows = np.concatenate(pieces)
     columns = {f"x{place}": rows[:, place] for place in range(rows.shape[1])}
     for name, cells in {**others, "sequence": np.array(names, object)}.items():
         columns[name] = np.repeat(cells, lengths)
-    return columns, rows.shape[1]
+    return columns, rows.shape[1], f"{_told(seconds, rates, form.rate)}; {form.told()}"
+
+
+def _told(seconds: list[float], rates: list[int], rate: int) -> str:
+    """Return how many sounds there are, how long, and at which rate they are read."""
+    least, most = f"{min(seconds):.3g}", f"{max(seconds):.3g}"
+    length = f"{len(seconds)} sounds of {least if least == most else f'{least} to {most}'} s"
+    if len(seconds) == 1:
+        length = f"a sound of {most} s"
+    others = {other: rates.count(other) for other in sorted(set(rates)) if other != rate}
+    resampled = ", ".join(f"{count} of {other} Hz" for other, count in others.items())
+    return f"{length} at {rate} Hz" + (f" (resampled: {resampled})" if others else "")
 
 
 def features_of(samples: np.ndarray, form: SoundFormat) -> np.ndarray:
@@ -168,20 +208,26 @@ def _filters(rate: int, window: int, count: int) -> np.ndarray:
     return np.minimum((hertz - low) / (middle - low), (high - hertz) / (high - middle)).clip(0)
 
 
-def _listed_sounds(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+def _listed_sounds(path: Path, text: CsvFormat) -> tuple[list[str], dict[str, np.ndarray]]:
     """The paths of the sounds in the folder, and what is known of each."""
     if not path.is_dir():
         return [path.name], {}
     manifest = _manifest(path)
     if manifest is not None:
-        return _of_manifest(path, manifest)
-    names = sorted(file.relative_to(path).as_posix() for file in _sounds(path))
+        return _of_manifest(path, manifest, text)
+    left_out: list[str] = []
+    names = sorted(file.relative_to(path).as_posix() for file in _sounds(path, left_out))
+    warn_of_left_out(path, left_out)
     parts = [name.split("/")[:-1] for name in names]
-    first = {folders[0].lower() for folders in parts if folders}
+    first = {folders[0] for folders in parts if folders}
+    of_parts = {name: PART_NAMES[name.lower()] for name in first if name.lower() in PART_NAMES}
     others: dict[str, np.ndarray] = {}
-    if first and first <= PART_NAMES.keys() and all(parts):
-        others["split"] = np.array([folders[0] for folders in parts], object)
-        parts = [folders[1:] for folders in parts]
+    if first and all(parts) and (first == of_parts.keys() or {"train"} < {*of_parts.values()}):
+        next_to = [name for name in names if name.split("/")[0] not in of_parts]
+        warn_of_left_out(path, next_to, f"as they are in none of the folders {listed(sorted(of_parts))}")
+        names = [name for name in names if name.split("/")[0] in of_parts]
+        others["split"] = np.array([name.split("/")[0] for name in names], object)
+        parts = [name.split("/")[1:-1] for name in names]
     if names and all(parts):
         others["y"] = np.array([folders[0] for folders in parts], object)
     elif any(parts):
@@ -193,9 +239,9 @@ def _listed_sounds(path: Path) -> tuple[list[str], dict[str, np.ndarray]]:
     return names, others
 
 
-def _named(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]]:
+def _named(path: Path, manifest: Path, text: CsvFormat) -> tuple[list[str], dict[str, np.ndarray]]:
     """The paths of the sounds that a manifest names, and its other columns."""
-    columns = read_named(manifest)
+    columns = read_named(manifest, text)
     named = [name for name, column in columns.items() if len(column) and _names_sounds(column)]
     if len(named) != 1:
         raise DataError(
@@ -214,10 +260,12 @@ def _named(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]
     return names, columns
 
 
-def _of_manifest(path: Path, manifest: Path) -> tuple[list[str], dict[str, np.ndarray]]:
-    names, columns = _named(path, manifest)
+def _of_manifest(path: Path, manifest: Path, text: CsvFormat) -> tuple[list[str], dict[str, np.ndarray]]:
+    names, columns = _named(path, manifest, text)
     listed_ones = {(path / name).resolve() for name in names}
-    more = [file.relative_to(path).as_posix() for file in _sounds(path) if file.resolve() not in listed_ones]
+    left_out: list[str] = []
+    found = [file.relative_to(path).as_posix() for file in _sounds(path, left_out)]
+    more = [name for name in (*found, *left_out) if (path / name).resolve() not in listed_ones]
     if more:
         warnings.warn(
             f"{manifest} leaves out {len(more)} of the sounds in {path}, such as {sorted(more)[0]!r}. To silence this, "
@@ -234,8 +282,11 @@ def _names_sounds(column: np.ndarray) -> bool:
 
 def _manifest(path: Path) -> Path | None:
     """The CSV file of a folder, if there is one next to sounds or above them."""
-    found = sorted(file for file in path.iterdir() if file.suffix.lower() in _MANIFESTS) if path.is_dir() else []
-    if not found or next(_sounds(path), None) is None:
+    if not path.is_dir():
+        return None
+    files = (file for file in path.iterdir() if file.suffix.lower() in _MANIFESTS)
+    found = sorted(file for file in files if not is_left_out(file.name))
+    if not found or not _has_sounds(path):
         return None
     if len(found) > 1:
         raise DataError(
@@ -245,16 +296,35 @@ def _manifest(path: Path) -> Path | None:
     return found[0]
 
 
-def _sounds(path: Path) -> Iterator[Path]:
+def _has_sounds(path: Path) -> bool:
+    """Return whether there are sounds below a folder. DataError if there are, and all have names that are left out."""
+    left_out: list[str] = []
+    if next(_sounds(path, left_out), None) is not None:
+        return True
+    if left_out:
+        raise DataError(
+            f"Expected sounds in {path}, but got only ones that are left out because of their names, such as "
+            f"{left_out[0]!r}. Rename them, or name the folder in which they are."
+        )
+    return False
+
+
+def _sounds(path: Path, left_out: list[str] | None = None) -> Iterator[Path]:
     """Yield the sounds below a folder. DataError where nearly all is something else, as in a home folder, which is not
     searched to its end.
+
+    left_out: To which the paths in the folder are appended of sounds that are left out because of their names.
     """
     sounds = others = 0
     for file in path.rglob("*"):
         if file.suffix.lower() in SUFFIXES and file.is_file():
-            sounds += 1
-            yield file
-            continue
+            name = file.relative_to(path)
+            if not is_left_out(name):
+                sounds += 1
+                yield file
+                continue
+            if left_out is not None:
+                left_out.append(name.as_posix())
         others += 1
         if others > max(_MOST_OTHERS, _OTHERS_PER_SOUND * sounds):
             raise DataError(

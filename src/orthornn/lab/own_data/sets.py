@@ -20,6 +20,7 @@ import numpy as np
 
 from ...errors import DataError
 from ..files.audio import read_audio
+from ..files.left_out import is_left_out
 from ..tasks import Classify, Forecast, Regress, Task
 
 MEL_BANDS = 20
@@ -125,7 +126,7 @@ def _digits(places: Places) -> Task:
     path = places.made / "digits.npz"
     if not path.exists():
         files = sorted(_folder(places.digits, "digits").glob("*_*_*.wav"))
-        files = [file for file in files if int(file.stem.split("_")[2]) < 25]
+        files = [file for file in files if not is_left_out(file.name) and int(file.stem.split("_")[2]) < 25]
         if not files:
             raise DataError(f"Expected DIGIT_SPEAKER_NUMBER.wav in {places.digits}, but got none. Name another folder.")
         x = [log_mel(read_audio(file)[0]) for file in files]

@@ -13,6 +13,7 @@ from typing import Any
 from ..._html import table_html
 from ...errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
 from ..files.frames import without_folder
+from ..files.left_out import is_left_out
 from ..shell_word import shell_word
 from ..tasks import Task
 from ..training import RunConfig, read_config, read_description, read_metrics
@@ -66,11 +67,14 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
     unreadable: list[str] = []
     without: list[Path] = []
     for path in paths:
-        folders = sorted(file.parent for file in path.rglob("config.json"))
+        every = sorted(file.parent for file in path.rglob("config.json"))
+        folders = [folder for folder in every if not is_left_out(folder.relative_to(path))]
+        hidden = [folder for folder in every if folder not in folders]
+        unreadable += [f"{folder} is hidden, or a folder of the system. Name it to read it." for folder in hidden]
         places = [folder for folder in folders if (folder / "metrics.jsonl").exists()]
         lacking = [folder for folder in folders if folder not in places and (folder / "description.json").exists()]
         unreadable += [f"{folder} has no metrics.jsonl. Restore the file." for folder in lacking]
-        if not places and not lacking:
+        if not places and not lacking and not hidden:
             without.append(path)
         for place in places:
             try:

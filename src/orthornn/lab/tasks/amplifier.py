@@ -107,7 +107,7 @@ class Amplifier(Task):
     def preprocessing(self) -> dict[str, Any]:
         """Return the preprocessing: both sounds are divided by their standard deviations in the training part."""
         dry, wet, _ = self._scale
-        return {"scale": 1 / dry, "target_scale": wet}
+        return {"scale": 1 / dry, "target_scale": wet, "sample_rate": self.rate}
 
     def told(self) -> list[str]:
         """Return how long the recordings are, and how they are divided."""

@@ -194,9 +194,11 @@ class Classify(TableTask):
         labels = self._labels
         if self._strict_targets.any() and None in labels:
             row = list(labels).index(None)
+            words = "; or if it is the name of a class, such as None or NA: default_na='empty', --default-na empty"
             raise DataError(
                 f"Expected a label for every step in {file.path}, column {self._target!r}, but got none in row {row + 1}. "
-                f"Fill it in, or leave such steps out of the loss: missing='hold', --missing hold."
+                f"Fill it in, or leave such steps out of the loss: missing='hold', --missing hold"
+                f"{words * self._takes_words_for_missing}."
             )
         number = {label: code for code, label in enumerate(self.classes)}
         if len(number) < 2:

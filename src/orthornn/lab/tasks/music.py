@@ -25,6 +25,7 @@ from torch import Tensor
 from ..._checks import check_integer
 from ...errors import DataError
 from ..files.audio import read_audio
+from ..files.left_out import is_left_out
 from .task import Batch, Task
 
 EXCERPTS = 5
@@ -90,7 +91,7 @@ class Music(Task):
     def preprocessing(self) -> dict[str, Any]:
         """Return the preprocessing: samples are standardized by the excerpt."""
         mean, deviation = self._scale
-        return {"target_scale": deviation, "target_offset": mean}
+        return {"target_scale": deviation, "target_offset": mean, "sample_rate": self.rate}
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         """Return the excerpt."""
@@ -148,7 +149,7 @@ class Music(Task):
     def _path(self) -> Path:
         path = Path(self.data).expanduser()
         if path.is_dir():
-            found = sorted(path.glob("*.wav"))
+            found = sorted(file for file in path.glob("*.wav") if not is_left_out(file.name))
             if len(found) != 1:
                 raise DataError(
                     f"Expected one WAV file, but {path} holds {len(found)}. Name the file with data, --data."

@@ -29,13 +29,13 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_integer, check_number
 from ...errors import ArgumentError, DataError
-from ..files.audio import SUFFIXES, resample
+from ..files.audio import resample
 from ..files.download import fetch_missing
 from ..files.inflate import check_inflated
 from . import speech_scores
 from .sequences import Ragged, flat, mean_of_each
 from .spectrogram import BINS, HOP, WINDOW, frames, log_magnitude, samples
-from .speech_files import EXTRA_ARCHIVE, kind_of, sound_files, utterances
+from .speech_files import EXTRA_ARCHIVE, kind_of, sound_files, sounds_below, utterances
 from .splits import check_no_shares
 from .task import Batch, Task, batch_rows
 
@@ -104,7 +104,8 @@ class Speech(Task):
         """Return the preprocessing: frames in dB, standardized by the training part."""
         mean, deviation = self._scale
         scaling = {"scale": 1 / deviation, "offset": -mean / deviation}
-        return {**scaling, "target_scale": deviation, "target_offset": mean}
+        sound = {"features": "log-magnitude", "window": WINDOW, "hop": HOP}
+        return {**scaling, "target_scale": deviation, "target_offset": mean, "sample_rate": RATE, "sound": sound}
 
     @property
     def steps(self) -> int:
@@ -281,7 +282,9 @@ class Speech(Task):
 
     def _fetch(self, folder: Path) -> None:
         """Download LibriSpeech's test-clean and unpack it into `folder`, one folder per speaker."""
-        if folder.is_dir() and any(path.suffix.lower() in (*SUFFIXES, ".zip") for path in folder.rglob("*")):
+        if folder.is_dir() and (
+            sounds_below(folder)[0] or any(path.suffix.lower() == ".zip" for path in folder.iterdir())
+        ):
             return
         fetch_missing(folder, LIBRISPEECH)
         for name in LIBRISPEECH:

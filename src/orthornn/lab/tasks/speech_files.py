@@ -6,6 +6,8 @@ TIMIT          folders TRAIN and TEST of dialect regions of speakers, NIST SPHER
                TEST are not used.
 archives       train.zip, valid.zip and test.zip, and train_extra.zip if asked for
 any folder     divided by split_seed: by its folders (speakers, for example) if there are at least three, else by file
+
+Hidden sounds, and those in folders of a system, are left out, with a warning; see left_out.py.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 from ...errors import DataError
 from ..files.audio import SUFFIXES, read_audio
 from ..files.inflate import check_inflated
+from ..files.left_out import is_left_out, warn_of_left_out
 from .splits import shares
 
 
@@ -89,8 +92,15 @@ def sound_files(folder: Path, extra: bool) -> dict[str, Path]:
     """
     names = [*ARCHIVES.values(), *([EXTRA_ARCHIVE] if extra else [])]
     archives = {name: folder / name for name in names if (folder / name).is_file()}
-    sounds = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    return archives or {path.relative_to(folder).as_posix(): path for path in sounds}
+    return archives or {path.relative_to(folder).as_posix(): path for path in sounds_below(folder)[0]}
+
+
+def sounds_below(folder: Path) -> tuple[list[Path], list[str]]:
+    """Return the sounds below a folder, in order, and the paths in it of those that are left out because of their names."""
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    names = {path: path.relative_to(folder).as_posix() for path in found}
+    left_out = [name for name in names.values() if is_left_out(name)]
+    return [path for path, name in names.items() if not is_left_out(name)], left_out
 
 
 def _from_archive(path: Path) -> Iterator[Utterance]:
@@ -100,7 +110,9 @@ def _from_archive(path: Path) -> Iterator[Utterance]:
         with zipfile.ZipFile(path) as archive:
             becomes = sum(entry.file_size for entry in archive.infolist())
             check_inflated(path, path.stat().st_size, becomes, "Give the sounds as files in a folder.")
-            names = sorted(name for name in archive.namelist() if name.lower().endswith(SUFFIXES))
+            found = sorted(name for name in archive.namelist() if name.lower().endswith(SUFFIXES))
+            names = [name for name in found if not is_left_out(name)]
+            warn_of_left_out(path, [name for name in found if is_left_out(name)])
             if not names:
                 raise DataError(f"Expected sound files ({', '.join(SUFFIXES)}), but {path} holds none.")
             for name in names:
@@ -120,9 +132,8 @@ def _timit_files(timit: dict[str, Path], part: str) -> list[Path]:
     speakers = {"validation": DEVELOPMENT_SPEAKERS, "test": CORE_TEST_SPEAKERS}.get(part)
     files = [
         path
-        for path in sorted(timit["train" if part == "train" else "test"].rglob("*"))
+        for path in sounds_below(timit["train" if part == "train" else "test"])[0]
         if path.suffix.lower() == ".wav"
-        and path.is_file()
         and not path.stem.lower().startswith("sa")
         and (speakers is None or path.parent.name.lower() in speakers)
     ]
@@ -136,7 +147,8 @@ def _timit_files(timit: dict[str, Path], part: str) -> list[Path]:
 
 
 def _some_files(folder: Path, part: str, validation_share: float, test_share: float, split_seed: int) -> list[Path]:
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    files, left_out = sounds_below(folder)
+    warn_of_left_out(folder, left_out)
     groups: dict[Path, list[Path]] = {}
     for path in files:
         groups.setdefault(Path(path.relative_to(folder).parts[0]), []).append(path)

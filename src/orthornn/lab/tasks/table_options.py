@@ -76,6 +76,9 @@ class TableOptions(Task):
     """Mark between groups of three digits in a text file. Default: inferred from the cells if they allow only one."""
     na: str | None = None
     """Further spellings of a missing value in a text file, separated by commas; -9999 is also -9999.0. Default: none."""
+    default_na: Literal["usual", "empty"] = "usual"
+    """Spellings of a missing value in a text file without --na. usual: nan, na, null, none, n/a and the like; empty:
+    empty cells only, where None or NA is the name of a class."""
     encoding: str | None = None
     """Encoding of a text file, such as latin-1, cp1252 or utf-16. Default: utf-8."""
     sound: Literal["log-mel", "frames"] = "log-mel"
@@ -107,6 +110,7 @@ class TableOptions(Task):
             )
         if self.decimal is not None:
             check_choice("decimal", self.decimal, (".", ","))
+        check_choice("default_na", self.default_na, ("usual", "empty"))
         if self.encoding is not None:
             check_encoding(self.encoding)
         for name in ("separator", "thousands"):

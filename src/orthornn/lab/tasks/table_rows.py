@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, DataError, OrthornnWarning
-from ..files.cells import coded, listed
+from ..files.cells import coded, is_missing, listed
 from ..files.columns import Columns, is_text, joined, read_columns
 from ..files.csv_format import CsvFormat, spellings
 from ..files.frames import Frame, shown_name, store
-from ..files.sound_folder import SoundFormat, is_sound, sounds_of
+from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
 from .channels import Channel, beyond, channel_values
 from .sequences import Ragged
 from .table_options import TableOptions, modes_of, names_in
@@ -38,7 +38,7 @@ class TableRows(TableOptions):
         found: dict[str, Path] = {}
         for path in (self.data, self.validation_data, self.test_data):
             if path and is_sound(Path(path).expanduser()):
-                sounds = sounds_of(Path(path).expanduser())
+                sounds = sounds_of(Path(path).expanduser(), self._text)
                 found |= {f"{Path(path).name}/{name}": file for name, file in sounds.items()}
             elif path and Path(path).expanduser().is_file():
                 found[Path(path).name if Path(path).name not in found else str(path)] = Path(path).expanduser()
@@ -214,7 +214,8 @@ class TableRows(TableOptions):
         self._check_options_of_files()
         for path in (self.validation_data, self.test_data):
             if path is not None:
-                file = joined(file, self._read(Path(path).expanduser(), file.commas))
+                words = {name: cells.tolist() for name, cells in file.columns.items() if cells.dtype == object}
+                file = joined(file, self._read(Path(path).expanduser(), file.commas, words))
         return file
 
     def _check_options_of_files(self) -> None:
@@ -223,10 +224,15 @@ class TableRows(TableOptions):
             Path(path).expanduser() for path in (self.data, self.validation_data, self.test_data) if path is not None
         ]
         marks = {name: getattr(self, name) for name in ("separator", "decimal", "thousands", "na", "encoding")}
+        marks["default_na"] = None if self.default_na == "usual" else self.default_na
         names = ("sample_rate", "sound", "window_ms", "hop_ms", "mels")
         sounds = {name: value for name, value, usual in zip(names, self._sound, SoundFormat()) if value != usual}
         for options, kind, found in (
-            ({name: mark for name, mark in marks.items() if mark is not None}, "text files", map(is_text, given)),
+            (
+                {name: mark for name, mark in marks.items() if mark is not None},
+                "text files",
+                (is_text(path) or has_manifest(path) for path in given),
+            ),
             (sounds, "sounds", map(is_sound, given)),
         ):
             if options and not any(found):
@@ -236,10 +242,34 @@ class TableRows(TableOptions):
                 )
         self._sound.check_read()
 
-    def _read(self, path: Path, commas: Sequence[str] = ()) -> Columns:
-        """Return the columns of a file. commas: Those that had decimal commas in the training data."""
-        text = CsvFormat(self.separator, self.decimal, self.thousands, spellings(self.na), self.encoding, tuple(commas))
+    def _read(
+        self, path: Path, commas: Sequence[str] = (), words: Mapping[str, Iterable[object]] | None = None
+    ) -> Columns:
+        """Return the columns of a file.
+
+        Args:
+            path: The file.
+            commas: Columns that had decimal commas in the training data.
+            words: What is known of the cells of a column: those that are spelled as a missing value are none in it.
+        """
+        known = {name: [cell for cell in cells if isinstance(cell, str)] for name, cells in (words or {}).items()}
+        own = {name: tuple(sorted(set(filter(is_missing, cells)))) for name, cells in known.items()}
+        text = self._text._replace(
+            commas=tuple(commas), words_of=tuple((name, cells) for name, cells in own.items() if cells)
+        )
         return read_columns(path, text, self._sound)
+
+    @property
+    def _takes_words_for_missing(self) -> bool:
+        """Whether a cell of the data may be a word, such as None, that was taken for a missing value."""
+        path = Path(self.data).expanduser()
+        return self.default_na == "usual" and (is_text(path) or has_manifest(path))
+
+    @property
+    def _text(self) -> CsvFormat:
+        """How text files are written, by the options."""
+        usual = self.default_na == "usual"
+        return CsvFormat(self.separator, self.decimal, self.thousands, spellings(self.na), self.encoding, usual=usual)
 
     @cached_property
     def _file_of_rows(self) -> np.ndarray | None:

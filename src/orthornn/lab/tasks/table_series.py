@@ -49,7 +49,7 @@ class TableSeries(TableRows):
         """
         channels = Channel.of(description)
         columns = list(dict.fromkeys(channel.column for channel in channels))
-        read = path if isinstance(path, Columns) else self._read(path, description.get("commas") or ())
+        read = path if isinstance(path, Columns) else self.read_new(path, description)
         file = self._named_alike(read, columns, description.get("features"))
         for place in description.get("transformed_inputs") or ():
             self._check_domain(file, channels[place].column, "inputs")
@@ -81,6 +81,22 @@ class TableSeries(TableRows):
         if not targets:
             self._name_unforeseen(file.path, channels, coming, lengths)
         return sorted(found, key=lambda one: int(one.rows.min()))
+
+    def read_new(self, path: Path, description: Mapping[str, Any]) -> Columns:
+        """Return another file, read as the training data were.
+
+        A class, a category or a series that the network knows is a name in a text file, too, if it is spelled as a missing
+        value: None, say, that was learned from a DataFrame.
+        """
+        known: dict[str, list[object]] = {}
+        if description.get("labels"):
+            known |= {column: list(description["labels"]) for column in self.target_columns}
+        if description.get("series"):
+            known[description["sequence"]] = list(description["series"])
+        for channel in Channel.of(description):
+            if channel.kind == "category":
+                known.setdefault(channel.column, []).append(channel.value)
+        return self._read(path, description.get("commas") or (), known)
 
     def _name_empty(self, file: Columns, names: Sequence[str], channels: Sequence[Channel], is_all: bool) -> None:
         """Warn of sequences without a step that the network could see, which are left out; DataError if these are all."""

@@ -96,6 +96,8 @@ class TableTask(TableSplits, TableSeries):
             found["commas"] = list(self._file.commas)
         if self._file.features:
             found["features"] = self._file.features
+        if self._file.sound:
+            found |= {"sample_rate": self.sample_rate, "sound": self._sound.described()}
         if self._transformed_inputs:
             found["transformed_inputs"] = self._transformed_inputs
         return found
@@ -123,12 +125,13 @@ class TableTask(TableSplits, TableSeries):
         free = self.split is None and self.group is None and len(sequences) >= 3
         stratified = ["class"] if free and self._strata is not None else []
         return [
+            *([f"{self._file.path}: {self._file.sound}"] if self._file.sound else []),
             f"{shown_name(self.data)}: {self._file.rows} steps, {count} sequence{'s' if count != 1 else ''}{apart} of "
             f"{_range(sequences.lengths)} steps, in order {order}"
             + (f"; {held} steps are missing and hold the state" if held else "")
             + (f"; {empty} sequences have no step that is observed, and are left out" if empty else "")
             + (f"; {without} have no target in their last row, and are left out" if without else ""),
-            "   ".join(f"{name}: {listed(names)}" for name, names in columns.items() if names),
+            "   ".join(f"{name}: {_short(names)}" for name, names in columns.items() if names),
             f"{'sequences' if self._whole else 'windows'}: "
             + ", ".join(f"{number} for {part}" for part, number in parts.items())
             + (f" (by {', '.join([*by, *stratified])})" if by or stratified else ""),
@@ -429,6 +432,12 @@ class TableTask(TableSplits, TableSeries):
         check_integer("batch_size", batch_size, 1)
         for start in range(0, len(part.pieces), batch_size):
             yield self._batch(part, np.arange(start, min(start + batch_size, len(part.pieces))))
+
+
+def _short(names: list[str]) -> str:
+    """Return names as they are listed; the features of an array, which are numbered, by the first and the last."""
+    numbered = len(names) > 2 and names == [f"x{place}" for place in range(len(names))]
+    return f"{names[0]} to {names[-1]}" if numbered else listed(names)
 
 
 def _range(lengths: np.ndarray) -> str:

@@ -145,6 +145,7 @@ class Task(ABC):
         "target_scale" and "target_offset": the output of the network is (raw - target_offset) / target_scale.
         "target_transform": "log" or "log1p", which comes before these for targets, and before scale and offset for the
         inputs of which "transformed_inputs" has the places. "says": "probabilities" where every output is the logit of one.
+        "sample_rate": samples per second of sounds; "sound": which features of them a step is.
         What is absent was not done.
         """
         return {}

@@ -40,7 +40,7 @@ def choose_task(
     if amounts:
         return "regress", f"--{amounts[0]} was given"
     path = path.expanduser()
-    file = Columns(path, labels_of(path)) if path.is_dir() else read_columns(path, form)
+    file = Columns(path, labels_of(path, form)) if path.is_dir() else read_columns(path, form)
     names = [file.check(name, "target") for name in names_in(target) or [target]]
     if len(names) > 1:
         return "regress", "there are several targets"

@@ -21,6 +21,7 @@ from .weights import read_description
 _BLOCK = 1 << 20
 _LARGEST = 1 << 44  # bytes of a file
 _LISTED = 3
+_LATER = ("quantiles", "commas", "holds", "sample_rate", "sound")  # entries that old runs do not have
 # Numbers that follow from the data by a sum: another version of numpy may add in another order.
 _TOLERANCE = 1e-9
 
@@ -69,7 +70,7 @@ def check_same_files(now: dict[str, Any] | None, run: Path) -> None:
 def check_same_description(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:
     """Raise DataError, naming the entry, if the task makes something else of its data than when the run began."""
     for name in dict.fromkeys((*before, *now)):
-        if name in ("quantiles", "commas", "holds") and name not in before:  # of a run from before they were stored
+        if name in _LATER and name not in before:
             continue
         if not _same(before.get(name), now.get(name)):
             raise DataError(

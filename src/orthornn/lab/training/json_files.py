@@ -1,7 +1,7 @@
 """Strict reading of the JSON files of a run, which may come from a stranger.
 
 A file is a regular one of bounded size, in UTF-8, with no key twice in an object, and fits its schema in schemas.py.
-What does not is a DataError of one line that names the file.
+What does not is a DataError of one line that names the file. A byte-order mark, which some editors write, is skipped.
 
 The last entry of a file that a run writes, "sha256", is the sum of all others, so that a change of one digit is an error
 too. Files that a user writes have no such entry and are read as they are.
@@ -82,7 +82,7 @@ def without_sum(
 def parse(content: bytes, where: str) -> Any:
     """Return the JSON value in these bytes. DataError, which begins with `where`, if there is none."""
     try:
-        return json.loads(content.decode("utf-8"), object_pairs_hook=_once)
+        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once)
     except RecursionError:
         raise DataError(
             f"Expected {where} to be what a run holds there, but got too many levels. Restore the file."

@@ -34,6 +34,15 @@ class LabelType(Struct):
     ordered: bool = False
 
 
+class Sound(Struct):
+    """How sounds became steps; see sound_folder.py and spectrogram.py."""
+
+    features: Literal["log-mel", "frames", "log-magnitude"]
+    hop: Size
+    window: Size | None = None
+    mels: Size | None = None
+
+
 class Description(Struct):
     """description.json; see description.py."""
 
@@ -60,6 +69,8 @@ class Description(Struct):
     labels: list[str] | None = None
     label_type: LabelType | None = None
     vocabulary: list[str] | str | None = None
+    sample_rate: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    sound: Sound | None = None
 
     def contradiction(self) -> str | None:
         """Return what does not fit together, or None."""
