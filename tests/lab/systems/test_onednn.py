@@ -26,6 +26,10 @@ def outputs_and_gradients(model, inputs, autocast):
     return outputs.detach().float(), torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
+def assert_near(found, expected):
+    torch.testing.assert_close(found, expected, rtol=TOLERANCE, atol=TOLERANCE * expected.abs().max().item())
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2}, {"bidirectional": True}])
 def test_it_is_near_float32(machine, options, packed):
@@ -35,7 +39,7 @@ def test_it_is_near_float32(machine, options, packed):
     inputs = pack_sequence([torch.randn(length, 3) for length in (7, 5, 1)]) if packed else torch.randn(7, 3, 3)
     for found, expected in zip(*(outputs_and_gradients(model, inputs, autocast) for autocast in (True, False))):
         assert not torch.equal(found, expected)
-        torch.testing.assert_close(found, expected, rtol=TOLERANCE, atol=TOLERANCE * expected.abs().max().item())
+        assert_near(found, expected)
 
 
 def test_pieces_of_a_stream_are_the_whole(machine):
@@ -46,7 +50,7 @@ def test_pieces_of_a_stream_are_the_whole(machine):
         for piece in inputs.split(4):
             prediction, state = model.stream(piece, state)
             found.append(prediction)
-        torch.testing.assert_close(torch.cat(found), model(inputs))
+        assert_near(torch.cat(found), model(inputs))
 
 
 @pytest.mark.parametrize("enabled", [False, True])
