@@ -21,7 +21,7 @@ from orthornn.kernels.backends.cpp import extension
 
 TESTS = Path(__file__).parent
 COUNTED = ("passed", "failed", "errors", "skipped")
-CHOSEN = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "ORTHORNN_ISA")
+CHOSEN = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ORTHORNN_ISA")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ CONFIGURATIONS = [
     Configuration("torch without vectors", {"ATEN_CPU_CAPABILITY": "default"}),
     Configuration("torch avx2", {"ATEN_CPU_CAPABILITY": "avx2"}),
     Configuration("BLAS compatible", {"MKL_CBWR": "COMPATIBLE"}),
+    *(Configuration(f"oneDNN {isa}", {"ONEDNN_MAX_CPU_ISA": isa}) for isa in ("SSE41", "AVX2", "AVX512_CORE")),
     *(Configuration(f"kernels {isa}", {"ORTHORNN_ISA": isa}) for isa in ("portable", "avx2", "avx512")),
     Configuration("SIGINT ignored", quiet=True),
     Configuration("other surroundings", SURROUNDINGS),

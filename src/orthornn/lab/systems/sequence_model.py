@@ -15,6 +15,7 @@ from ...errors import ArgumentError
 from ...modules import GORU, DeltaRNN, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
 from ...modules.overview import network_html
 from .model import Core
+from .onednn import lstm_context
 from .padded import run_padded, runs_padded
 from .pooling import POOLS, Pool, pooled
 from .recent_steps import RecentSteps
@@ -98,9 +99,10 @@ class SequenceModel(nn.Module):
 
     def _outputs(self, inputs: Tensor | PackedSequence) -> tuple[Tensor | PackedSequence, Tensor | None]:
         """Return the outputs at every step, and what `pooled` wants to know of the last ones."""
-        if runs_padded(self.core, inputs):
-            return run_padded(self.core, inputs)  # type: ignore[arg-type]
-        outputs, final = self.core(inputs)
+        with lstm_context(self.core):
+            if runs_padded(self.core, inputs):
+                return run_padded(self.core, inputs)  # type: ignore[arg-type]
+            outputs, final = self.core(inputs)
         return _on_rows(outputs, _real), self._last(final)
 
     def _last(self, final: Tensor | tuple[Tensor, ...]) -> Tensor | None:
@@ -129,7 +131,8 @@ class SequenceModel(nn.Module):
         inputs, _ = self.read(inputs)
         if self.needs_one_hot:
             inputs = self._one_hot(inputs)
-        states, state = self.core(inputs, state)
+        with lstm_context(self.core):
+            states, state = self.core(inputs, state)
         if states.is_complex():
             states = torch.view_as_real(states).flatten(-2)
         return self.head(states), state
