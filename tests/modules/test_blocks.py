@@ -24,8 +24,7 @@ from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
 from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, ReadOnlyError, ShapeError
 from orthornn.kernels.cost_model import groups_pay
 from orthornn.layout import SequenceLayout
-from orthornn.modules import blocks as blocks_module
-from orthornn.modules import impulse
+from orthornn.modules import forms, impulse
 from orthornn.modules.layer import Settings
 from support.tolerances import tolerance
 
@@ -54,7 +53,7 @@ def inputs(*shape: int) -> Tensor:
 @pytest.fixture(params=[True, False], ids=["groups", "steps"])
 def grouped(request, monkeypatch):
     """Whether the first block of a network with a stride takes groups of steps, whatever that costs."""
-    monkeypatch.setattr(blocks_module, "groups_pay", lambda *sizes: request.param)
+    monkeypatch.setattr(forms, "groups_pay", lambda *sizes: request.param)
     return request.param
 
 
@@ -761,7 +760,7 @@ def test_last_states_of_a_unitary_layer_and_with_clipped_gradients():
 @pytest.fixture
 def in_groups(monkeypatch):
     """The first block of a network with a stride takes groups of steps, whatever that costs."""
-    monkeypatch.setattr(blocks_module, "groups_pay", lambda *sizes: True)
+    monkeypatch.setattr(forms, "groups_pay", lambda *sizes: True)
 
 
 def test_a_power_that_overflows_is_not_used(in_groups):

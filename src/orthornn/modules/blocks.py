@@ -29,7 +29,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_choice, check_factory, check_flag, check_integer
 from ..errors import ArgumentError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
-from ..kernels.cost_model import groups_pay
+from ..kernels.cost_model import Linear
 from ..kernels.interception import is_observed
 from ..kernels.projection import cast, is_tokens, project
 from ..kernels.validation import check_restart_is_used
@@ -38,7 +38,7 @@ from ..parametrizations import Rotations
 from ..parametrizations.parametrization import Parametrization, check_description
 from .current import before_step
 from .fold import fold
-from .forms import FORMS, Form
+from .forms import FORMS, Form, reads_groups
 from .layer import Layer, Settings
 from .network import CheckpointedNetwork, RecurrentNetwork, listed
 from .rnn import OrthogonalRNN
@@ -489,11 +489,6 @@ class _Block(nn.Module):
         return self.recurrence._parameter("weight_ih_l0").dtype
 
 
-# A group of steps is one matrix product up to this many inputs per step; it costs as many multiply-adds per input and
-# step as a rotation costs altogether (cost_model).
-_NARROW = 16
-
-
 def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int) -> tuple[Tensor, Tensor]:
     """Return the states (G, B, D S) of the last step and of every stride-th before it, and h_n (D, B, S)."""
     length = x.shape[0]
@@ -517,10 +512,10 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
 
 
 def _groups_pay(recurrence: OrthogonalRNN, x: Tensor, stride: int) -> bool:
-    """Return whether a group of steps costs less as one product than step by step; see cost_model."""
+    """Return whether a group of steps costs less as one product than step by step."""
     m = recurrence.layers()[0].transition.num_reflections
     length, batch, inputs = x.shape
-    return inputs <= _NARROW and groups_pay(recurrence.hidden_size, m, inputs, batch, length, stride)
+    return reads_groups(Linear(recurrence.hidden_size, m, batch, length, True, False, True), inputs, stride)
 
 
 def _tensors(block: nn.Module) -> dict[str, Tensor]:
