@@ -17,20 +17,18 @@ _NEVER_WARN = 1e9
 
 
 def spectral(margin: str, n: int = 128, **options: Any) -> Model:
-    """Return the factorized network with the initial values of the released code; margin: a number in words, or "none"."""
+    """Return the factorized network with initial values and clipping of the released code; margin: in words, or "none"."""
     return model_named(
         "spectral",
         hidden_size=n,
         margin="none" if margin == "none" else float(margin),
-        **{"initial_values": "lasagne", "learn_h0": True, "nonnegative": True, **options},
+        **{"initial_values": "lasagne", "learn_h0": True, "nonnegative": True, "clip_backward": 100.0, **options},
     )
 
 
-def rmsprop(lr: float = 1e-4, bases_lr: float = 1e-6, clip: float = 100.0) -> OptimizerConfig:
-    """Return Lasagne's RMSprop with geodesic SGD on the bases, the gradient's norm cut."""
-    return OptimizerConfig(
-        "rmsprop-lasagne", lr=lr, recurrent_lr=lr, manifold="cayley-sgd", manifold_lr=bases_lr, clip_norm=clip
-    )
+def rmsprop(lr: float = 1e-4, bases_lr: float = 1e-6) -> OptimizerConfig:
+    """Return Lasagne's RMSprop with geodesic SGD on the bases."""
+    return OptimizerConfig("rmsprop-lasagne", lr=lr, recurrent_lr=lr, manifold="cayley-sgd", manifold_lr=bases_lr)
 
 
 def decayed(**others: float) -> PenaltyConfig:

@@ -217,9 +217,9 @@ def spectrum_spread(setting: Setting) -> Plan:
         systems[f"PTB-{length}"] = run(
             setting,
             task,
-            spectral("none", setting.at(6, 128, 512)),
+            spectral("none", setting.at(6, 128, 512), clip_backward=30.0),
             steps,
-            rmsprop(lr=1e-3, clip=30.0),
+            rmsprop(lr=1e-3),
             record=record,
             validate_every=setting.at(1, 500, 1000),
         )
@@ -254,8 +254,9 @@ def released_code(setting: Setting) -> Plan:
     inside back-propagation, a trained first state, bases that never advance. (OPLU as released is the identity.)
     """
     steps = setting.at(2, 500, 20_000)
-    frozen = dataclasses.replace(rmsprop(bases_lr=0.0), clip_norm=None)
-    code: dict[str, Any] = {"clip_backward": 100.0, "learn_h0": True}
+    text: dict[str, Any] = {"clip_backward": None, "learn_h0": None}
+    cut = dataclasses.replace(rmsprop(), clip_norm=100.0)
+    frozen = rmsprop(bases_lr=0.0)
 
     def adding(variant: str) -> Adding:
         return Adding(
@@ -266,18 +267,18 @@ def released_code(setting: Setting) -> Plan:
         )
 
     systems = {
-        "copying-text": run(setting, copying(setting, 200), spectral("0.1", nonlinearity="identity"), steps),
+        "copying-text": run(
+            setting, copying(setting, 200), spectral("0.1", nonlinearity="identity", **text), steps, cut
+        ),
         "copying-code": run(
             setting,
             copying(setting, 200, "vorontsov2017-code"),
-            spectral("0.1", nonlinearity="identity", **code),
+            spectral("0.1", nonlinearity="identity"),
             steps,
             frozen,
         ),
-        "adding-text": run(setting, adding("vorontsov2017"), spectral("1", nonlinearity="relu"), steps),
-        "adding-code": run(
-            setting, adding("vorontsov2017-code"), spectral("1", nonlinearity="relu", **code), steps, frozen
-        ),
+        "adding-text": run(setting, adding("vorontsov2017"), spectral("1", nonlinearity="relu", **text), steps, cut),
+        "adding-code": run(setting, adding("vorontsov2017-code"), spectral("1", nonlinearity="relu"), steps, frozen),
     }
 
     def tabulate(runs: Runs) -> ResultTable:

@@ -58,11 +58,11 @@ def _table(setting: Setting) -> dict[tuple[str, str], RunConfig]:
                 continue
             if setting.budget == "smoke" and row not in ("margin 0.1", "LSTM"):
                 continue
-            model, optimizer = spectral(margin, n, init=init) if not lstm else _lstm(n)[0], rmsprop()
             if lstm:
-                optimizer = _lstm(n)[1]
-            elif text:
-                optimizer = rmsprop(lr=1e-3, clip=30.0)
+                model, optimizer = _lstm(n)
+            else:
+                model = spectral(margin, n, init=init, clip_backward=30.0 if text else 100.0)
+                optimizer = rmsprop(lr=1e-3 if text else 1e-4)
             epochs = 200 if text else 150 if lstm else 120
             steps = setting.at(2, _TABLE_LAPTOP[place], epochs * epoch)
             record = RecordConfig(spectrum=None if text or lstm else 50, test=True)

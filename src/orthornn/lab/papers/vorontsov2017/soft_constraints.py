@@ -33,7 +33,7 @@ def figure6(setting: Setting) -> Plan:
     steps, long = setting.at((2, 2), (400, 200), (50_000, 50_000))
     plain = rmsprop(lr=setting.at(1e-4, 1e-4, 1e-5))
     rate = setting.at(1e-2, 1e-2, 1e-5)
-    sgd = OptimizerConfig("sgd", lr=rate, recurrent_lr=rate, manifold="cayley-sgd", manifold_lr=1e-6, clip_norm=100.0)
+    sgd = OptimizerConfig("sgd", lr=rate, recurrent_lr=rate, manifold="cayley-sgd", manifold_lr=1e-6, momentum=0.9)
     elman = model_named("elman", hidden_size=128, nonlinearity="identity")
     panels_of: dict[str, tuple[Model, int, int, OptimizerConfig, str]] = {
         "A": (elman, 200, steps, plain, "soft_orthogonality"),
