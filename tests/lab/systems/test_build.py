@@ -186,7 +186,7 @@ def test_an_lstm_from_glorot_has_the_bounds_of_each_gate_and_of_the_readout(opti
     model = build("lstm", inputs, outputs, hidden_size=N, init="glorot", **options)
     matrices = [parameter for name, parameter in model.core.named_parameters() if name.startswith("weight")]
     assert len(matrices) == (8 if options else 2)
-    for matrix in [gate for matrix in matrices for gate in matrix.split(N)] + [model.head.weight]:
+    for matrix in (*(gate for stacked in matrices for gate in stacked.split(N)), model.head.weight):
         bound = math.sqrt(6 / sum(matrix.shape))
         assert 0.95 * bound < float(matrix.detach().abs().max()) <= bound  # the largest of more than 1500 entries
     assert model.head.bias.tolist() == [0] * outputs
