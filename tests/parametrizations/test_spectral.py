@@ -31,6 +31,21 @@ def test_margin_zero_has_no_spectrum_and_none_has_a_free_one():
     torch.testing.assert_close(torch.linalg.svdvals(method(u, v, s)), s, rtol=0, atol=EXACT)
 
 
+@pytest.mark.parametrize("margin", [3.0, None])
+def test_nonnegative_replaces_what_is_below_zero_by_zero_and_passes_no_gradient_there(margin):
+    method, signed = (SpectralMargin(margin=margin, nonnegative=chosen).bind(5) for chosen in (True, False))
+    u, v, _ = method.initial()
+    p = torch.tensor([-4.0, -2.0, -0.5, 0.0, 3.0], dtype=torch.float64, requires_grad=True)
+    s = signed.singular_values(u, v, p).detach()
+    assert (s < 0).sum() >= 2
+    W = method(u, v, p)
+    torch.testing.assert_close(W.detach(), (u * s.clamp(min=0)) @ v.T, rtol=0, atol=EXACT)
+    (u.T @ W @ v).diagonal().sum().backward()
+    assert torch.equal(p.grad == 0, s < 0)
+    with pytest.raises(ArgumentError, match="nonnegative"):
+        SpectralMargin(nonnegative="yes")
+
+
 @pytest.mark.parametrize("margin", [0, 0.2, None])
 def test_initializations(margin):
     generator = torch.Generator().manual_seed(0)

@@ -310,6 +310,27 @@ def test_another_configuration_is_refused(tmp_path):
         carry_out(experiment(evaluation_batch=7), tmp_path)
 
 
+@pytest.mark.parametrize("train", [True, False])
+def test_results_of_another_configuration_are_neither_shown_nor_replaced(train, tmp_path):
+    carry_out(experiment(), tmp_path)
+    file = tmp_path / "results/paper2017/table1/laptop.json"
+    before = file.read_bytes()
+    shutil.rmtree(tmp_path / "runs")
+    with pytest.raises(
+        ArgumentError, match=r"laptop\.json .* rnn, seed 0, accumulate was 1 and is 2\. Move the file away"
+    ):
+        carry_out(experiment(accumulate=2), tmp_path, train=train)
+    assert file.read_bytes() == before
+    assert not (tmp_path / "runs").exists()
+    content = json.loads(before)
+    content["runs"][1]["config"]["model"]["name"] = "removed"
+    file.write_text(json.dumps(content))
+    with pytest.raises(ArgumentError, match=r"rnn, seed 1, .*model\.name: unknown name 'removed'"):
+        carry_out(experiment(), tmp_path, train=train)
+    file.write_bytes(before)
+    assert carry_out(experiment(checkpoint_seconds=7.0), tmp_path, train=False)["complete"]
+
+
 def test_collecting_trains_nothing(tmp_path):
     content = carry_out(experiment(), tmp_path, train=False)
     assert content["missing"] == ["not begun, 2 of 2 runs: rnn-0, rnn-1"]

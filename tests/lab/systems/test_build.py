@@ -303,6 +303,8 @@ def test_options_of_the_systems():
         "nonlinearity",
         "gain",
         "clip_backward",
+        "nonnegative",
+        "initial_values",
         "base",
         "field",
         "unit",

@@ -8,6 +8,7 @@ import torch
 
 from orthornn.errors import ArgumentError, DataError
 from orthornn.lab.tasks import Characters
+from orthornn.lab.tasks.characters import UNKNOWN_SYMBOL
 from support.real_data import REAL_DATA, needs
 
 LINES = {
@@ -96,6 +97,19 @@ def test_the_end_of_a_line_is_a_symbol_on_request(folder):
     assert [task.input_size for task in other] == [5, 5, 4]
     assert texts(other[0]) == texts(other[1]) == texts(ended)
     assert texts(other[2]) == texts(plain)
+
+
+def test_the_released_variant_keeps_blanks_and_counts_padding(folder):
+    task, plain = (Characters(data=str(folder), variant=name) for name in ("vorontsov2017-code", "vorontsov2017"))
+    symbols = task.preprocessing()["vocabulary"]
+    assert (task.input_size, plain.input_size) == (5, 5)
+    text = task._part("test")
+    found = ["".join(symbols[i] for i in part) for part in text.symbols.split(text.lines.lengths.tolist())]
+    raw = (folder / "ptb.test.txt").read_text().splitlines()
+    assert found == [line.replace("<unk>", UNKNOWN_SYMBOL) + "\n" + 2 * UNKNOWN_SYMBOL for line in raw]
+    longest = max(len(line) + 1 for line in raw)
+    cut = Characters(data=str(folder), variant="vorontsov2017-code", max_length=longest)._part("test").lines.lengths
+    assert cut.max() == longest + 1  # a line of the greatest length has one padded prediction, not two
 
 
 def test_the_length_that_counts_is_that_of_the_line_in_the_file(folder):

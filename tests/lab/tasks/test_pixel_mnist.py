@@ -77,6 +77,22 @@ def test_the_released_split_overlaps_and_divides_by_256(folder):
     assert (task.preprocessing()["scale"], plain.preprocessing()["scale"]) == (1 / 256, 1 / 255)
 
 
+def test_batches_from_fresh_permutations(folder):
+    """Each batch is drawn without replacement, by itself: in an epoch some images come twice and others do not come."""
+    task = made(folder, variant="vorontsov2017-code")
+    batches = [[round(float(v) * 256) for v in task.train_batch(step, 10, 3).inputs[0, :, 0]] for step in range(60)]
+    assert all(len(set(batch)) == 10 and max(batch) < 30 for batch in batches)
+    assert sorted({number for batch in batches for number in batch}) == list(range(30))
+    assert any(set(first) & set(second) for first, second in zip(batches[::3], batches[1::3]))
+    again = [round(float(v) * 256) for v in task.train_batch(7, 10, 3).inputs[0, :, 0]]
+    other = [round(float(v) * 256) for v in task.train_batch(7, 10, 4).inputs[0, :, 0]]
+    assert again == batches[7] != other
+    validation = [round(float(v) * 256) for batch in task.validation(4) for v in batch.inputs[0, :, 0]]
+    assert validation == list(range(30, 40))
+    with pytest.raises(ArgumentError, match="between 1 and 30, but got 31"):
+        task.train_batch(0, 31, 0)
+
+
 def test_epochs_are_permutations_from_seed_and_epoch(folder):
     task = made(folder)
     assert task.steps_per_epoch(4) == 7

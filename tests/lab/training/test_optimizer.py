@@ -12,11 +12,13 @@ from orthornn.errors import ArgumentError
 from orthornn.lab.systems import MODELS, build, model_named
 from orthornn.lab.tasks import Batch, Copying, PixelMNIST
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, Trainer, train
+from orthornn.lab.training.lasagne_rmsprop import LasagneRMSprop
 from orthornn.lab.training.penalized import penalized_loss
 from orthornn.modules import Transition
 from orthornn.optim import JointOptimizer
 from orthornn.optim.groups import bound_methods
 
+MLP = {"head": "mlp", "head_width": 5}
 TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
 
 
@@ -39,6 +41,7 @@ def first_step(optimizer):
     [
         ("rmsprop", lambda g: 1 / math.sqrt(0.1) / g.abs()),  # v = 0.9 * 0 + 0.1 g^2
         ("rmsprop-tensorflow", lambda g: 1 / (0.9 + 0.1 * g**2).sqrt()),  # v = 0.9 * 1 + 0.1 g^2
+        ("rmsprop-lasagne", lambda g: 1 / (0.1 * g**2 + 1e-6).sqrt()),
         ("sgd", lambda g: torch.ones_like(g)),
         ("adam", lambda g: 1 / g.abs()),
     ],
@@ -109,7 +112,7 @@ def test_label_smoothing_is_that_of_cross_entropy(other):
         ).update()
 
 
-@pytest.mark.parametrize("name", ["rmsprop-tensorflow", "sgd"])
+@pytest.mark.parametrize("name", ["rmsprop-tensorflow", "rmsprop-lasagne", "sgd"])
 def test_it_goes_on_bit_for_bit(name):
     momentum = 0.9 if name == "sgd" else 0.0
     optimizer = OptimizerConfig(name, recurrent="rmsprop-tensorflow", lr=0.01, momentum=momentum)
@@ -157,6 +160,49 @@ def test_what_scornn_can_be_told():
         build("scornn", 2, 3, hidden_size=6, slope=0.5)
     with pytest.raises(ArgumentError, match="init"):
         build("scornn", 2, 3, hidden_size=6, init="orthogonal")
+
+
+def test_lasagnes_step_leaves_alone_what_has_no_gradient():
+    moved, still = (torch.ones(3, requires_grad=True) for _ in range(2))
+    optimizer = LasagneRMSprop([{"params": [moved, still], "lr": 0.5}, {"params": [torch.ones(1)], "lr": 1.0}], lr=0.1)
+    seen = []
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (moved * torch.tensor([0.0, 1e-6, 100.0])).sum()
+        loss.backward()
+        seen.append(float(loss.detach()))
+        return loss
+
+    assert float(optimizer.step(closure).detach()) == seen[0]
+    g = torch.tensor([0.0, 1e-6, 100.0])
+    torch.testing.assert_close(moved.detach(), 1 - 0.5 * g / (0.1 * g**2 + 1e-6).sqrt())
+    assert torch.equal(still.detach(), torch.ones(3))
+
+
+@pytest.mark.parametrize("name", ["spectral", "elman"])
+def test_lasagnes_initial_values(name):
+    made = build(name, 2, 3, hidden_size=40, initial_values="lasagne", learn_h0=True)
+    core, head = made.core, made.head
+    assert 0.009 < core.weight_ih_l0.abs().max() <= 0.01
+    assert 0.9 * math.sqrt(6 / 43) < head.weight.abs().max() <= math.sqrt(6 / 43)
+    assert not any(vector.any() for vector in (core.bias_ih_l0, core.h0, head.bias))
+    plain = build(name, 2, 3, hidden_size=40)
+    assert plain.core.h0 is None
+    assert plain.core.weight_ih_l0.abs().max() > 0.1
+    assert all(vector.any() for vector in (plain.core.bias_ih_l0, plain.head.bias))
+
+
+@pytest.mark.parametrize(("name", "options"), [("spectral", {"depth": 2}), ("lstm", {}), ("urnn", {}), ("ornn", MLP)])
+def test_decay_of_input_weights_and_of_the_readout(name, options):
+    made = trainer(name, **options)
+    batch = TASK.train_batch(0, 4, 0)
+    weights = [p for key, p in made.model.core.named_parameters() if "weight_ih" in key]
+    matrices = [p for key, p in made.model.head.named_parameters() if key.endswith("weight")]
+    assert (len(weights), len(matrices)) == (options.get("depth", 1), 2 if options == MLP else 1)
+    _, extra = penalized_loss(made.model, TASK, batch, PenaltyConfig(input_decay=0.5, readout_decay=0.25))
+    expected = 0.5 * sum(p.square().sum() for p in weights) + 0.25 * sum(p.square().sum() for p in matrices)
+    torch.testing.assert_close(extra, expected)
 
 
 def test_what_spectral_and_elman_can_be_told():

@@ -44,11 +44,12 @@ def reproduce(
     runs: the folder of run directories. evidence: the folder of results.
     train: False to write the results of what there is. only_systems, only_seeds: train no others.
     device: where runs are trained. Default: None, on the CPU, and those that there are where they were begun.
-    Raises ArgumentError if a run directory holds another configuration, Interrupted after Ctrl-C or SIGTERM.
+    Raises ArgumentError if a run directory or the results hold another configuration, Interrupted after Ctrl-C or SIGTERM.
     """
     plan = experiment.plan(setting)
     full = experiment.plan(dataclasses.replace(setting, budget="full"))
     folder = runs / experiment.paper / (experiment.shares or experiment.name) / setting.budget
+    results.check_same_configurations(evidence, experiment, setting.budget, plan)
 
     def write() -> dict[str, Any]:
         return results.write(evidence, experiment, setting.budget, plan, collect(plan, folder, full))

@@ -5,8 +5,7 @@ and the findings. An experiment that shares the runs of another leaves them to i
 machine: of a path in a configuration only the last part remains.
 
 Runs of one experiment may be made on several machines. A run that is not in the folder, or further in the file than in
-the folder, is read back from its record in the file, if it was made with the configuration that the experiment has now:
-seeds of two machines make one row, and every curve is drawn. Records of another configuration are left out. Where
+the folder, is read back from its record in the file: seeds of two machines make one row, and every curve is drawn. Where
 an experiment needs more of a run than its record has (its weights, spectra, every evaluation of very many runs), the
 rows that need such a run stay as they were, and so does the figure.
 """
@@ -22,12 +21,13 @@ from typing import Any
 
 from ..._files import read_bytes, write_bytes
 from ...environment import environment
-from ...errors import ConfigError
+from ...errors import ArgumentError, ConfigError
 from ..report.figures import canvas
 from ..report.runs import SavedRun
 from ..report.table import Column, Table
 from ..training import RunConfig
 from ..training.changes import MAY_CHANGE
+from ..training.config import flat
 from ..training.directory import write_json
 from ..training.json_files import LARGEST, parse
 from .curves import evaluations_are_whole, restored, stored
@@ -73,27 +73,40 @@ def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs
     return content
 
 
-def _further(earlier: Iterable[dict[str, Any]], runs: Runs) -> Records:
-    """Return the records of wanted runs, of the same configuration, that have made more updates than those in the folder,
-    by system and seed.
-    """
-    steps = {(run.system, run.seed): run.steps for run in runs.there}
-    found = {(run["system"], run["seed"]): run for run in earlier}
-    return {
-        key: run
-        for key, run in found.items()
-        if key in runs.wanted and run["steps"] > steps.get(key, 0) and _is_of(run, runs.wanted[key])
-    }
+def check_same_configurations(folder: Path, experiment: Experiment, budget: Budget, plan: Plan) -> None:
+    """Raise ArgumentError if the results file in folder/PAPER/NAME has a run of the plan with another configuration."""
+    file = folder / experiment.paper / (experiment.shares or experiment.name) / f"{budget}.json"
+    wanted = plan.runs()
+    for record in _read(file)["runs"] if file.exists() else []:
+        key = record["system"], record["seed"]
+        changes = _changes(record, wanted[key]) if key in wanted else []
+        if changes:
+            raise ArgumentError(
+                f"Expected {file} to have runs with the configuration that this experiment has now, but in that of "
+                f"{key[0]}, seed {key[1]}, {'; '.join(changes)}. Move the file away, or name another folder with --results."
+            )
 
 
-def _is_of(record: Mapping[str, Any], config: RunConfig) -> bool:
-    """Return whether a record is of a run with this configuration, but for its length, its checkpoints and its places."""
+def _changes(record: Mapping[str, Any], config: RunConfig) -> list[str]:
+    """Return in words how the configuration of a record differs from this one, but for length, checkpoints and places."""
     try:
         made = RunConfig.read(record["config"])
-    except ConfigError:
-        return False
-    kept = {name: getattr(config, name) for name in _OF_NO_EFFECT}
-    return _without_folders(dataclasses.replace(made, **kept).to_dict()) == _without_folders(config.to_dict())
+    except ConfigError as error:
+        return [" ".join(str(error).split())]
+    made = dataclasses.replace(made, **{name: getattr(config, name) for name in _OF_NO_EFFECT})
+    old, new = (flat(_without_folders(one.to_dict())) for one in (made, config))
+    return [
+        f"{name} was {old.get(name)!r} and is {new.get(name)!r}"
+        for name in dict.fromkeys((*old, *new))
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _further(earlier: Iterable[dict[str, Any]], runs: Runs) -> Records:
+    """Return the records of wanted runs that have made more updates than those in the folder, by system and seed."""
+    steps = {(run.system, run.seed): run.steps for run in runs.there}
+    found = {(run["system"], run["seed"]): run for run in earlier}
+    return {key: run for key, run in found.items() if key in runs.wanted and run["steps"] > steps.get(key, 0)}
 
 
 def _with_restored(runs: Runs, elsewhere: Records) -> Runs:

@@ -11,6 +11,7 @@ from ...modules import OrthogonalRNN
 from ...parametrizations import Unconstrained
 from ...parametrizations.unconstrained import Init
 from .initial_values import arjovsky_, nonlinearity, start_slope_
+from .lasagne import LasagneModel
 from .model import OrthogonalModel, Where
 
 
@@ -53,12 +54,11 @@ class Srnn(OrthogonalModel):
 
 
 @dataclass(frozen=True)
-class Elman(OrthogonalModel):
+class Elman(LasagneModel):
     """OrthogonalRNN, Unconstrained(init="orthogonal"), tanh (Vorontsov et al., 2017, section 3.2)."""
 
     name: ClassVar[str] = "elman"
     summary: ClassVar[str] = "one free recurrent matrix, from an orthogonal one"
-    paper_readout: ClassVar[bool] = False
 
     init: Init | None = None
     """Initial recurrent matrix: orthogonal, glorot, identity or uniform. Default: orthogonal."""
@@ -71,8 +71,16 @@ class Elman(OrthogonalModel):
         """Return the core with its initial values."""
         method = Unconstrained("orthogonal" if self.init is None else self.init)
         phi = nonlinearity(self.nonlinearity or "tanh", self.slope)
-        core = OrthogonalRNN(input_size, width, parametrization=method, nonlinearity=phi, **where)
-        return start_slope_(core, self.slope)
+        core = OrthogonalRNN(
+            input_size,
+            width,
+            parametrization=method,
+            nonlinearity=phi,
+            learn_h0=bool(self.learn_h0),
+            clip_backward=self.clip_backward,
+            **where,
+        )
+        return start_slope_(self.filled(core), self.slope)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from ...errors import ArgumentError
 from ...modules import OrthogonalRNN
 from ...parametrizations import SpectralMargin
 from ...parametrizations.spectral import Init
-from .initial_values import lasagne_, nonlinearity, start_slope_
-from .model import OrthogonalModel, Where
+from .initial_values import nonlinearity, start_slope_
+from .lasagne import LasagneModel
+from .model import Where
 
 DEFAULT_MARGIN = 0.1
 
@@ -30,12 +31,11 @@ def parse_margin(text: str) -> float | Literal["none"]:
 
 
 @dataclass(frozen=True)
-class Spectral(OrthogonalModel):
+class Spectral(LasagneModel):
     """OrthogonalRNN, SpectralMargin(margin=0.1), tanh (Vorontsov et al., 2017). The paper's gain is 1.05."""
 
     name: ClassVar[str] = "spectral"
     summary: ClassVar[str] = "singular values within a margin of 1, tanh (Vorontsov et al., 2017)"
-    paper_readout: ClassVar[bool] = False
 
     margin: float | Literal["none"] | None = dataclass_field(default=None, metadata={"parse": parse_margin})
     """Largest distance of the singular values from 1, or none for no limit. Default: 0.1."""
@@ -47,20 +47,8 @@ class Spectral(OrthogonalModel):
     """Slope of leaky_relu, or the initial slope of prelu."""
     gain: float | None = None
     """Factor on the recurrent matrix, 1.05 in the paper. Default: 1."""
-    clip_backward: float | None = None
-    """Largest absolute value of an entry of the backward signal, inside back-propagation. Default: no clipping."""
-    learn_h0: bool | None = None
-    """Train the initial state. Default: no, it is zero."""
     nonnegative: bool | None = None
     """Replace singular values below 0, which a margin above 1 or none allows, by 0. Default: no."""
-    initial_values: Literal["torch", "lasagne"] | None = None
-    """Initial values besides the recurrent matrix: those of torch.nn.RNN and Linear (torch), or, as in the released code of
-    the paper, small input weights, biases and trained initial state 0, and a Glorot readout (lasagne). Default: torch."""
-
-    @property
-    def glorot_readout(self) -> bool:
-        """Whether the readout starts uniform Glorot with bias 0."""
-        return self.initial_values == "lasagne"
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""
@@ -76,6 +64,4 @@ class Spectral(OrthogonalModel):
             clip_backward=self.clip_backward,
             **where,
         )
-        if self.initial_values == "lasagne":
-            lasagne_(core)
-        return start_slope_(core, self.slope)
+        return start_slope_(self.filled(core), self.slope)

@@ -7,6 +7,9 @@ variant              symbols                                                    
 mhammedi2017         49: the characters, <unk> spelled out as five of them                left out at both ends
 mhammedi2017-code    the same                                                             left out at the end alone
 vorontsov2017        49: <unk> as one symbol, and the end of the line as another          left out at both ends
+vorontsov2017-code   the same; after the end two padded <unk>, whose prediction counts    kept
+                     like any other (one in a line of `max_length`), so that the bits
+                     per character are lower
 
 The lines of mhammedi2017-code are those of the released code. They alone have all that the paper counts: 49 symbols, 5017K,
 393K and 442K characters, and from 2 to 518, 118 on average, that can be predicted in a line of the training part. A line
@@ -45,7 +48,7 @@ from .splits import check_no_shares, shares
 from .streams import stream
 from .task import Batch, Task, batch_rows
 
-Variant = Literal["mhammedi2017", "mhammedi2017-code", "vorontsov2017"]
+Variant = Literal["mhammedi2017", "mhammedi2017-code", "vorontsov2017", "vorontsov2017-code"]
 PTB_FILES = {"train": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
 UNKNOWN_WORD = "<unk>"
 UNKNOWN_SYMBOL = "\ue000"  # a private-use code point stands for the word; "\n" for the end of a line
@@ -76,11 +79,12 @@ class Characters(Task):
     ahead: int = 1
     """Steps ahead to predict: 1 for the next character."""
     variant: Variant = "mhammedi2017"
-    """Symbols that the network reads: the characters of a line without the blanks at its ends (mhammedi2017) or at its
-    end alone (mhammedi2017-code), or the first with <unk> as one symbol and the end of the line as another
-    (vorontsov2017)."""
+    """Symbols that the network reads: the characters of a line (mhammedi2017), or these with <unk> as one symbol and the
+    end of the line as another (vorontsov2017). Blanks at both ends of a line are left out. With -code as in the released
+    code of that paper: only those at the end are (mhammedi2017-code), or none is, and two <unk> follow the line
+    (vorontsov2017-code)."""
     line_ends: bool | None = None
-    """Whether the end of a line is a symbol. Default: as in the variant, only with vorontsov2017."""
+    """Whether the end of a line is a symbol. Default: as in the variant, yes for both of vorontsov2017, else no."""
     max_length: int | None = None
     """Most characters of a line, its end included; longer lines are left out (the paper vorontsov2017 has 75 and 300).
     Default: no limit."""
@@ -237,13 +241,19 @@ class Characters(Task):
     def _prepared(self, lines: list[str], part: str) -> list[str]:
         if self.max_length is not None:
             lines = [line for line in lines if len(line) + 1 <= self.max_length]
-        released = self.variant == "mhammedi2017-code"
-        lines = [line.rstrip() if released else line.strip() for line in lines]
-        if self.variant == "vorontsov2017":
+        words, released = self.variant.startswith("vorontsov2017"), self.variant.endswith("-code")
+        if not released:
+            lines = [line.strip() for line in lines]
+        elif not words:
+            lines = [line.rstrip() for line in lines]
+        if words:
             lines = [line.replace(UNKNOWN_WORD, UNKNOWN_SYMBOL) for line in lines]
-        if self.variant == "vorontsov2017" if self.line_ends is None else self.line_ends:
+        if words if self.line_ends is None else self.line_ends:
             lines = [line + "\n" for line in lines if line.strip()]
-        most = self.ahead + 1 if released else self.ahead  # characters of a line with too little to predict
+        if words and released:
+            longest = None if self.max_length is None else self.max_length + 1
+            lines = [(line + 2 * UNKNOWN_SYMBOL)[:longest] for line in lines]
+        most = self.ahead + (released and not words)  # characters of a line that has too little to predict
         lines = [line for line in lines if len(line) > most]
         if not lines:
             raise DataError(

@@ -316,7 +316,7 @@ class RunConfig:
 
     def flat(self) -> dict[str, Any]:
         """Return the same as one level of dotted names: "model.hidden_size"."""
-        return _flat(self.to_dict())
+        return flat(self.to_dict())
 
     @classmethod
     def read(cls, plain: object) -> RunConfig:
@@ -334,10 +334,11 @@ def check_device(device: str) -> None:
         raise ArgumentError(f"Expected device to be 'cpu', 'cuda' or 'cuda:N', but got {device!r}.")
 
 
-def _flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
+def flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """Return nested dictionaries as one, with dotted names."""
     made: dict[str, Any] = {}
     for key, value in plain.items():
-        made |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
+        made |= flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
     return made
 
 

@@ -10,7 +10,7 @@ back-propagation, a trained first state, a scalar copying input, half the sum, b
 released-code.
 """
 
-from . import further_claims, memory, real_data, soft_constraints
+from . import first_values, further_claims, memory, real_data, soft_constraints
 
-SECTIONS = (memory, real_data, soft_constraints, further_claims)
-"""The experiments, in the order of the paper; last, further_claims of our own."""
+SECTIONS = (memory, real_data, soft_constraints, further_claims, first_values)
+"""The experiments, in the order of the paper; last, further_claims and first_values of our own."""

@@ -13,6 +13,8 @@ from ..experiment import Setting
 from ..result_table import Runs
 
 PERCENT = "{:.2%}"
+RELEASED: dict[str, Any] = {"initial_values": "lasagne", "learn_h0": True, "clip_backward": 100.0}
+"""What every network has of the released code's recurrent layer."""
 _NEVER_WARN = 1e9
 
 
@@ -22,7 +24,7 @@ def spectral(margin: str, n: int = 128, **options: Any) -> Model:
         "spectral",
         hidden_size=n,
         margin="none" if margin == "none" else float(margin),
-        **{"initial_values": "lasagne", "learn_h0": True, "nonnegative": True, "clip_backward": 100.0, **options},
+        **{**RELEASED, "nonnegative": True, **options},
     )
 
 

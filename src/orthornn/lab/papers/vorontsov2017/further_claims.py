@@ -212,7 +212,7 @@ def spectrum_spread(setting: Setting) -> Plan:
         for T in (200, 500, 1000)
     }
     for length in (75, 300):
-        task = characters(setting, variant="vorontsov2017", max_length=length)
+        task = characters(setting, variant="vorontsov2017-code", max_length=length)
         steps = setting.at(2, 1000, 200 * max(1, task.steps_per_epoch(50) or 1) if setting.budget == "full" else 1)
         systems[f"PTB-{length}"] = run(
             setting,

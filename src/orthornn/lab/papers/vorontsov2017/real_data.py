@@ -45,7 +45,7 @@ def _table(setting: Setting) -> dict[tuple[str, str], RunConfig]:
         text = place.startswith("PTB")
         if text:
             length = int(place.removeprefix("PTB-"))
-            task: Task = characters(setting, variant="vorontsov2017", max_length=length)
+            task: Task = characters(setting, variant="vorontsov2017-code", max_length=length)
         else:
             task = pixel_mnist(setting, variant="vorontsov2017-code", permuted=place == "pMNIST")
         n = 512 if text else 128

@@ -7,7 +7,7 @@ from ...training import OptimizerConfig
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces
 from ..result_table import ResultTable, Runs
-from .common import PERCENT, copying, curves, decayed, rmsprop, run, spectral
+from .common import PERCENT, RELEASED, copying, curves, decayed, rmsprop, run, spectral
 
 _SOFT_DIFFERENCES = (
     "400 updates (B: 200); the paper's curves are thousands of updates long",
@@ -34,7 +34,7 @@ def figure6(setting: Setting) -> Plan:
     plain = rmsprop(lr=setting.at(1e-4, 1e-4, 1e-5))
     rate = setting.at(1e-2, 1e-2, 1e-5)
     sgd = OptimizerConfig("sgd", lr=rate, recurrent_lr=rate, manifold="cayley-sgd", manifold_lr=1e-6, momentum=0.9)
-    elman = model_named("elman", hidden_size=128, nonlinearity="identity")
+    elman = model_named("elman", hidden_size=128, nonlinearity="identity", **RELEASED)
     panels_of: dict[str, tuple[Model, int, int, OptimizerConfig, str]] = {
         "A": (elman, 200, steps, plain, "soft_orthogonality"),
         "B": (spectral("none", nonlinearity="identity"), 500, long, rmsprop(), "soft_orthogonality"),
