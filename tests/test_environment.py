@@ -31,7 +31,6 @@ FROM_CHANGED_CODE = (
     "bench/resets.json",
     "bench/usual-calls.json",
     "examples.json",
-    "helfrich2018/baseline-rates/laptop.json",
     "helfrich2018/figure2/full.json",  # two of its runs
     "helfrich2018/share-of-w/laptop.json",
     "helfrich2018/table2/full.json",
@@ -41,7 +40,6 @@ FROM_CHANGED_CODE = (
     "mhammedi2017/feed-forward/laptop.json",
     "mhammedi2017/fig2/full.json",
     "mhammedi2017/fig3/full.json",
-    "mhammedi2017/table3/full.json",
     "mhammedi2017/table4/full.json",
     "vorontsov2017/figure2/full.json",
     "vorontsov2017/figure3/full.json",

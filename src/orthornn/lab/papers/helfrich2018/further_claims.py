@@ -108,7 +108,10 @@ def rho_sweep(setting: Setting) -> Plan:
     section="3",
     published=(Published("code, test loss", words="one result for text and code"),),
     hours=(0.01, 0.3),
-    laptop=("copying, T = 200, n = 128: 500 updates of 20 sequences; one seed",),
+    laptop=(
+        "copying, T = 200, n = 128: 500 updates of 20 sequences; one seed; the loss after the last update, which may be a "
+        "spike of the curve",
+    ),
 )
 def released_code(setting: Setting) -> Plan:
     """Copying as in the text and as released: 20000 fixed sequences, TensorFlow's RMSprop."""
