@@ -39,6 +39,7 @@ from torch import Tensor, nn
 
 from .._checks import check_choice
 from .._files import write_bytes
+from ..environment import commit
 from ..errors import ArgumentError
 from ..modules import ReflectionRNN
 from .given_once import parse_given_once
@@ -381,6 +382,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "python": platform.python_version(),
         "threads": 1,
         "time": "processor seconds",
+        "commit": commit(),
     }
     folder: Path | None = given["out"]
     longer = "" if recipe.polish == Recipe.polish else f"-{recipe.polish}"

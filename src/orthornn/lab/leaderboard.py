@@ -36,6 +36,7 @@ from torch import nn
 from .._checks import check_integer, check_positive
 from .._files import read_bytes, write_bytes
 from .._printable import printable
+from ..environment import commit
 from ..errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
 from .files.frames import shown_name
 from .given_once import parse_given_once
@@ -420,7 +421,7 @@ def control(
         "updates": steps,
         "cpu_seconds": round(time.process_time() - start, 1),
         "command": f"python -m orthornn.lab.leaderboard control --data FOLDER{options} --budget {budget} --epochs {epochs:g}",
-        "commit": None,
+        "commit": commit(),
         "processor": None,
     }
 

@@ -69,6 +69,31 @@ def test_a_place_is_filled(results, place, text):
     assert filled(f"before {place} after", results(ROW)) == f"before {text} after"
 
 
+def test_a_row_over_another(results):
+    folder = results(ROW, {**ROW, "what": "LSTM, test loss", "reproduced": 0.02}, {**ROW, "what": "rest", "share": 0.5})
+    assert filled("{{ratio paper2017/table1 | oRNN, test loss | LSTM, test loss | .1f}}", folder) == "6.2"
+    with pytest.raises(ArgumentError, match="Expected finished rows"):
+        filled("{{ratio paper2017/table1 | oRNN, test loss | rest | .1f}}", folder)
+    with pytest.raises(ArgumentError, match=r"Expected ROW \| OTHER \| FORM"):
+        filled("{{ratio paper2017/table1 | oRNN, test loss}}", folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "1 of 1"),
+        ({"complete": False}, "0 of 1"),
+        ({"differences": ["100 updates"]}, "0 of 1"),
+        ({"place": "Fig. 2"}, "1 of 1"),
+        ({"place": "ours"}, "0 of 0"),
+    ],
+)
+def test_tables_and_figures_with_all_of_their_training_are_counted(results, changes, text):
+    file = results(ROW) / "paper2017" / "table1" / "laptop.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    assert filled("{{finished}}", file.parents[2]) == text
+
+
 def test_a_spread_is_shown(results):
     folder = results({**ROW, "spread": 0.01})
     assert filled("{{paper2017/table1 | oRNN, test loss}}", folder) == "0.123 ± 0.010"

@@ -12,8 +12,8 @@ from orthornn.errors import ArgumentError
 from orthornn.lab.systems import MODELS, build, model_named
 from orthornn.lab.tasks import Batch, Copying, PixelMNIST
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, Trainer, train
-from orthornn.lab.training.lasagne_rmsprop import LasagneRMSprop
 from orthornn.lab.training.penalized import penalized_loss
+from orthornn.lab.training.rmsprop import RootRMSprop
 from orthornn.modules import Transition
 from orthornn.optim import JointOptimizer
 from orthornn.optim.groups import bound_methods
@@ -164,7 +164,7 @@ def test_what_scornn_can_be_told():
 
 def test_lasagnes_step_leaves_alone_what_has_no_gradient():
     moved, still = (torch.ones(3, requires_grad=True) for _ in range(2))
-    optimizer = LasagneRMSprop([{"params": [moved, still], "lr": 0.5}, {"params": [torch.ones(1)], "lr": 1.0}], lr=0.1)
+    optimizer = RootRMSprop([{"params": [moved, still], "lr": 0.5}, {"params": [torch.ones(1)], "lr": 1.0}], lr=0.1)
     seen = []
 
     def closure():

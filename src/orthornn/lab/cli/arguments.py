@@ -70,8 +70,8 @@ class RunArguments(Generic[TaskT]):
     batch_size: int | None = None
     """Sequences per update. Default: that of the task, usually 50."""
     optimizer: Optimizer = OptimizerConfig.name
-    """Optimizer. rmsprop-tensorflow is RMSprop with a mean of squared gradients that starts at 1; rmsprop-lasagne adds 1e-6
-    to that mean before the root."""
+    """Optimizer. rmsprop-tensorflow is RMSprop with a mean of squared gradients that starts at 1, to which it adds 1e-10
+    before the root; rmsprop-lasagne adds 1e-6."""
     recurrent_optimizer: Optimizer | None = OptimizerConfig.recurrent
     """Optimizer of the parameters of the recurrent matrix. Default: --optimizer."""
     momentum: float = OptimizerConfig.momentum

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from ..._files import write_bytes
+from ...environment import commit
 from ...errors import DataError, Interrupted, OrthornnError
 from ..cli.arguments import read_options
 from ..given_once import parse_given_once
@@ -112,7 +113,7 @@ def run_all(places: Places, out: Path, wanted: Sequence[Cell], minutes: float | 
 
 def _store(file: Path, content: dict[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(file, (json.dumps(content, indent=1) + "\n").encode())
+    write_bytes(file, (json.dumps(content | {"commit": commit()}, indent=1) + "\n").encode())
     print(file, flush=True)
 
 

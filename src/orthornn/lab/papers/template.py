@@ -11,6 +11,8 @@ A template is Markdown with places in double braces:
                                       run; {{below ... | 1/60 | for good}} the first after which none is above it again
     {{above PAPER/NAME | SYSTEM | METRIC | LEVEL}}  the first update whose validation metric is above a level
     {{line PAPER/NAME | ROW | WORDS}} a line of the table of the README
+    {{ratio PAPER/NAME | ROW | OTHER | .1f}}  the reproduced value of a row over that of another
+    {{finished}}                      how many tables and figures have all of their training: "8 of 24"
     {{board TASK}}                    the leaderboard of a task; {{board TASK | REGEX | FIELD}} a field (test, validation,
                                       seeds, ...) of the one row whose system and options match
     {{layers}}                        processor time of linear layers
@@ -232,6 +234,20 @@ def _line(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     return f"| {options[1]} | {_published(row)} | {value} | {row['seeds']} |"
 
 
+def _ratio(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    if len(options) != 3:
+        raise ArgumentError(f"Expected ROW | OTHER | FORM in a place, but got {options}.")
+    row, other, form = options
+    return _formatted(evidence.row(name, row)["reproduced"] / evidence.row(name, other)["reproduced"], form)
+
+
+def _finished(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    contents = [evidence.content(experiment) for experiment in evidence.names]
+    published = [content for content in contents if content["place"].startswith(("Table", "Fig."))]
+    finished = [content for content in published if content["complete"] and not content["differences"]]
+    return f"{len(finished)} of {len(published)}"
+
+
 def _below(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     system, level, *for_good = options
     if for_good not in ([], ["for good"]):
@@ -436,6 +452,8 @@ _BLOCKS = {
     "layers": _layers,
     "table": _table,
     "line": _line,
+    "ratio": _ratio,
+    "finished": _finished,
     "below": _below,
     "above": _above,
     "command": _command,

@@ -32,6 +32,11 @@ def rmsprop(recurrent_lr: float = 1e-4) -> OptimizerConfig:
     return OptimizerConfig("rmsprop", lr=1e-3, recurrent_lr=recurrent_lr)
 
 
+def tensorflow_rmsprop(recurrent_lr: float = 1e-4) -> OptimizerConfig:
+    """Return the same as the released code has it: TensorFlow's RMSprop."""
+    return OptimizerConfig("rmsprop-tensorflow", lr=1e-3, recurrent_lr=recurrent_lr)
+
+
 def adam_and_rmsprop(recurrent_lr: float = 1e-4) -> OptimizerConfig:
     """Return Adam, RMSprop for A: section 5.4, and the released code for the adding problem."""
     return OptimizerConfig("adam", recurrent="rmsprop", lr=1e-3, recurrent_lr=recurrent_lr)
