@@ -176,6 +176,46 @@ def figure2(setting: Setting) -> Plan:
     return Plan(systems, tabulate)
 
 
+_LEFT = 0.9  # of the trivial loss
+
+
+@reproduces(
+    "ours",
+    section="3.1.1",
+    published=(),
+    hours=(0.2, 0.2),
+)
+def adding_lengths(setting: Setting) -> Plan:
+    """Adding with ReLU, n = 128, over 50 and 100 steps at ten times the rates of Fig. 2: the updates until the loss is below
+    nine tenths of the trivial one.
+    """
+    systems = {}
+    for T in (50, 100):
+        size = setting.at(4, 500, 500)
+        task = Adding(T=setting.at(8, T, T), variant="vorontsov2017", validation_size=size, test_size=4 * size)
+        for margin in ("1", "none"):
+            model = spectral(margin, nonlinearity="relu")
+            systems[f"margin-{margin}-T{T}"] = run(setting, task, model, setting.at(2, 80 * T, 80 * T), _FASTER)
+    names = {name: _margin_words(name) for name in systems}
+
+    def tabulate(runs: Runs) -> ResultTable:
+        rows = []
+        for system, name in names.items():
+            for one in runs.of(system)[:1]:
+                steps, losses = one.curve("validation")
+                left = [step for step, loss in zip(steps, losses) if loss < _LEFT * one.task.trivial_loss]
+                note = "" if left else f"not within {steps[-1]:.0f} updates"
+                what = f"{name}: updates until the loss is below nine tenths of the trivial one"
+                rows.append(Row(what, left[0] if left else None, form="{:.0f}", note=note))
+        shown = {
+            f"T = {T}": curves(runs, {s: n for s, n in names.items() if s.endswith(f"-T{T}")}, "validation", "loss")
+            for T in (50, 100)
+        }
+        return ResultTable([*rows, *runs.rows_at_end("loss", names=names)], draw=panels(shown, y="squared error"))
+
+    return Plan(systems, tabulate)
+
+
 def _loss_of_always_1(task: Adding) -> float:
     """Return the trivial loss on the test sequences, which differs from 1/6 as these are finitely many."""
     targets = torch.cat([batch.targets for batch in task.test(1000)])
