@@ -13,6 +13,7 @@ from .music import Music
 from .noisy_digits import NoisyDigits
 from .piano_rolls import PianoRolls
 from .pixel_mnist import PixelMNIST
+from .registry import Tasks
 from .regress import Regress
 from .speech import Speech
 from .task import Batch, Task
@@ -38,11 +39,8 @@ __all__ = [
     "Task",
 ]
 
-TASKS: dict[str, type[Task]] = {
-    task.name: task
-    for task in (
-        *(Copying, Adding, Groups, Parity, ModularSums, PixelMNIST, NoisyDigits, Characters, Speech, Music, Amplifier),
-        *(PianoRolls, Classify, Regress, Forecast),
-    )
-}
+TASKS = Tasks(
+    *(Copying, Adding, Groups, Parity, ModularSums, PixelMNIST, NoisyDigits, Characters, Speech, Music, Amplifier),
+    *(PianoRolls, Classify, Regress, Forecast),
+)
 """The tasks by the name under which the command line and config.json know them."""
