@@ -31,8 +31,8 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from orthornn import OrthogonalRNN, Unconstrained
 from orthornn.export import to_c
-from orthornn.lab.files.idx import read_idx
 from orthornn.lab.systems import SequenceModel
+from orthornn_evidence.files.idx import read_idx
 from support.compiled_c import Compiled
 from support.devices import on_cortex_m4
 

@@ -1,4 +1,4 @@
-"""What other installed packages add to the command: tasks and commands, by the entry points that they declare.
+"""Tasks and commands that other installed packages add to the command, by the entry points that they declare.
 
 orthornn.tasks      a task: a subclass of Task, under its name
 orthornn.commands   a command: a `Command`, under its name

@@ -34,9 +34,7 @@ COMMANDS = {
     "generate": "print text that a network trained on characters draws",
     "export": "write a trained network as ONNX, torch.export, safetensors, C, or C++ for audio",
     "sweep": "train with a grid of settings, or with random ones, on one machine or a cluster",
-    "reproduce": "reproduce the tables and figures of the papers",
     "figures": "draw what runs recorded: gradients through time, spectra, distance from orthogonality",
-    "bench": "verify the kernels, then time them next to torch's layers",
     "demo": "train four networks on copying for two minutes, and draw their gradients",
     "doctor": "report what this machine and installation can run, and what a network would get",
 }

@@ -15,22 +15,22 @@ class Tasks(Mapping[str, type[Task]]):
     where it is not installed: asking for one is then the error that says how to install it, on every path that reads the
     name of a task. Iteration leaves them out.
 
-    Args:
+    Attributes:
         own: The tasks of this package.
     """
 
     def __init__(self, *own: type[Task]) -> None:
-        self._own = {task.name: task for task in own}
+        self.own = {task.name: task for task in own}
 
     def __getitem__(self, name: str) -> type[Task]:
-        return self._own[name] if name in self._own else entry_points.load(entry_points.TASKS, name)
+        return self.own[name] if name in self.own else entry_points.load(entry_points.TASKS, name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or (isinstance(name, str) and entry_points.is_known(entry_points.TASKS, name))
+        return name in self.own or (isinstance(name, str) and entry_points.is_known(entry_points.TASKS, name))
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._own
-        yield from (name for name in entry_points.declared(entry_points.TASKS) if name not in self._own)
+        yield from self.own
+        yield from (name for name in entry_points.declared(entry_points.TASKS) if name not in self.own)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
