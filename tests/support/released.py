@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orthornn.lab.papers import Setting, experiments
 from orthornn.lab.training import RunConfig, Trainer
+from orthornn_evidence.papers import Setting, experiments
 
 PAGES = Path(__file__).parents[2] / "docs" / "results"
 

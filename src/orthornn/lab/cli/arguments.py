@@ -20,6 +20,7 @@ import torch
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError, OrthornnError
+from .. import entry_points
 from ..files.cells import listed
 from ..files.columns import SUFFIXES, is_data, read_columns, suffix_of
 from ..files.csv_format import CsvFormat, check_encoding, spellings
@@ -461,6 +462,9 @@ def _check_paths(found: Any, words: Sequence[str]) -> None:
 def task_manual(command: str, summary: str) -> str:
     """Return what `orthornn COMMAND --help` prints."""
     tasks = "\n".join(f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items())
+    absent = [name for name in entry_points.EVIDENCE[entry_points.TASKS] if name not in set(TASKS)]
+    if absent:
+        tasks += f"\n\nnot installed: {', '.join(absent)}; each says how to get it"
     models = "\n".join(f"  {name:<18}{kind.summary}" for name, kind in MODELS.items())
     return (
         f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n"

@@ -19,11 +19,12 @@ from torch.nn import functional as F
 
 from ...diagnostics import hidden_gradient_norms
 from ...modules import OrthogonalRNN
-from .. import bench, compare
+from .. import compare
 from ..report.figures import overview
 from ..report.table import Column, Table
 from ..systems import SequenceModel, model_named, parse_count
 from ..tasks import Copying, Task
+from ..timing import Contender, interleave
 from ..training import OptimizerConfig, RunConfig
 from .arguments import read_options, results_folder
 from .outputs import check_new_files
@@ -151,7 +152,7 @@ def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Tab
                 "rnn": (nn.RNN(task.input_size, width), one_hot),
                 "lstm": (nn.LSTM(task.input_size, width), one_hot),
             }
-            times = bench.interleave([_contender(key, *pair) for key, pair in timed.items()], _SPEED_ROUNDS)
+            times = interleave([_contender(key, *pair) for key, pair in timed.items()], _SPEED_ROUNDS)
             ours, rnn, lstm = (times[key].median for key in timed)
             table.rows.append(
                 [
@@ -167,13 +168,11 @@ def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Tab
     return table
 
 
-def _contender(name: str, core: nn.Module, inputs: Tensor) -> bench.Contender:
+def _contender(name: str, core: nn.Module, inputs: Tensor) -> Contender:
     """Forward, and backward from a gradient of every output to all parameters."""
     with torch.no_grad():
         grad = torch.randn_like(core(inputs)[0])
-    return bench.Contender(
-        name, lambda: core(inputs)[0].backward(grad), before=lambda: core.zero_grad(set_to_none=True)
-    )
+    return Contender(name, lambda: core(inputs)[0].backward(grad), before=lambda: core.zero_grad(set_to_none=True))
 
 
 def _gradients(models: dict[str, SequenceModel], task: Task) -> dict[str, list[float]]:

@@ -40,7 +40,6 @@ from .outputs import check_new_files
 from .plain_results import show_all, with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand, leave_room_for_network, limit_warmup
-from .task_outputs import names_of_task_outputs, write_task_outputs
 from .terminated import terminable
 
 SUMMARY = (
@@ -238,7 +237,7 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
 
 def _check_folder(folder: Path, task: Task) -> None:
     """Raise ArgumentError if a file that `_show` is to write for a new run is in its folder: recordings, for example."""
-    names = ["curves.png", *([CLASS_SCORES] if isinstance(task, Classify) else []), *names_of_task_outputs(task)]
+    names = ["curves.png", *([CLASS_SCORES] if isinstance(task, Classify) else []), *task.output_files()]
     check_new_files(folder / name for name in names)
 
 
@@ -273,7 +272,8 @@ def _same_threads(folder: Path) -> None:
 
 def _show(result: RunResult, folder: Path) -> None:
     name, task = result.config.model.name, result.config.task
-    outcomes = write_task_outputs(task, result.model, folder)
+    result.model.eval()
+    outcomes = task.write_outputs(result.model, folder)
     shown = compare.table({name: result})
     if result.best:
         best = {key: value for key, value in result.best.items() if not key.endswith("seconds")}
