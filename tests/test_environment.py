@@ -45,7 +45,6 @@ FROM_CHANGED_CODE = (
     "vorontsov2017/figure3/full.json",
     "vorontsov2017/figure4/full.json",
     "vorontsov2017/figure5/full.json",
-    "vorontsov2017/first-values/full.json",
 )
 
 

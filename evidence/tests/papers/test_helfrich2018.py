@@ -13,6 +13,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from released import is_uniform, is_zero, passes, protocol, trained, trainer
 
 from orthornn.lab.systems import build, count_parameters
 from orthornn.lab.tasks import Adding, Copying
@@ -20,7 +21,6 @@ from orthornn.lab.training.rmsprop import RootRMSprop
 from orthornn.optim import JointOptimizer
 from orthornn.parametrizations.skew import skew_matrix
 from orthornn_evidence.papers import Setting, experiments
-from support.released import is_uniform, is_zero, passes, protocol, trained, trainer
 
 SIZES = {  # experiment, system: units, -1 in D, rate of A, inputs, outputs, parameters
     ("table1", "scornn-170-MNIST"): (170, 17, 1e-4, 1, 10, 16_415),

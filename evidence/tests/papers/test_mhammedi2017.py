@@ -10,12 +10,12 @@ import math
 
 import pytest
 import torch
+from released import is_uniform, is_zero, passes, protocol, trained, trainer
 
 from orthornn import compact_wy
 from orthornn.lab.systems import build, count_parameters
 from orthornn.lab.tasks import Characters
 from support.real_data import REAL_DATA, needs
-from support.released import is_uniform, is_zero, passes, protocol, trained, trainer
 
 SYMBOLS = "abcdefghijklmnopqrstuvwxyz0123456789 #$&'*-./<>\\N"  # utils.py: D, 49 of them
 SIZES = {  # experiment, system: units, reflections, parameters; the paper's counts are 183K, 181K, 180K, 11K

@@ -20,7 +20,7 @@ _NARROW = 16
 
 
 class CallSizes(NamedTuple):
-    """What the choice of a form depends on.
+    """The sizes and the group that the choice of a form depends on.
 
     Attributes:
         n: Size of the real state.
