@@ -195,6 +195,36 @@ def test_an_empty_sound_is_none_whatever_chunks_are_behind_it(kind, behind):
         read_audio(empty, "a.wav")
 
 
+@pytest.mark.parametrize("kind", ["wav-PCM_16", "wav-PCM_24"])
+def test_the_size_of_the_samples_counts_and_not_that_of_the_file(kind):
+    whole = sound_of(kind)
+    size = struct.unpack_from("<I", whole, whole.index(b"data") + 4)[0]
+    for riff in (0, 36, size, 0xFFFFFFFF):
+        assert read_audio(streamed(whole, size, riff))[0].tolist() == read_audio(whole)[0].tolist()
+
+
+@pytest.mark.parametrize("kind", ["wav-PCM_16", "wav-PCM_24", "wav-PCM_U8"])
+def test_samples_behind_those_that_the_header_promises_are_told(kind):
+    """Of a recorder that was stopped after it had written its sizes once; and of two files in one."""
+    whole, (expected, _) = sound_of(kind), read_audio(sound_of(kind))
+    frame = struct.unpack_from("<H", whole, 32)[0]
+    early = streamed(whole, 700 * frame)
+    for content, count in ((early, 700), (whole + whole[200:], 1501)):
+        with pytest.warns(OrthornnWarning, match=r"a\.wav has \d+ bytes behind the samples that its header promises"):
+            assert read_audio(content, "a.wav")[0].tolist() == expected[:count].tolist()
+    known = (
+        b"LIST\4\0\0\0INFO",
+        b"id3 \3\0\0\0abc",
+        bytes(512),
+        b"TAG" + bytes(range(125)),
+        b"ID3\4" + bytes(range(99)),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for behind in known:
+            assert read_audio(whole + behind)[0].tolist() == expected.tolist()
+
+
 def test_a_format_that_does_not_tell_whether_a_file_is_whole_is_refused():
     with pytest.raises(DataError, match=r"Expected WAV, FLAC, OGG or NIST SPHERE, but a\.wav is CAF .*Convert it"):
         read_audio(sound_of("caf"), "a.wav")
