@@ -185,11 +185,11 @@ def _separator(path: Path, first: bytes) -> str:
 
 
 def _names(path: Path, names: Sequence[str]) -> list[str]:
-    """Return the names of the first line, as pandas has them where the first is empty. DataError if they are none."""
+    """Return the names of the first line, as pandas has them where the first ones are empty. DataError if they are none."""
     found = [name.strip() for name in names]
-    indexed = len(found) > 1 and not found[0]
-    if indexed:
-        found[0] = "Unnamed: 0"
+    first = next((place for place, name in enumerate(found) if name), 0)
+    found[:first] = [f"Unnamed: {place}" for place in range(first)]
+    indexed = first > 0
     numbers = [name for name in found if is_number(name)] if not indexed else []
     if numbers and len(numbers) < len(found):
         raise DataError(

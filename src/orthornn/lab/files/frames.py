@@ -191,15 +191,21 @@ def _with_named_index(narwhals: Any, frame: Any) -> Any:
 
 def _with_dates(narwhals: Any, frame: Any) -> Any:
     """A frame of pandas with periods as their first moments: Arrow would have the numbers that stand for them."""
-    native = frame.to_native()
+    native, index = frame.to_native(), narwhals.maybe_get_index(frame)
     kinds = getattr(native, "dtypes", None)  # pandas has a table of them, others a list or none
     pairs = kinds.items() if kinds is not None and hasattr(kinds, "items") else ()
     periods = [name for name, kind in pairs if str(kind).startswith("period[")]
-    if not periods:
+    levels = getattr(index, "levels", [index])
+    in_index = [place for place, level in enumerate(levels) if str(getattr(level, "dtype", "")).startswith("period[")]
+    if not periods and not in_index:
         return frame
     native = native.copy(deep=False)
     for name in periods:
         native[name] = native[name].dt.to_timestamp()
+    for place in in_index:
+        first = levels[place].to_timestamp()
+        native.index = first if len(levels) == 1 else index.set_levels(first, level=place)
+        index = native.index
     return narwhals.from_native(native)
 
 
