@@ -256,6 +256,6 @@ HOSTILE: dict[str, tuple[Callable[[Path], bytes], str | None]] = {
     "cut.ts": (lambda folder: (TS + "1,2:3,4:up\n1,2:3,4").encode(), "channels|class"),
     "promise.ts": (lambda folder: (TS.replace("2", "9" * 4000) + "1,2:3,4:up\n").encode(), "channels in"),
     "nested.parquet": (lambda folder: _of_arrow(folder, a=[[1, 2], [3]], b=[{"c": 1}, {"c": 2}], x=[1, 2]), None),
-    "period.parquet": (lambda folder: _of_arrow(folder, period=[600, 601], x=[1, 2]), "of the kind pandas.period"),
+    "period.parquet": (lambda folder: _of_arrow(folder, period=[600, 601], x=[1, 2]), "but got pandas.period"),
     "rows.parquet": (_many_rows, "at most 1073741824 bytes when decompressed"),
 }
