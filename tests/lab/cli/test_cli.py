@@ -626,6 +626,38 @@ def test_epochs_and_steps_are_one_too_many(capsys):
     assert "Expected --steps, as copying has no epochs, but got --epochs 3. Pass --steps." in error
 
 
+@pytest.mark.parametrize(
+    ("command", "model", "words", "variable", "expected"),
+    [
+        ("train", "ornn", [], None, 3),
+        ("train", "lstm", [], None, 1),
+        ("train", "lstm", [], "2", 4),
+        ("train", "lstm", ["--threads", "2"], None, 2),
+        ("train", "ornn", ["--threads", "5"], None, 5),
+        ("compare", "ornn", [], None, 3),
+        ("compare", "ornn,lstm", [], None, 1),
+        ("compare", "ornn,lstm", ["--threads", "2"], None, 2),
+    ],
+)
+def test_threads_are_those_asked_for_or_those_of_use(command, model, words, variable, expected, tmp_path, monkeypatch):
+    """On a machine of many cores of which this process may use three, torch having begun with four."""
+    for module in ("orthornn.cores", "orthornn.lab.training.threads"):
+        monkeypatch.setattr(f"{module}.usable_cores", lambda: 3)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        named = "--model" if command == "train" else "--models"
+        assert run(command, "copying", *TINY, named, model, *words, "--out", "run") == 0
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+    folder = tmp_path / "run" if command == "train" else tmp_path / "run" / model.split(",")[0]
+    assert json.loads((folder / "environment.json").read_text())["threads"] == expected
+
+
 def test_threads_of_a_strangers_run_are_not_believed(tmp_path, capsys):
     run("train", "copying", *TINY, "--out", "run")
     path = tmp_path / "run" / "environment.json"

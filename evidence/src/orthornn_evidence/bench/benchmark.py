@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from orthornn.cores import usable_cores
 from orthornn.environment import environment
 from orthornn.errors import ArgumentError, BackendError, OrthornnError
 from orthornn.kernels.backends.cpp import extension
@@ -124,11 +125,11 @@ def run(plan: BenchmarkPlan, say: Say = lambda line: None) -> Results:
 
     build = extension.build()
     notes = [] if build else ["The compiled kernels are missing: what is timed as ours is the reference backend."]
-    cores = os.cpu_count()
+    cores = usable_cores()
     if cores != floors.CORES:
         notes.append(f"The floors were set for {floors.CORES} cores; here are {cores}.")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    if load > (cores or 1) / 2:
+    if load > cores / 2:
         notes.append(
             f"The machine was busy: its load average was {load:.1f} before the run. Run it again when it rests."
         )

@@ -17,6 +17,7 @@ from typing import Any
 from ... import __version__
 from ..._checks import check_choice
 from ..._printable import printable
+from ...cores import limited_threads
 from ...errors import Interrupted, MissingPackageError, OrthornnError, OrthornnWarning
 from ...kernels.backends.cpp import extension
 from ..entry_points import COMMANDS as OF_PACKAGES
@@ -98,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _once()
         warnings.simplefilter("always", OrthornnWarning)
-        with terminable(), _marked_output():
+        with limited_threads(), terminable(), _marked_output():
             return _flushed(_run(words, traceback))
 
 

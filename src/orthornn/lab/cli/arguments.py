@@ -8,7 +8,7 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from datetime import datetime
@@ -33,6 +33,7 @@ from ..tasks.table_task import TableTask
 from ..tasks.task_choice import choose_task, look_at_series
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
+from ..training.threads import useful_threads
 from .complaints import one_line
 from .lines import say
 
@@ -156,7 +157,8 @@ class RunArguments(Generic[TaskT]):
     seconds: float | None = None
     """Seconds of training after which a run stops, counted over all its parts if it is resumed. Default: no limit."""
     threads: int | None = None
-    """Threads of torch. Default: torch's choice."""
+    """Threads of torch. Default: one per core that this process may use, or one for a small network that is computed step by
+    step, such as an LSTM."""
     out: Path | None = None
     """Folder for the results. Default: a new one in runs/."""
 
@@ -286,6 +288,12 @@ def most_threads() -> int:
 def set_threads(count: int) -> None:
     """Set how many threads torch uses. ArgumentError for less than 1 or more than `most_threads`."""
     torch.set_num_threads(check_integer("threads", count, 1, most_threads()))
+
+
+def choose_threads(configs: Iterable[RunConfig]) -> None:
+    """Let torch use no more threads than each of these runs has use for, unless OMP_NUM_THREADS says how many."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(torch.get_num_threads(), *map(useful_threads, configs)))
 
 
 def results_folder(name: str) -> Path:

@@ -25,6 +25,7 @@ from .arguments import (
     RunArguments,
     TaskT,
     announce,
+    choose_threads,
     most_threads,
     options_in,
     own_data,
@@ -210,7 +211,7 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
         observers = _observers(resumed.tensorboard, resumed.resume, processes)
         changes: dict[str, Any] = {"steps": _steps(resumed), "max_seconds": resumed.seconds, "device": resumed.device}
         return Run.resume(resumed.resume, **changes, processes=processes, observers=observers), resumed.resume
-    tensorboard = False
+    tensorboard, threads = False, None
     if words and words[0] == "--config":
         config, folder = _from_file(words[1:])
     else:
@@ -226,8 +227,10 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
         arguments = limit_warmup(arguments, words, processes.first)
         arguments = leave_room_for_network(arguments, words, processes.first)
         config = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
-        folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
+        folder, tensorboard, threads = arguments.folder(arguments.model), arguments.tensorboard, arguments.threads
     _check_folder(folder, config.task)
+    if threads is None:
+        choose_threads([config])
     observers = _observers(tensorboard, folder, processes)
     run = Run(config, folder, processes=processes, observers=observers)
     if processes.first:
@@ -286,8 +289,6 @@ def _show(result: RunResult, folder: Path) -> None:
     if result.whole_test:
         whole = ", ".join(f"{key} {value:.4g}" for key, value in result.whole_test.items())
         shown.notes.append(f"test of whole series, as predict and streams process them: {whole}")
-    if not result.finished:
-        shown.notes.append(f"ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience")
     shown.notes.extend(outcomes)
     tables = [shown]
     if isinstance(task, Classify):
