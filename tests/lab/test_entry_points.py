@@ -41,11 +41,13 @@ def declared(monkeypatch):
 
     def declare(**found):
         points = {
-            group: {name: EntryPoint(name, f"{__name__}:{value}", group) for name, value in names.items()}
+            group: {
+                name: EntryPoint(name, value if ":" in value else f"{__name__}:{value}", group)
+                for name, value in names.items()
+            }
             for group, names in found.items()
         }
         monkeypatch.setattr(entry_points, "declared", lambda group: points.get(group.partition(".")[2], {}))
-        monkeypatch.setattr(cli, "declared", entry_points.declared)
 
     return declare
 
@@ -69,6 +71,22 @@ def test_a_command_of_another_package_runs_and_is_in_the_manual(declared, capsys
     manual = capsys.readouterr().out
     assert re.search(r"^  shout +write in capitals$", manual, re.MULTILINE)
     assert "\n  orthornn shout quietly\n" in manual
+
+
+def test_a_package_that_is_gone_breaks_nothing_but_what_it_declares(declared, capsys):
+    """Its folder was moved or removed, and its entry points are still there."""
+    declared(tasks={"recall": "no_such_package:Recall"}, commands={"shout": "no_such_package:SHOUT"})
+    assert "recall" not in list(TASKS)
+    assert cli.main(["--help"]) == 0
+    assert "shout" not in capsys.readouterr().out
+    assert cli.main(["tran"]) == 2
+    assert "Did you mean 'train'?" in capsys.readouterr().err
+    for words in (["shout"], ["train", "recall"]):
+        assert cli.main(words) == 2
+        said = capsys.readouterr().err
+        assert re.fullmatch(
+            rf"orthornn: Expected to import .* for .*{words[-1]}.*, but got: .*Install .* again\.\n", said
+        )
 
 
 def test_own_tasks_and_commands_are_not_replaced(declared):

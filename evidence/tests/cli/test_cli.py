@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -110,6 +111,13 @@ def test_the_manual_shows_how_they_are_used(capsys):
         assert re.search(rf"^  {command} +\w", manual, re.MULTILINE)
     assert "\n  orthornn bench --quick\n" in manual
     assert "not installed" not in manual
+
+
+def test_the_reference_says_what_they_do():
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "command_line.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([\w-]+)` \| (.*) \|$", text, re.MULTILINE))
+    for name in entry_points.EVIDENCE[entry_points.COMMANDS]:
+        assert rows[name] == entry_points.load(entry_points.COMMANDS, name).summary
 
 
 @pytest.mark.parametrize("name", ["results.json", "table.txt"])

@@ -66,7 +66,7 @@ def test_the_list_of_all_papers_names_experiments_and_whose_runs_are_shared(caps
 
 
 def test_measured_hours_replace_the_expected_ones(capsys, monkeypatch):
-    monkeypatch.setattr("orthornn.lab.cli.reproduce.core_hours", lambda plan: 1234.5)
+    monkeypatch.setattr("orthornn_evidence.cli.reproduce.core_hours", lambda plan: 1234.5)
     assert cli.main(["reproduce", "mhammedi2017", "--only", "soft-u1", "--list", "--measure"]) == 0
     shown = capsys.readouterr().out
     assert "mhammedi2017: hours of one core of this machine, measured" in shown

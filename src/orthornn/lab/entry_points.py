@@ -9,6 +9,7 @@ known here: one that is asked for without it is an error that says how to instal
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass
 from importlib import metadata
@@ -46,16 +47,35 @@ def declared(group: str) -> dict[str, metadata.EntryPoint]:
 
 
 def load(group: str, name: str) -> Any:
-    """Return what a name of a group stands for, imported. MissingPackageError for a name of the evidence that is not
-    there. KeyError for any other unknown name.
+    """Return what a name of a group stands for, imported.
+
+    Raises:
+        MissingPackageError: For a name of the evidence that is not installed, and for a package that cannot be imported.
+        KeyError: For any other unknown name.
     """
+    what = f"`orthornn {name}`" if group == COMMANDS else f"the task {name}"
     if name not in declared(group) and name in EVIDENCE[group]:
-        what = f"`orthornn {name}`" if group == COMMANDS else f"the task {name}"
         raise MissingPackageError(
             f"Expected the evidence of orthornn for {what}, but it is not installed. Install it: pip install -e evidence "
             f"in the folder of orthornn's sources."
         )
-    return declared(group)[name].load()
+    found = declared(group)[name]
+    try:
+        return found.load()
+    except ImportError as error:  # a folder that was moved or removed since
+        raise MissingPackageError(
+            f"Expected to import {found.value} for {what}, as an installed package declares, but got: {error}. Install that "
+            f"package again."
+        ) from error
+
+
+def loaded(group: str) -> dict[str, Any]:
+    """Return what the declared names of a group stand for, by name, but for those that cannot be imported."""
+    known = {}
+    for name in declared(group):
+        with contextlib.suppress(MissingPackageError):
+            known[name] = load(group, name)
+    return known
 
 
 def is_known(group: str, name: str) -> bool:

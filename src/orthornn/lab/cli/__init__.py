@@ -21,7 +21,7 @@ from ...cores import limited_threads
 from ...errors import Interrupted, MissingPackageError, OrthornnError, OrthornnWarning
 from ...kernels.backends.cpp import extension
 from ..entry_points import COMMANDS as OF_PACKAGES
-from ..entry_points import EVIDENCE, Command, declared, is_known, load
+from ..entry_points import EVIDENCE, Command, is_known, load, loaded
 from ..given_once import check_given_once
 from .terminated import Terminated, terminable
 
@@ -72,8 +72,7 @@ An error is one line; with --traceback anywhere, it shows where it came from. --
 def commands() -> dict[str, Command]:
     """Return every command by name, those of other installed packages last."""
     own = {name: Command(summary, f"{__name__}.{name}") for name, summary in COMMANDS.items()}
-    added = {name: load(OF_PACKAGES, name) for name in declared(OF_PACKAGES) if name not in own}
-    return own | added
+    return own | {name: command for name, command in loaded(OF_PACKAGES).items() if name not in own}
 
 
 def manual() -> str:

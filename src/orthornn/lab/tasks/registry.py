@@ -13,7 +13,7 @@ class Tasks(Mapping[str, type[Task]]):
 
     The ones that other packages add are imported when they are asked for. Those of the evidence count as members even
     where it is not installed: asking for one is then the error that says how to install it, on every path that reads the
-    name of a task. Iteration leaves them out.
+    name of a task. Iteration is over those that can be imported.
 
     Attributes:
         own: The tasks of this package.
@@ -30,7 +30,7 @@ class Tasks(Mapping[str, type[Task]]):
 
     def __iter__(self) -> Iterator[str]:
         yield from self.own
-        yield from (name for name in entry_points.declared(entry_points.TASKS) if name not in self.own)
+        yield from (name for name in entry_points.loaded(entry_points.TASKS) if name not in self.own)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
