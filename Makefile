@@ -123,7 +123,7 @@ check: $(INSTALLED)  ## style, types, the order of the floors, import circles, s
 	$(BIN)/ruff check src evidence tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_signatures.py tests/test_tree.py tests/test_prose.py
+	$(BIN)/python -m pytest -q -m source tests
 
 clean:  ## remove .venv and what the tools left behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

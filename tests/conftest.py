@@ -1,12 +1,7 @@
-"""Every test starts from the same random numbers."""
+"""Fixtures about threads and about memory that nothing has written."""
 
 import pytest
 import torch
-
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
 
 
 @pytest.fixture

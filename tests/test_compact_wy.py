@@ -59,6 +59,7 @@ def test_against_lapack():
     torch.testing.assert_close(compact_wy.product(U), Q, rtol=0, atol=tolerance(torch.float64, 45))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("n", "m"), [(130, 128), (191, 191), (200, 133)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 def test_proposition_1_in_several_blocks(n, m, dtype):
@@ -71,6 +72,7 @@ def test_proposition_1_in_several_blocks(n, m, dtype):
         torch.testing.assert_close(found, W, rtol=0, atol=tolerance(torch.float64, n))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("trapezoid", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 @pytest.mark.parametrize(("n", "m"), [(5, 5), (6, 3), (5, 1), (4, 0)])

@@ -48,6 +48,7 @@ def test_a_linear_network_by_hand(final):
         torch.testing.assert_close(found, c.norm().expand(1, T), rtol=1e-10, atol=0)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("parametrization", [Householder(), Householder(2), SpectralMargin(0.5), Stiefel("complex")])
 @pytest.mark.parametrize("nonlinearity", ["tanh", "modrelu", "oplu"])
 @pytest.mark.parametrize("layers", [1, 3])
@@ -195,6 +196,7 @@ def test_torchs_rnn_and_ours_agree():
         torch.testing.assert_close(one, other, rtol=tolerance(torch.float64, 1000), atol=1e-14)
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("output", ["all", "last"])
 def test_whole_models(name, output):
@@ -422,6 +424,7 @@ def test_a_network_keeps_the_forward_that_another_library_gave_it():
     assert "forward" not in vars(plain)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("loss", ["last", "total"])
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize("make", [OrthogonalRNN, GORU, nn.GRU])
@@ -442,6 +445,7 @@ def test_a_sequence_without_batch_is_a_batch_of_one(make, output, loss):
     torch.testing.assert_close(found, expected, rtol=0, atol=tolerance(torch.float64, 70))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", [OrthogonalRNN, GORU, DeltaRNN, nn.GRU])
 def test_a_compiled_model_has_the_norms_of_the_model(make):
     """In a graph the traced tensors are outputs like the loss's, without a gradient from it: all norms would be 0."""

@@ -54,6 +54,7 @@ def short(command):
     return re.sub(r"--steps \d+", "--steps 3", command)
 
 
+@pytest.mark.slow
 def test_a_forecast_from_csv(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     network = run(FORECAST)["network"]
@@ -93,6 +94,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("page", "code"), OTHERS, ids=[page for page, _ in OTHERS])
 def test_examples_run_as_they_stand(page, code, tmp_path, monkeypatch):
     for package in ("sklearn", "skorch", "pytorch_lightning", "pandas", "narwhals", "pyarrow"):
@@ -144,6 +146,7 @@ def test_code_fits_on_a_page(page):
     assert not [line for block in blocks for line in block.splitlines() if len(line) > 100]
 
 
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("page", [*PAGES, *INCLUDED], ids=lambda page: page.stem)
 def test_adjoints_and_indices_in_prose_are_no_emphasis(page):
     """Unescaped, the two asterisks of "x*q = q*x" disappear, and so do the underscores of "h'_t = h'_s"."""
@@ -308,6 +311,7 @@ def documented_elsewhere(method: object) -> list[object]:
     return [functools.reduce(getattr, name.split("."), orthornn) for name in names]
 
 
+@pytest.mark.sampled(47)
 @pytest.mark.parametrize("name", sorted(public_methods()))
 def test_every_parameter_of_a_public_method_is_documented(name):
     method = public_methods()[name]
@@ -347,6 +351,7 @@ def test_the_reference_documents_only_what_exists():
         assert hasattr(importlib.import_module(module), attribute), name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: page.name)
 def test_examples_of_the_reference(page):
     if page.name == "sklearn.md":
@@ -359,6 +364,7 @@ def test_examples_of_the_reference(page):
     assert runner.failures == 0, "".join(said)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "name", sorted(name for name, value in public_names().items() if ">>>" in (inspect.getdoc(value) or ""))
 )

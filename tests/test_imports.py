@@ -13,6 +13,9 @@ import pytest
 
 import orthornn
 
+pytestmark = pytest.mark.source
+
+
 ROOT = Path(orthornn.__file__).parent
 EVIDENCE = ROOT.parents[1] / "evidence" / "src" / "orthornn_evidence"
 

@@ -65,6 +65,7 @@ def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_commands_work_without_locks_and_open_folders(tmp_path):
     done = run(WINDOWS + TRAINING + COMMANDS, str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr

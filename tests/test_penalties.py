@@ -10,6 +10,7 @@ from orthornn.penalties import gradient_norm, norm_stabilizer, soft_orthogonalit
 from support.tolerances import tolerance
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 def test_soft_orthogonality(dtype):
     """||W^H W - I||^2 = sum (s^2 - 1)^2; gradient 4 W (W^H W - I); descent along it ends on the manifold."""

@@ -7,7 +7,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import orthornn
+
+pytestmark = pytest.mark.source
+
 
 ROOT = Path(orthornn.__file__).parent
 EVIDENCE = ROOT.parents[1] / "evidence" / "src" / "orthornn_evidence"

@@ -6,7 +6,12 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import orthornn
+
+pytestmark = pytest.mark.source
+
 
 ROOT = Path(orthornn.__file__).parent
 MOST = 10

@@ -460,11 +460,13 @@ def test_every_assertion_finds_something():
     assert not idle
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("n", [1, 2, 7, 8])
 def test_the_documented_example_keeps_every_law(n):
     check_parametrization(example.BlockRotations(), n)
 
 
+@pytest.mark.slow
 def test_the_documented_test_runs(tmp_path):
     (tmp_path / "block_rotations.py").write_text(CODE, encoding="utf-8")
     (tmp_path / "test_block_rotations.py").write_text(TEST, encoding="utf-8")
@@ -533,6 +535,7 @@ def test_what_is_no_description_breaks_no_law(method, n, error, message):
         check_parametrization(method, n)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("base", ["identity", "rotations"])
 @pytest.mark.parametrize("n", [1, 2, 3, 6])
 def test_a_parameter_on_the_edge_of_its_set_breaks_no_law(n, base):

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.source
+
+
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "orthornn"
 EVIDENCE = TESTS.parent / "evidence"

@@ -13,6 +13,9 @@ import orthornn
 from orthornn import activations
 from orthornn.modules.rnn import FORMS, Form
 
+pytestmark = pytest.mark.source
+
+
 ROOT = Path(__file__).parents[1]
 
 

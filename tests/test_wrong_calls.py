@@ -362,6 +362,7 @@ def describe(value: Any) -> str:
     return f"{type(value).__name__} {value!r}"[:60].replace("\n", " ")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", CALLS)
 def test_every_error_is_one_of_this_package(kind):
     with warnings.catch_warnings():

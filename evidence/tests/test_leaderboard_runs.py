@@ -101,6 +101,7 @@ def test_a_mistake_of_one_system_does_not_stop_the_others(calls, tmp_path):
     assert len(calls) == 4 + 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "change", [{"steps": 3}, {"budget": 1500}, {"task": (*TASK, "--clip-norm", "1")}, {"systems": ("lstm --head mlp",)}]
 )

@@ -14,7 +14,7 @@ def as_array(values: Any) -> np.ndarray:
     """
     if isinstance(values, (list, tuple)) and _has_masked(values):
         values = [as_array(one) for one in values]
-    found = np.asanyarray(values)
+    found: Any = np.asanyarray(values)
     if not isinstance(found, np.ma.MaskedArray) or not np.ma.is_masked(found):
         return np.asarray(found)
     kind = found.dtype.kind
@@ -23,7 +23,7 @@ def as_array(values: Any) -> np.ndarray:
     elif kind not in "fcmM":
         found = found.astype(object)
     missing = {"m": np.timedelta64("NaT"), "M": np.datetime64("NaT"), "O": None}.get(found.dtype.kind, np.nan)
-    filled: np.ndarray = np.where(np.ma.getmaskarray(found), missing, found.data)
+    filled: Any = np.where(np.ma.getmaskarray(found), missing, found.data)
     return filled.astype(found.dtype)
 
 

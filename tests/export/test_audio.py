@@ -60,6 +60,7 @@ def run(check, file, x, how="blocks"):
     return done.returncode, np.frombuffer(done.stdout, np.float32), done.stderr.decode()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", CASES)
 def test_ten_thousand_samples_are_those_of_torch(case, tmp_path):
     sizes = {"inputs": 2, "outputs": 3} if case == "gain" else {}
@@ -87,6 +88,7 @@ def test_ten_thousand_samples_are_those_of_torch(case, tmp_path):
         assert np.array_equal(copied, y[:500])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", ["reflections", "with a base"])
 def test_plain_loops_are_the_same_network(case, tmp_path):
     made = to_audio(network(36, **CASES[case]), tmp_path)
@@ -98,6 +100,7 @@ def test_plain_loops_are_the_same_network(case, tmp_path):
     assert np.abs(found[0] - found[1]).max() < tolerance(torch.float32, 200) * np.abs(found[0]).max()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("flags", [(), ("-DORTHORNN_PLAIN_LOOPS",)], ids=["vectors", "loops"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_is_passed_on_as_torch_does(value, flags, tmp_path):

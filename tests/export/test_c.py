@@ -123,6 +123,7 @@ def reference(model, x):
     return y, scale
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("case", CASES)
 def test_ten_thousand_steps_are_those_of_torch(case, tmp_path):
     make, form = CASES[case]
@@ -143,6 +144,7 @@ def test_ten_thousand_steps_are_those_of_torch(case, tmp_path):
     assert np.abs(found[early] - expected[early]).max() < bound / 100
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", ["reflections, odd", "complex", "linear, rotations"])
 def test_a_perceptron_reads_the_state(case, tmp_path):
     core = randomized(CASES[case][0]())
@@ -162,6 +164,7 @@ def test_a_perceptron_reads_the_state(case, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize(
     "case", ["two layers, gain", "complex", "linear, rotations", "oplu, 7", "complex_modrelu, 8", "linear transition"]
@@ -186,6 +189,7 @@ GROWING = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", GROWING)
 def test_the_self_test_ends_before_errors_have_grown(case, tmp_path):
     torch.manual_seed(0)

@@ -111,6 +111,7 @@ def test_calibration_on_sequences_of_several_lengths(tmp_path):
         to_c(model, tmp_path, numbers="int16", calibration=[np.zeros((4, 3)), np.zeros((5, 2))])
 
 
+@pytest.mark.sampled(2)
 @compiled_here
 @pytest.mark.parametrize("numbers", ["int8", "int16"])
 @pytest.mark.parametrize("case", CASES)
@@ -146,6 +147,7 @@ def test_tokens_and_the_last_step(tmp_path):
     assert np.array_equal(compiled.run(outside), made.integers.run(outside[None])[0])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES)
 def test_int16_follows_the_network(case):
     model = network(64, **CASES[case])

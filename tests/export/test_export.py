@@ -66,6 +66,7 @@ def network(core, output="all"):
 OTHERS = {"lstm-peephole", "lstm-orthogonal", "word-reflections", "delta-net", "delta-product", "rum-rotation"}
 
 
+@pytest.mark.sampled(27)
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize("name", sorted(set(MODELS) - OTHERS))
 def test_the_folded_steps_are_the_network(name, output):
@@ -88,6 +89,7 @@ DESCRIPTION = {
 }
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("says", ["values", "classes", None])
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize(("name", "options"), MORE)
@@ -211,6 +213,7 @@ def test_onnx_of_the_default_for_tables(tmp_path):
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
+@pytest.mark.slow
 @CONVERTS
 def test_onnx_of_logarithms_and_quantiles(tmp_path):
     model = build("blocks", 3, 6, hidden_size=6, output="all", lags=2)
@@ -228,6 +231,7 @@ def test_onnx_of_logarithms_and_quantiles(tmp_path):
     np.testing.assert_allclose(found, values.sort(-1).values.flatten(-2), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sampled(1)
 @CONVERTS
 @pytest.mark.parametrize("name", ["ornn-rotations", "blocks", "lstm"])
 def test_onnx(name, tmp_path, caplog, capsys, recwarn):
@@ -273,6 +277,7 @@ def test_onnx_of_every_layer(name, tmp_path):
     assert len(export.to_onnx(network(CORES[name], "last"), tmp_path)) == 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("complex", [False, True])
 def test_a_head_under_a_parametrization_is_exported_with_its_value(complex, tmp_path):
     core = OrthogonalRNN(3, 6, parametrization=Householder(field="complex" if complex else "real"), dtype=torch.float32)
@@ -325,6 +330,7 @@ def test_weights_of_a_parametrized_head_are_its_values(parametrized, field):
     torch.testing.assert_close(found["head.weight"], expected["head.weight"])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("parametrized", [in_a_norm, as_reflections])
 @pytest.mark.parametrize("field", ["real", "complex"])
 def test_a_parametrized_mix_of_blocks_is_exported_by_its_values(parametrized, field, tmp_path):
@@ -361,6 +367,7 @@ def test_what_is_no_core_and_head_is_refused_before_anything_is_written(make, er
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("write", WRITERS[1:])
 def test_a_folder_is_made_and_may_be_a_string(write, tmp_path):
     model = network(OrthogonalRNN(2, 3))
@@ -450,6 +457,7 @@ def shops(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_vectors_of_series_and_what_is_known_ahead_are_the_same_in_a_table_a_stream_and_a_graph(shops):
     import onnxruntime
 
@@ -504,6 +512,7 @@ def test_a_series_that_training_did_not_have_is_an_error_or_has_the_mean_of_all_
         orthornn.load(shops / "run").predict_table(shops / "other.csv")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("write", [export.to_torch_export, export.to_c])
 def test_values_that_float32_does_not_resolve_are_told(write, tmp_path):
     """Times of 1.7e9 were read to 128 seconds, and the export said nothing."""

@@ -17,6 +17,7 @@ from support.cases import Case
 from support.halved import EMPTY, INPUTS, ROUNDING, alternating, check_halved, halved
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shift", [0, 1, 2])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_activation(backend, shift):
@@ -37,6 +38,7 @@ def test_inputs_and_no_steps(backend):
         assert torch.equal(grad_h0, torch.full_like(grad_h0, case.output == "last"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", [alternating(0)[k] for k in (1, 7, 8)] + INPUTS[4:5], ids=lambda case: case.activation)
 def test_cuda_emulated(case, folder, monkeypatch):
     monkeypatch.setattr(CUDA, "unavailable", lambda device: None)

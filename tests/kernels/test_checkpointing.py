@@ -31,6 +31,7 @@ def run(case: Case, dtype: torch.dtype = torch.float32, backend: str = "auto") -
     return [out, *torch.autograd.grad(out.square().sum(), leaves, allow_unused=True, materialize_grads=True)]
 
 
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize("activation", activations.ACTIVATIONS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -24,6 +24,7 @@ from support.against_oracle import (
 from support.cases import Case
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("activation", activations.ACTIVATIONS)
 @pytest.mark.parametrize("kind", ["dense", "packed", "matrix"])
@@ -35,6 +36,7 @@ def test_every_activation_layout_and_output(backend, kind, activation, dtype):
                 check(Case(kind, activation, n=n, m=3, packed=packed, output=output), backend, dtype)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     "case",
@@ -66,6 +68,7 @@ def test_a_size_that_takes_a_cluster_of_a_gpu(backend, output):
     check(Case("dense", "modrelu", n=341, steps=4, batch=5, packed=True, output=output), backend, torch.float32)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("batch", [150, 423])
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -74,6 +77,7 @@ def test_more_sequences_than_a_gpu_has_multiprocessors(backend, batch, packed):
     check(Case("dense", "tanh", n=197, steps=5, batch=batch, packed=packed), backend, torch.float32)
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("gain", [0.9, 1.05])
 @pytest.mark.parametrize("kind", ["dense", "packed"])
 @pytest.mark.parametrize("base", [False, True])

@@ -124,6 +124,7 @@ def against_oracle(case: Case, backend: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(mine.double(), theirs, rtol=0, atol=bound)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("backend", ["reference", "chunked"])
 def test_plain_torch_is_the_definition(case, backend):
@@ -194,6 +195,7 @@ def call_of(case: Case, tensors: dict[str, Tensor], backend: str) -> DeltaCall:
     return DeltaCall(*given, gate, tensors["state"], tensors.get("restart"), layout, backend)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", CASES[2:5], ids=IDS[2:5])
 @pytest.mark.parametrize("updates", [1, 5, 1000])
 def test_the_length_of_a_chunk_changes_nothing(case, updates):
@@ -340,6 +342,7 @@ def test_a_short_key_fades_with_the_gradient_of_its_formula(backend):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=0)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("gate", "symbols"), [(None, None), (None, 1), (None, 3), ("head", None), ("head", 3), ("key", 3)]
 )
@@ -410,6 +413,7 @@ def test_transforms_take_plain_operations():
     torch.testing.assert_close(many, torch.stack([loss(k), loss(2 * k)]))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", [CASES[2], CASES[4], CASES[5]], ids=["gate", "resets", "ragged"])
 def test_the_custom_operators_pass_opcheck(case):
     case = case.draw()

@@ -53,6 +53,7 @@ def test_updates_and_evaluations_flush_forward_and_backward(outside):
     assert is_zero() == outside
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("started", ["inside", "outside"])
 def test_torch_s_other_threads_flush_too(started):
     """In a process of its own, whose first parallel operation comes inside or outside."""

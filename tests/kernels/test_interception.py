@@ -30,6 +30,7 @@ def output_of(case: Case, tensors: dict[str, torch.Tensor], weight: torch.Tensor
     return case.call({**tensors, "weight": weight})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("activation", ["modrelu", "oplu", "tanh"])
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize("packed", [False, True])
@@ -40,6 +41,7 @@ def test_opcheck(kind, packed, output, activation):
         torch.library.opcheck(torch.ops.orthornn.recurrence.default, operator_arguments(case, backend))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("activation", ["modrelu", "oplu"])
@@ -146,6 +148,7 @@ def test_values_that_vmap_maps_over_are_not_read(inner):
     assert not can_be_read(values.to("meta"))
 
 
+@pytest.mark.sampled(3)
 def test_double_backward(case):
     tensors = case.to(torch.float64)
     if case.kind == "rotations":  # a W beside the group, of which differences are made, is none

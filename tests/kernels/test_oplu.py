@@ -58,6 +58,7 @@ def exactly(seed: int):
     return exact, states.detach(), gap, largest, gradients(states, exact)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_gradients_without_ties_are_exact_to_rounding(dtype, backend):

@@ -161,6 +161,7 @@ def compare_with_oracle(case: Case, backend: str, dtype: torch.dtype, operations
         torch.testing.assert_close(mine.double(), theirs, rtol=0, atol=bound)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_the_reference_is_the_definition(case):
     against_oracle(case, "reference", torch.float64, 20 * T * case.m * case.n)
@@ -179,6 +180,7 @@ def test_segments_are_the_definition(case, segment):
     against_oracle(case, "cpp", torch.float64, operations, memory="checkpoint", segment=segment)
 
 
+@pytest.mark.sampled(26)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("backend", ["reference", "cpp"])
 @pytest.mark.parametrize("options", [{}, {"memory": "checkpoint", "segment": 2}], ids=str)
@@ -400,6 +402,7 @@ def test_transforms_take_plain_operations():
     torch.testing.assert_close(many, torch.stack([loss(k), loss(2 * k)]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", [CASES[2], CASES[3], CASES[6], CASES[10]], ids=lambda case: case.activation)
 @pytest.mark.parametrize("segment", [None, 3])
 def test_the_custom_operators_pass_opcheck(case, segment):

@@ -21,6 +21,7 @@ from support.tolerances import tolerance
 MASKS = ("random", "none", "all", "first", "last")
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("activation", activations.ACTIVATIONS)
 @pytest.mark.parametrize("kind", ["dense", "packed", "matrix"])
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -33,6 +34,7 @@ def test_every_activation_and_mask(backend, kind, activation):
                 check(replace(case, restart=index % 2 == packed), backend, torch.float64)
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     "case",
@@ -199,6 +201,7 @@ def test_forward_mode_and_vmap():
     torch.testing.assert_close(each[1], out(tensors["restart"]), rtol=0, atol=bound)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["dense", "packed"])
 @pytest.mark.parametrize("segment", [None, 2])
 def test_custom_operators(kind, segment):

@@ -99,6 +99,7 @@ def test_no_plane_is_torn_apart_where_an_end_begins():
         assert found.residual <= 1e-12
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 3, 100, 257, 512])
 def test_matrices_that_users_make_orthogonal_in_their_own_dtype_are_taken(n, dtype):
@@ -148,6 +149,7 @@ def test_what_is_not_orthogonal_is_refused(dtype):
         rotations_rnn(torch.zeros(2, 1, 3), torch.zeros(1, 3), torch.zeros(3, 2))
 
 
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     "case",

@@ -230,6 +230,7 @@ def test_a_search_whose_candidates_all_diverge_says_so(tmp_path, few):
         assert begun.rounds == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_last_step_names_the_command_that_resumes(number, tmp_path, few, monkeypatch):
     search = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "search")

@@ -247,6 +247,7 @@ WORDS = ["compare", "copying", "--T", "3", "--hidden-size", "8", "--batch-size",
 WORDS += ["--test-size", "10", "--steps", "12", "--log-every", "3", "--validate-every", "6", "--models", "ornn,lstm"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("when", ["advance", "finish"])
 def test_a_signal_ends_a_comparison_that_the_same_command_resumes(
@@ -397,6 +398,7 @@ class Gone(io.StringIO):
         return self.null.fileno()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC])
 def test_output_that_is_not_taken_loses_nothing(number, tmp_path, monkeypatch, capsys, an_update_a_turn):
     """Neither the table and the figure, when the tables are printed, nor the updates, when progress is."""

@@ -149,6 +149,7 @@ def test_importing_orthornn_does_not_import_the_command_line():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["--out", "-h", "--steps=1"])
 def test_a_column_whose_name_is_like_an_option(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -280,6 +281,7 @@ def test_an_option_may_be_a_dict_or_a_truth_value_of_numpy(tmp_path):
     assert task._weights.tolist() == [0.5, 3]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_sequences_are_named_as_the_frame_names_them(library, tmp_path):
     """Names that are instants of a time zone became those of UTC without one."""

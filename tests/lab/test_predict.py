@@ -137,6 +137,7 @@ def table(tmp_path):
     return tmp_path / "data.csv"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", OWN)
 def test_a_table_like_the_one_it_learned_from(name, table, tmp_path, capsys):
     task = OWN[name](data=str(table), sequence="id", missing="hold")
@@ -426,6 +427,7 @@ def sequences(names, steps=5, seed=0):
     return pandas.DataFrame({"id": np.repeat(names, steps), "x": x, "y": np.repeat(label, steps)})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", ["frame", "csv", "npz"])
 def test_predictions_are_in_the_order_of_the_file(suffix, tmp_path):
     """Not in that of the names, where 10 comes before 2."""
@@ -444,6 +446,7 @@ def test_predictions_are_in_the_order_of_the_file(suffix, tmp_path):
     np.testing.assert_allclose(np.concatenate([said.scores for _, said in found]), of_each, rtol=1e-5)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("missing", ["skip", "hold"])
 def test_sequences_without_an_observed_step_are_left_out_with_a_warning(missing, tmp_path, capsys):
     rows = sequences(np.arange(30))

@@ -289,6 +289,7 @@ def fake_ray(monkeypatch):
     return state
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_sweep_that_the_same_command_resumes(number, fake_ray, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

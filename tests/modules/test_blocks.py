@@ -75,6 +75,7 @@ def same_with_gradients(found: Tensor, expected: Tensor, leaves: list[Tensor]) -
         torch.testing.assert_close(a, b, rtol=0, atol=EXACT * (1 + float(b.abs().max())))
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("bias", "learned"), [(True, False), (False, False), (True, True), (False, True)])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_the_last_state_by_the_response_is_that_of_the_step_loop(method, bias, learned, monkeypatch):
@@ -95,6 +96,7 @@ def test_the_last_state_by_the_response_is_that_of_the_step_loop(method, bias, l
     assert not used  # states of their own, few sequences, one step
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("gain", [0.9, -0.5, 0.0, 1.7])
 @pytest.mark.parametrize(("bias", "learned"), [(True, False), (False, True)])
 @pytest.mark.parametrize("method", METHODS[:3], ids=repr)
@@ -135,6 +137,7 @@ def test_under_autocast_the_last_state_is_as_exact_as_all_states(dtype):
     torch.testing.assert_close(last, every[-1], rtol=0, atol=bound)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("length", [1, 3, 4, T, 12])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_strided_states_are_those_of_the_step_loop(method, length, grouped):
@@ -214,6 +217,7 @@ def test_step_goes_through_a_sequence(options, tokens):
     torch.testing.assert_close(h, h_n, rtol=0, atol=EXACT)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("segment", [None, 1, 4, 50])
 @pytest.mark.parametrize("output", ["all", "last"])
 def test_checkpoints_change_nothing_but_memory(segment, output):
@@ -580,6 +584,7 @@ def test_a_hook_sees_the_residual_connection_of_tokens():
     assert seen == [(T, B, D), (B, D)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("method", [Rotations(), Rotations(decay=True), ScaledCayley()], ids=repr)
 def test_a_stride_in_sixteen_bits_and_in_a_trace(method, grouped):
     net = blocks(stride=3, parametrization=method).eval()
@@ -677,6 +682,7 @@ def test_the_cost_of_groups_falls_with_the_batch_and_rises_with_the_power():
     assert not groups_pay(256, None, 1, 8, 784, 14)  # the power of W costs more than the steps
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_segments_build_a_transition_once(method, monkeypatch):
     """Values and gradients are those of the whole, with resets, sequences of unequal lengths, and each form."""

@@ -275,6 +275,7 @@ def test_every_recurrent_module_is_a_subject():
     assert recurrent == {type(subject()) for subject in SUBJECTS}
 
 
+@pytest.mark.sampled(18)
 @EVERY
 def test_state_dict_carries_everything(subject, tmp_path):
     net, x = subject(), inputs()
@@ -295,6 +296,7 @@ def test_state_dict_carries_everything(subject, tmp_path):
         other.load_state_dict({**state, "weight_oh": torch.zeros(1)})
 
 
+@pytest.mark.sampled(17)
 @EVERY
 def test_deepcopy_and_pickle(subject):
     net, x = subject(), inputs()
@@ -324,6 +326,7 @@ def test_a_copy_trains_alone(subject):
     assert all(parameter.grad is None for parameter in net.parameters())
 
 
+@pytest.mark.sampled(25)
 @EVERY
 def test_activation_checkpointing_recomputes_the_same_gradients(subject):
     plain, again, x = subject(), subject(), inputs()
@@ -334,6 +337,7 @@ def test_activation_checkpointing_recomputes_the_same_gradients(subject):
         torch.testing.assert_close(mine.grad, theirs.grad, rtol=0, atol=EXACT)
 
 
+@pytest.mark.sampled(3)
 @EVERY
 def test_meta_device_and_to_empty(subject):
     net, x = subject(), inputs()
@@ -350,6 +354,7 @@ def test_meta_device_and_to_empty(subject):
     same(run(empty, x), run(net, x))
 
 
+@pytest.mark.sampled(25)
 @EVERY
 def test_modules_leave_the_meta_device_one_by_one(subject):
     """As FSDP does it: each module with tensors of its own gets memory and is asked for values, parents first."""
@@ -382,6 +387,7 @@ def test_nothing_is_drawn_on_the_meta_device(subject):
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.sampled(12)
 @EVERY
 def test_reset_parameters_draws_everything_again(subject):
     net, x = subject(), inputs()
@@ -398,6 +404,7 @@ def test_reset_parameters_draws_everything_again(subject):
     assert all(out.isfinite().all() and out.shape == want.shape for out, want in zip(run(net, x), expected))
 
 
+@pytest.mark.sampled(27)
 @EVERY
 def test_dtype_moves(subject):
     net, x = subject(), inputs()
@@ -416,6 +423,7 @@ def test_dtype_moves(subject):
     )
 
 
+@pytest.mark.sampled(14)
 @EVERY
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
 def test_16_bit_weights(subject, low):
@@ -447,6 +455,7 @@ def test_device_moves(subject):
     same(tuple(out.cpu() for out in run(made, x.to(DEVICE))), run(copy.deepcopy(made).cpu(), x), EXACT)
 
 
+@pytest.mark.sampled(29)
 @pytest.mark.parametrize("output", ["all", "last"])
 @SEQUENCES
 def test_without_steps_gradients_reach_everything(subject, output):
@@ -480,6 +489,7 @@ def initial_state(net: nn.Module) -> Tensor | tuple[Tensor, ...]:
     return leaves if isinstance(net, PeepholeLSTM) else leaves[0]
 
 
+@pytest.mark.sampled(20)
 @SEQUENCES
 def test_packed_sequences_are_each_sequence_alone(subject):
     net, x = subject(), inputs()
@@ -504,6 +514,7 @@ def test_packed_sequences_are_each_sequence_alone(subject):
         torch.testing.assert_close(last[b], end, rtol=0, atol=EXACT)
 
 
+@pytest.mark.sampled(19)
 @SEQUENCES
 def test_packed_sequences_have_the_gradients_of_each_alone(subject):
     net, x = subject(), inputs().requires_grad_()
@@ -516,6 +527,7 @@ def test_packed_sequences_have_the_gradients_of_each_alone(subject):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=10 * EXACT * (1 + float(theirs.abs().max())))
 
 
+@pytest.mark.sampled(36)
 @SEQUENCES
 def test_batch_first(subject):
     net, x = subject(), inputs()
@@ -530,6 +542,7 @@ def test_batch_first(subject):
     torch.testing.assert_close(last, net(x, output="last")[0], rtol=0, atol=EXACT)
 
 
+@pytest.mark.sampled(32)
 @EVERY
 def test_unbatched(subject):
     net, x = subject(), inputs()
@@ -542,6 +555,7 @@ def test_unbatched(subject):
     torch.testing.assert_close(net(x[:, 0], output="last")[0], net(x[:, :1], output="last")[0][0], rtol=0, atol=EXACT)
 
 
+@pytest.mark.sampled(35)
 @SEQUENCES
 def test_the_last_output_is_the_final_state(subject):
     net, x = subject(), inputs().requires_grad_()
@@ -556,6 +570,7 @@ def test_the_last_output_is_the_final_state(subject):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=10 * EXACT * (1 + float(theirs.abs().max())))
 
 
+@pytest.mark.sampled(30)
 @ONE_WAY
 def test_a_sequence_in_two_pieces(subject):
     net, x = subject(), inputs()
@@ -610,6 +625,7 @@ def check_episodes(found: tuple[Tensor, ...], expected: tuple[Tensor, ...], leav
         torch.testing.assert_close(mine, theirs, rtol=0, atol=10 * EXACT * (1 + float(theirs.abs().max())))
 
 
+@pytest.mark.sampled(10)
 @SEQUENCES
 @pytest.mark.parametrize("where", ["random", "none", "all", "first", "last"])
 def test_resets_are_episodes_run_alone(subject, where):
@@ -644,6 +660,7 @@ def learned(net: nn.Module, sizes: list[torch.Size]) -> tuple[Tensor, ...]:
     return tuple((torch.view_as_complex(p) if p.dim() == 3 else p).unsqueeze(1) for p in own)
 
 
+@pytest.mark.sampled(8)
 @SEQUENCES
 def test_resets_at_sizes_that_come_later(subject):
     """One network on other lengths and batches in turn, across chunks and segments, each episode as if it ran alone."""
@@ -745,6 +762,7 @@ def one(values: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
     return values[0] if len(values) == 1 else values
 
 
+@pytest.mark.sampled(9)
 @WITH_STEP
 @pytest.mark.parametrize("given", [False, True], ids=["own state", "restart"])
 @pytest.mark.parametrize("carried", [False, True], ids=["from the start", "carried over"])
@@ -761,6 +779,7 @@ def test_resets_of_steps(subject, given, carried):
     check_episodes((torch.stack(outs), *parts(h)), (expected[0], *parts(expected[1])), [x, *net.parameters()])
 
 
+@pytest.mark.sampled(33)
 @WITH_STEP
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
 def test_steps_under_autocast_have_the_dtype_of_a_sequence(subject, low):
@@ -776,6 +795,7 @@ def test_steps_under_autocast_have_the_dtype_of_a_sequence(subject, low):
         torch.testing.assert_close(mine, want, rtol=0, atol=tolerance(low) * (1 + float(want.detach().abs().max())))
 
 
+@pytest.mark.sampled(8)
 @WITH_STEP
 def test_unbatched_steps(subject):
     """Steps without a batch dimension are those of a batch of one, and so are their states and resets."""
@@ -839,6 +859,7 @@ def test_initial_states_are_what_the_network_starts_from(subject):
         net.initial_states(B + 1, other if pair else other[0])
 
 
+@pytest.mark.sampled(18)
 @SEQUENCES
 def test_resets_of_packed_sequences(subject):
     """The mask padded, or packed like the input: each sequence as if it ran alone."""
@@ -862,6 +883,7 @@ def test_resets_of_packed_sequences(subject):
         net(x, reset=pack_padded_sequence(reset, torch.tensor(LENGTHS), enforce_sorted=False))
 
 
+@pytest.mark.sampled(26)
 @SEQUENCES
 def test_resets_in_every_layout(subject):
     net, x, reset = subject(), inputs(), mask("random")
@@ -913,6 +935,7 @@ def test_bad_resets(subject):
         net(x, reset=reset, restart=state[:, :1])
 
 
+@pytest.mark.sampled(27)
 @EVERY
 def test_tokens_are_one_hot_inputs(subject):
     net = subject()
@@ -929,6 +952,7 @@ def test_tokens_are_one_hot_inputs(subject):
     same((net(tokens[:, 0])[0],), (net(one_hot[:, 0])[0],), EXACT)
 
 
+@pytest.mark.sampled(1)
 @COMPILED
 def test_compile_without_breaks(subject):
     torch._dynamo.reset()
@@ -945,6 +969,7 @@ def test_compile_without_breaks(subject):
         torch.testing.assert_close(a, b, rtol=EXACT, atol=EXACT * (1 + float(b.abs().max())))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["auto", "operator"])
 def test_compile_with_complex_inputs_and_states(form):
     torch._dynamo.reset()
@@ -954,6 +979,7 @@ def test_compile_with_complex_inputs_and_states(form):
     same(compiled(x, h0), net(x, h0), EXACT)
 
 
+@pytest.mark.sampled(1)
 @COMPILED
 def test_compile_with_resets(subject):
     torch._dynamo.reset()
@@ -1006,6 +1032,7 @@ def test_compile_with_packed_sequences_without_breaks(subject, given):
         check_episodes(*runs, [x, *(p for p in net.parameters() if p.numel())])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(TORCH < (2, 10), reason="a PackedSequence breaks the graph")
 @pytest.mark.parametrize("make", [OrthogonalRNN, ReflectionRNN, GORU])
 def test_a_graph_refuses_packed_sequences_that_do_not_fit(make):
@@ -1023,6 +1050,7 @@ def test_a_graph_refuses_packed_sequences_that_do_not_fit(make):
 CLIPPED = {"clip_backward": 0.5, "nonlinearity": activations.get("leaky_relu", 0.25), "num_layers": 2, "dropout": 0.5}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "make",
     [
@@ -1043,6 +1071,7 @@ def test_compile_with_dynamic_sizes_and_numbers(make):
         torch.testing.assert_close(compiled(x), net(x)[0], rtol=0, atol=EXACT)
 
 
+@pytest.mark.sampled(1)
 @COMPILED
 def test_export(subject):
     net, x = subject(), inputs()
@@ -1059,6 +1088,7 @@ def test_export(subject):
     torch.testing.assert_close(*pair, rtol=0, atol=EXACT)
 
 
+@pytest.mark.sampled(18)
 @EVERY
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
 def test_what_torchs_networks_have_is_there(subject):
@@ -1080,6 +1110,7 @@ def test_what_torchs_networks_have_is_there(subject):
         net(x, state, **{"state" if len(final) > 1 else "h0": state})
 
 
+@pytest.mark.sampled(31)
 @EVERY
 def test_bad_inputs(subject):
     net, x = subject(), inputs()
@@ -1106,6 +1137,7 @@ def other_name(subject: Subject) -> str:
     return "h" if subject.cell else "state" if isinstance(subject(), PeepholeLSTM) else "h0"
 
 
+@pytest.mark.sampled(15)
 @EVERY
 @pytest.mark.parametrize("batched", [True, False], ids=["batched", "unbatched"])
 def test_errors_name_an_initial_state_as_the_user_does(subject, batched):
@@ -1273,6 +1305,7 @@ def trained(net: nn.Module) -> tuple[Tensor, ...]:
     return *outs, *torch.autograd.grad(sum(out.abs().square().sum() for out in outs), leaves, allow_unused=True)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", SETTABLE)
 def test_an_option_that_is_set_later_acts_or_is_refused(make):
     """Set on a network, each option that may be set is that of a network built with it; the others are read-only."""

@@ -263,6 +263,7 @@ def test_narrower_inputs_and_states_lose_nothing():
         assert torch.equal(net(x, narrow)[0], net(x, wide)[0])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("method", [Givens(layers=2), Householder(), RestrictedUnitary()], ids=repr)
 @pytest.mark.parametrize("bits", ["autocast", "weights"])
 def test_sixteen_bits_do_not_make_the_transition_of_goru_grow_or_vanish(method, bits):
@@ -290,6 +291,7 @@ def test_sixteen_bits_do_not_make_the_transition_of_goru_grow_or_vanish(method, 
     assert float((ratio - 1).abs().max()) < rounding + tolerance(torch.float32, steps)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_gradients_through_the_transition_of_goru_are_not_rounded_under_autocast(compiled):
     """Where the backward pass runs under autocast, as torch.compile's does: |dL/dh_0| = |dL/dh_T|."""

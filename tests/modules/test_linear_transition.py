@@ -24,6 +24,7 @@ def loop(rnn, x, h):
     return torch.stack(states)
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("form", ["dense", "auto", "operator"])
 @pytest.mark.parametrize(
     "method",
@@ -72,6 +73,7 @@ def test_tokens_and_packed_sequences():
     assert "linear_transition=True" in repr(rnn)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "method",
     [ScaledCayley(field="complex", phases=True), Givens(layers=2)],

@@ -69,6 +69,7 @@ def test_nothing_in_every_mode(nonlinearity, shape):
         (out.sum() + h_n.sum()).backward()
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize("inputs", INPUTS)
 @pytest.mark.parametrize("name", NETWORKS)
@@ -115,6 +116,7 @@ IN_SEGMENTS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", IN_SEGMENTS)
@@ -138,6 +140,7 @@ def test_states_are_not_rounded_between_segments(name, low, autocast):
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in net.parameters())
 
 
+@pytest.mark.slow
 def test_layers_in_lockstep_pass_gradients_to_inputs_and_higher_derivatives():
     rnn = OrthogonalRNN(2, 4, 2, nonlinearity="tanh", dtype=torch.float64, memory="checkpoint", segment=3)
     x, h0 = torch.randn(8, 2, 2).double().requires_grad_(), torch.randn(2, 2, 4).double().requires_grad_()
@@ -169,6 +172,7 @@ LOCKSTEP = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LOCKSTEP)
 def test_what_changes_before_it_is_read_again_is_an_error(name):
     """An optimizer's step between the passes, or a mask written over: recomputed states would be those of another network."""

@@ -22,6 +22,7 @@ def reference(rnn, x, observed, h0=None):
     return torch.stack(states), h
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("learn_h0", [False, True])
 @pytest.mark.parametrize("tokens", [False, True])

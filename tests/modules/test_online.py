@@ -61,6 +61,7 @@ def back_propagated(learner, rnn, readout, x, target):
     return out.detach(), states.detach().squeeze(1), dict(zip(NAMES, grads))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("compiled", COMPILED)
 @pytest.mark.parametrize(("n", "inputs", "outputs"), [(1, 1, 1), (2, 1, 3), (7, 3, 2), (64, 1, 1), (33, 2, 4)])
 def test_gradients_are_those_of_the_whole_past(monkeypatch, compiled, n, inputs, outputs):

@@ -61,6 +61,7 @@ def inputs(*shape, dtype=torch.float64):
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(1))
 
 
+@pytest.mark.sampled(75)
 @EVERY
 @pytest.mark.parametrize("nonlinearity", ["modrelu", "tanh", "oplu", "scaled_tanh", "prelu"])
 @pytest.mark.parametrize("form", ["auto", "dense"])
@@ -297,6 +298,7 @@ def test_compile_by_the_default_backend():
         torch.testing.assert_close(compiled, eager, rtol=0, atol=10 * bound * float(1 + eager.abs().max()))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("nonlinearity", ["modrelu", "identity"])
 def test_compile_with_a_sequence_packed_outside(nonlinearity):
     torch._dynamo.reset()

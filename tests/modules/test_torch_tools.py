@@ -110,6 +110,7 @@ NETWORKS = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize("options", NETWORKS, ids=str)
 def test_jacobians_of_many_rows_at_once(options, output):
@@ -143,6 +144,7 @@ def test_outputs_may_be_changed_in_place(options, output):
     assert z.requires_grad
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("parametrization", [*SOME, RestrictedUnitary()], ids=repr)
 def test_networks_of_fake_tensors(parametrization):
     with FakeTensorMode():
@@ -202,6 +204,7 @@ def quietly(function, *arguments, **options):
         return function(*arguments, **options)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("parametrization", [p for p in SOME if p.bind(2).field == "real"], ids=repr)
 @pytest.mark.parametrize(
     "options", [{"nonlinearity": "tanh"}, {"bidirectional": True, "num_layers": 2, "batch_first": True}], ids=str

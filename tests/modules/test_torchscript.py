@@ -53,6 +53,7 @@ def inputs(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
+@pytest.mark.sampled(1)
 @torch.no_grad()
 @EVERY
 def test_a_trace_reads_one_number_of_steps_and_any_number_of_sequences(make):
@@ -79,6 +80,7 @@ def test_a_trace_of_batch_first_and_unbatched_inputs():
             trace(inputs(*wrong))
 
 
+@pytest.mark.sampled(1)
 @torch.no_grad()
 @EVERY
 def test_a_trace_reads_sequences_packed_as_its_example_was(make):

@@ -152,6 +152,7 @@ def test_the_papers_rates():
     assert rates == {"other": 1e-3, "recurrent": 1e-4}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("margin", [0.0, 0.01, 0.5, None])
 def test_margins_hold_while_training(margin):
     """Every s inside [1 - m, 1 + m], however large the rate; margin 0: W orthogonal; none: free to leave."""

@@ -24,6 +24,7 @@ MAKERS = {
 }
 
 
+@pytest.mark.sampled(27)
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize(("n", "p"), SHAPES)
@@ -97,6 +98,7 @@ def test_rmsprop_scales_as_torch_does(field):
         )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("maker", ["sgd", "momentum", "nesterov", "projected"])
 @pytest.mark.parametrize("field", ["real", "pairs"])
 @pytest.mark.parametrize(("n", "p"), [(6, 6), (9, 3)])
@@ -147,6 +149,7 @@ def test_the_published_rmsprop_leaves_a_minimum():
     assert moves["projected"] < 1e-10
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -224,6 +227,7 @@ def test_a_sparse_gradient_is_named():
         CayleySGD([parameter]).step()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("field", ["real", "pairs"])
 def test_drift_does_not_grow(field):
     """float32: rounding alone would add up to sqrt(2000) times what ten updates leave."""
@@ -394,6 +398,7 @@ def test_what_a_group_may_not_have_is_refused_when_it_is_set_later():
         CayleySGD([{"params": {torch.nn.Parameter(torch.eye(3))}}], lr=0.1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_compiled_step_is_the_step(maker):
     """Compiled by torch 2.13 itself, the second matrix would be made from the first one's values, from the third step on."""

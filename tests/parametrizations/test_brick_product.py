@@ -22,6 +22,7 @@ def one_by_one(bound, free):
     return bound.multiply(torch.eye(bound.n, dtype=c.dtype), c, s, d).mT
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("field", ["real", "complex"])
 @pytest.mark.parametrize("layers", [1, 2, 7, 8, 9, 40])
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 15, 16, 17, 33])

@@ -35,6 +35,7 @@ def test_theorem_3_1(n, rho):
     assert torch.linalg.det(method(skew)) == pytest.approx((-1.0) ** rho)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("field", ["real", "complex"])
 def test_theorem_3_2_against_autograd_through_the_solve(field):
     n = 7
@@ -167,6 +168,7 @@ def test_phases_start_on_the_whole_circle_and_are_trained():
         ScaledCayley(phases=True)
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("options", [{}, {"field": "complex"}, {"field": "complex", "phases": True}], ids=str)
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 8])
 def test_the_negative_identity_to_rounding_is_represented(n, options):

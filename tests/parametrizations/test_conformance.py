@@ -142,6 +142,7 @@ def bound(law: Law, dtype=torch.float64):
     return method, tuple(value.requires_grad_() for value in free)
 
 
+@pytest.mark.sampled(7)
 @EVERY
 def test_the_laws_of_every_parametrization(law):
     """Of the group, right_inverse, gradients, forms, copies: see orthornn.testing."""
@@ -173,6 +174,7 @@ def test_right_inverse_of_its_own_matrices(law):
     assert off < tolerance(torch.float32, 4 * law.n)
 
 
+@pytest.mark.sampled(48)
 @EVERY
 def test_rank_of_the_jacobian_is_the_dimension(law):
     """What the free tensors reach near a random point, tangent directions of a manifold being those allowed."""
@@ -242,6 +244,7 @@ def test_bad_matrices(law):
         method.right_inverse(torch.eye(law.n, dtype=torch.int64))
 
 
+@pytest.mark.sampled(47)
 @EVERY
 def test_right_inverse_takes_no_part_of_its_argument(law):
     """What is assigned is copied: training the free tensors must not write into the caller's matrix."""
@@ -289,6 +292,7 @@ def same(a, b):
     return a.dtype == b.dtype and torch.equal(a, b)
 
 
+@pytest.mark.sampled(54)
 @EVERY
 def test_buffers_survive_what_torch_does_to_modules(law):
     """The meta device with assign=True and to_empty(), contexts of a default device, copies, and a reset."""
@@ -327,6 +331,7 @@ def test_buffers_survive_what_torch_does_to_modules(law):
         assert same(held.matrix(), W)
 
 
+@pytest.mark.sampled(118)
 @EVERY
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64], ids=str)
 def test_buffers_keep_their_precision(law, dtype):
@@ -390,6 +395,7 @@ def test_what_follows_from_sizes_is_no_state(law):
     assert set(dict(method.named_buffers())) == set(method.state_dict())
 
 
+@pytest.mark.sampled(12)
 @EVERY
 def test_built_of_fake_tensors(law):
     with FakeTensorMode():
@@ -413,6 +419,7 @@ def test_tables_of_rotations_are_the_pairs():
             assert torch.equal(tables.partner, expected)
 
 
+@pytest.mark.sampled(41)
 @pytest.mark.parametrize("law", CASES, ids=repr)
 def test_a_pass_while_cuda_captures_reads_nothing_on_the_host(law, monkeypatch):
     """Values, gradients and a transition without gradients are those of an ordinary pass."""

@@ -63,6 +63,7 @@ def test_arrangements(n):
         assert all(units == set(range(n)) for units in reached)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("n", [1, 2, 3, 6, 7, 20])
 def test_elimination(n):
     """Every unitary matrix, also one that is sparse, so that entries to eliminate are zero already."""
@@ -133,6 +134,7 @@ def test_restricted_unitary_is_its_equation():
     )  # a reflector of length 0 reflects nothing
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("field", ["real", "complex"])
 @pytest.mark.parametrize("layers", [1, 2, 3, 5, "fft"])
 @pytest.mark.parametrize("n", [2, 3, 5, 12, 17, 40])
@@ -165,6 +167,7 @@ def test_what_no_layers_make_is_said(layers, field):
     assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
 
 
+@pytest.mark.slow
 def test_searching_the_nearest():
     W = haar(7, True, torch.Generator().manual_seed(0))
     method = RestrictedUnitary().bind(7)

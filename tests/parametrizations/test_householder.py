@@ -99,6 +99,7 @@ def hard_cases(n):
     }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("n", [1, 2, 3, 6, 17])
 @pytest.mark.parametrize("base", ["identity", "rotations"])
 def test_theorem_1_hard_cases(n, base):
@@ -234,6 +235,7 @@ def test_zero_reflectors():
     assert torch.equal(free.grad, torch.zeros(12))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("base", ["identity", "rotations"])
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
 def test_soft_u1_is_found_again(n, base):

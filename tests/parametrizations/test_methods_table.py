@@ -102,6 +102,7 @@ def rank(bound, free) -> int:
     return int((singular > 1e-9 * singular.max()).sum())
 
 
+@pytest.mark.sampled(3)
 @EVERY
 @pytest.mark.parametrize("n", [5, 8])
 def test_dimension_and_parameters(line, n):

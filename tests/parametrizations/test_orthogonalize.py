@@ -186,6 +186,7 @@ def rectangular(rows, columns, dtype=torch.float32):
     return torch.nn.Linear(columns, rows, dtype=dtype)
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("method", FRAMES, ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -211,6 +212,7 @@ def test_rectangular_weights_are_frames_that_train(shape, dtype, method):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("method", FRAMES, ids=repr)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_any_frame_can_be_assigned(shape, method):
@@ -232,6 +234,7 @@ def test_any_frame_can_be_assigned(shape, method):
         layer.weight = W.mT
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("method", [*FRAMES, SpectralMargin(), Unconstrained()], ids=repr)
 @pytest.mark.parametrize("shape", [(6, 6), (5, 5), (3, 7), (7, 3)], ids=str)
 def test_existing_weights_are_projected_when_asked(shape, method):

@@ -33,6 +33,7 @@ def assert_found(method, W, dtype=torch.float64):
     return free
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("n", [2, 3, 5, 12])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_every_product_of_m_reflections_is_reached(n, dtype):

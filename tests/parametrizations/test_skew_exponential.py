@@ -44,6 +44,7 @@ def check_exact(A, G, W, found, norm):
     torch.testing.assert_close(found, gradient, rtol=0, atol=bound * float(torch.linalg.matrix_norm(G)))
 
 
+@pytest.mark.sampled(49)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("norm", [0.0, 1e-9, 1e-2, 0.1, 0.5, 1.5, 3.0, 4.7, 4.8, 30.0, 1000.0])
 @pytest.mark.parametrize("n", [1, 2, 7, 40])
@@ -57,6 +58,7 @@ def test_values_and_gradients(n, norm, dtype):
     assert float(torch.linalg.matrix_norm(W.detach().mH @ W.detach() - identity)) <= bound_of(n, norm)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("norm", [1e4, 1e6, 1e9, 1e15, 1e20, 1e160, 1e300])
 @pytest.mark.parametrize("n", [2, 7, 40])
@@ -88,6 +90,7 @@ def test_any_degree_gives_an_orthogonal_matrix():
         torch.testing.assert_close(W.mT @ W, torch.eye(6, dtype=W.dtype), rtol=0, atol=tolerance(torch.float64, 6))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_first_and_second_derivatives(dtype):
     free = torch.randn(4, 4, dtype=dtype, requires_grad=True)

@@ -84,6 +84,7 @@ def test_an_ordinary_optimizer_on_a_manifold_warns(parametrization):
         assert not train(net, recipe(net))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("made", ["new", "copied", "pickled", "assigned"])
 def test_an_orthogonal_weight_that_leaves_its_manifold_warns(made, compiled):

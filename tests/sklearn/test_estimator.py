@@ -57,6 +57,7 @@ CHECKS = [
 ]
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", CHECKS)
 @pytest.mark.parametrize("kind", [OrthogonalClassifier, OrthogonalRegressor])
 def test_the_checks_of_scikit_learn_that_make_sense_for_sequences(kind, name):
@@ -212,6 +213,7 @@ def test_numbers_that_overflow_are_refused():
         found.predict(X * 1e60)
 
 
+@pytest.mark.slow
 def test_an_estimator_predicts_in_another_process():
     found = OrthogonalClassifier(**SMALL).fit(X, Y)
     code = (

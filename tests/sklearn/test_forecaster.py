@@ -87,6 +87,7 @@ def test_what_would_be_forecast_wrongly_is_refused():
             wrong()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["D", "h", "period", "timedelta"])
 def test_times_of_pandas_are_in_order_and_those_of_both_tables(kind):
     """A series with the newest value first was forecast from its past as from its future."""

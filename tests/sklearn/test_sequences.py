@@ -53,6 +53,7 @@ def test_tables_with_an_index_of_sequence_and_time():
         assert all((one == own).all() for one, own in zip(found, ragged, strict=True))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kind", "values"), [(OrthogonalClassifier, Y), (OrthogonalRegressor, X[:, 0, 0])])
 def test_targets_with_the_names_of_the_sequences_are_in_their_order(kind, values):
     """Those that pandas grouped, sorted by name, were those of other sequences."""

@@ -65,6 +65,7 @@ def test_integer_weights_are_copies_in_the_mean_loss_of_an_epoch(numbers, batch)
     assert count == pytest.approx(48, rel=1e-5)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("kind", "y"), CASES)
 @pytest.mark.parametrize("weights", [1.0, np.full(48, 0.1), np.full(48, 1e300), [3] * 48, np.ones(48, bool)])
 def test_equal_weights_are_no_weights(kind, y, weights):
@@ -72,6 +73,7 @@ def test_equal_weights_are_no_weights(kind, y, weights):
     np.testing.assert_array_equal(outputs(found), outputs(plain))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "y"), CASES)
 def test_only_ratios_count_and_they_do(kind, y):
     weights = np.random.default_rng(3).uniform(0.1, 5, 48)

@@ -18,6 +18,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("paper", "name", "ending"), CASES)
 def test_every_row_has_its_published_cell(paper, name, ending, data, tmp_path):
     experiment = experiments(paper)[name]

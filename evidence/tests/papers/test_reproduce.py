@@ -266,6 +266,7 @@ def spied(function, before):
     return instead
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("gpu", "device", "note"),
     [

@@ -16,6 +16,7 @@ def test_every_experiment_is_found():
     assert {paper: len(experiments(paper)) for paper in PAPERS} == NUMBER
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("experiment", EVERY, ids=lambda e: f"{e.paper}-{e.name}")
 def test_smoke(experiment, data, tmp_path):
     content = reproduce(experiment, Setting("smoke", data), tmp_path / "runs", tmp_path / "results")

@@ -87,6 +87,7 @@ def test_a_bad_file_is_one_clear_error(task, tmp_path, message):
         PianoRolls(collection="x")
 
 
+@pytest.mark.sampled(1)
 @needs("polymusic")
 @pytest.mark.parametrize(
     ("collection", "pieces", "frames"),

@@ -269,7 +269,7 @@ def _warn_of_steps(y: Any, X: Any) -> None:
     """Warn if the times of the series, or those of X where the series has none, have gaps or are there twice."""
     table, which = (X, "X") if times_of(y) is None and times_of(X) is not None else (y, "y")
     index = getattr(table, "index", None)
-    if getattr(index, "nlevels", 1) == 1 and hasattr(index, "dtype"):
+    if index is not None and getattr(index, "nlevels", 1) == 1 and hasattr(index, "dtype"):
         warn_of_steps(index, [len(index)], which, stacklevel=4)
 
 

@@ -25,6 +25,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("numbers", ["float32", "int16"])
 @pytest.mark.parametrize("tokens", [False, True], ids=["one number", "tokens"])
 @pytest.mark.parametrize("case", PAIRS)

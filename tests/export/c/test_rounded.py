@@ -171,6 +171,7 @@ def test_training_brings_the_integers_nearer():
     assert error(student) < 0.5 * before
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(not COMPILERS, reason="needs a C compiler")
 @pytest.mark.parametrize("case", CASES)
 def test_the_exported_c_is_the_rounded_network(case, tmp_path):

@@ -73,6 +73,7 @@ def test_of_equal_scores_the_first_class_wins(tmp_path):
         assert compiled.call("best", y) == int(y.argmax())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("numbers", ["float32", "int16"])
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_the_self_test_finds_an_output_that_is_too_large_or_too_small(which, numbers, tmp_path):

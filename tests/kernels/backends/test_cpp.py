@@ -45,6 +45,7 @@ def test_every_instruction_set_that_torch_finds_is_there():
     assert expected <= set(extension.native.supported_isas())
 
 
+@pytest.mark.sampled(57)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("batch", [2, 3, 4, 5, 13, 61])
 @pytest.mark.parametrize("kind", ["dense", "packed"])
@@ -162,6 +163,7 @@ AFTER_FORK = """
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.parametrize("users", [(), ("torch",), ("orthornn",), ("torch", "orthornn")], ids="-".join)
 def test_a_process_that_fork_makes_does_not_wait_for_threads_that_it_has_not(users, tmp_path):

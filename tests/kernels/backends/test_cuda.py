@@ -50,6 +50,7 @@ def check_emulated(
     assert all(torch.equal(a, b) for run in runs[1:] for a, b in zip(runs[0], run))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("activation", activations.ACTIVATIONS)
 def test_cuda_emulated_every_activation(activation, folder, monkeypatch):
     k = list(activations.ACTIVATIONS).index(activation)
@@ -57,6 +58,7 @@ def test_cuda_emulated_every_activation(activation, folder, monkeypatch):
     check_emulated(Case(kind, activation, n=10, m=3, steps=4, packed=k % 2 == 0), folder, monkeypatch)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
 def test_cuda_emulated_not_finite(bad, folder, monkeypatch):
     monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
@@ -64,6 +66,7 @@ def test_cuda_emulated_not_finite(bad, folder, monkeypatch):
     check_not_finite("cuda", "complex_modrelu", bad, torch.device("cpu"), clip=0.5)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("activation", ["modrelu", "complex_modrelu", "scaled_tanh"])
 def test_cuda_emulated_parameter_that_is_nan(activation, folder, monkeypatch):
     monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
@@ -71,6 +74,7 @@ def test_cuda_emulated_parameter_that_is_nan(activation, folder, monkeypatch):
     check_parameter_is_nan("cuda", activation, torch.device("cpu"))
 
 
+@pytest.mark.slow
 def test_cuda_emulated_last_state(folder, monkeypatch):
     check_emulated(Case("packed", "modrelu", n=11, m=3, steps=4, packed=True, output="last"), folder, monkeypatch)
 
@@ -119,6 +123,7 @@ def test_cuda_emulated_clusters_of_which_several_warps_send(side, turns, folder,
     check_emulated(case, folder, monkeypatch, shape, orders=12)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("activation", [name for name, one in activations.ACTIVATIONS.items() if not one.paired])
 def test_cuda_emulated_every_activation_of_clusters(activation, folder, monkeypatch):
     shape = cluster.Shape(10, 2, Product(8, 10, 32, 8, 1), 2)
@@ -128,6 +133,7 @@ def test_cuda_emulated_every_activation_of_clusters(activation, folder, monkeypa
 ONE = cluster.Shape(6, 2, Product(4, 6, 32, 16, 1), 2, 2)  # of several sequences
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(DEVICE.type != "cpu", reason="the emulation is for a CPU")
 def test_cuda_emulated_clipping_in_clusters(folder, monkeypatch):
     monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
@@ -136,6 +142,7 @@ def test_cuda_emulated_clipping_in_clusters(folder, monkeypatch):
     check_clip("cuda", "dense")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
 def test_cuda_emulated_not_finite_in_clusters(bad, folder, monkeypatch):
     monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
@@ -144,6 +151,7 @@ def test_cuda_emulated_not_finite_in_clusters(bad, folder, monkeypatch):
     check_not_finite("cuda", "modrelu", bad, torch.device("cpu"), clip=0.5)
 
 
+@pytest.mark.slow
 def test_the_bits_of_a_sequence_do_not_hang_on_those_beside_it(folder, monkeypatch):
     monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
     monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
@@ -211,6 +219,7 @@ ROTATIONS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ROTATIONS)
 def test_cuda_emulated_rotations(name, folder, monkeypatch):
     piece, case = ROTATIONS[name]
@@ -313,6 +322,7 @@ def test_a_shape_covers_its_products_and_fits(n, m):
         assert product.vector >= product.columns
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kernel", ["forward", "scan"])
 def test_more_rows_than_an_int_can_count(kernel, folder, tmp_path):
     """T B > 2^31: the first sequence alone, in files with holes, of which 4 pages each are in use."""

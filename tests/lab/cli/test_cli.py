@@ -272,6 +272,7 @@ def test_the_manual_names_every_command_task_and_model(capsys):
         assert all(name in text for name in [*TASKS, *MODELS])
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("task", TASKS.own)
 @pytest.mark.parametrize("command", ["train", "compare"])
 def test_every_option_is_explained(command, task, capsys):
@@ -347,6 +348,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("words", WRONG)
 def test_an_error_is_one_line_and_leaves_nothing_behind(words, capsys, tmp_path):
     assert run(*words) == 2
@@ -462,6 +464,7 @@ def test_compare_all_trains_every_model(tmp_path, capsys):
     assert table.strip() in capsys.readouterr().out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -582,6 +585,7 @@ def test_an_instruction_set_that_is_not_there(monkeypatch, capsys):
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("package", ["tyro", "matplotlib"])
 def test_without_the_extra_one_sentence_says_which(package):
     block = (

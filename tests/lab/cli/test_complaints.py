@@ -8,6 +8,7 @@ from orthornn.lab.cli import main
 from orthornn.lab.cli.complaints import one_line
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -22,6 +22,7 @@ def test_the_rates_are_the_best_of_the_sweep():
     assert {name: float(rate) for name, rate in best.items()} == LEARNING_RATES
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("words", "expected"), [([], LEARNING_RATES), (["--lr", "0.002"], dict.fromkeys(LEARNING_RATES, 0.002))]
 )

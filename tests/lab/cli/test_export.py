@@ -21,6 +21,7 @@ def runs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("run", "formats", "reason"),
     [

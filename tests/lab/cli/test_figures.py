@@ -41,6 +41,7 @@ def test_networks_without_a_recurrent_matrix_of_ours_have_gradients_alone(tmp_pa
     assert 'lstm: Expected "spectrum" records, but got none' in capsys.readouterr().err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("words", "message"),
     [

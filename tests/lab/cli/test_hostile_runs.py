@@ -207,6 +207,7 @@ def in_a_child(step, tmp_path):
     return len(done)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts memory in /proc")
 def test_some_hostile_runs(tmp_path, one_thread):
     assert in_a_child(97, tmp_path) >= 50
@@ -254,6 +255,7 @@ def called(words):
     return status, said.getvalue()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.hostile_runs] * (n == "onnx")) for n in WRITES])
 def test_what_was_there_stays_on_a_full_disk_and_behind_links(name, table_run, tmp_path, monkeypatch):
     """A write that fails leaves the old files and nothing half; a link, soft or hard, is replaced or refused."""

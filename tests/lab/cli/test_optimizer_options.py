@@ -13,6 +13,7 @@ def shown(command, words, folder, capsys):
     return capsys.readouterr().out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("model", "option", "value"),
     [

@@ -131,6 +131,7 @@ def test_a_forecast_sees_a_whole_period(tmp_path, capsys):
     assert own_data([str(path), "--target", "v", "--quantiles", "0.5"])[-2:] == ["--quantiles", "0.5"]
 
 
+@pytest.mark.slow
 def test_lags_of_many_predictions_leave_a_network_its_parameters(tmp_path, capsys):
     path = tmp_path / "day.csv"
     rows = (f"{math.sin(t * math.pi / 40):.5f},{t % 3},{t % 5}" for t in range(600))
@@ -187,6 +188,7 @@ REPLACED = [
 ]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", PIXELS)
 @pytest.mark.parametrize(("words", "meaningless"), REPLACED, ids=str)
 def test_what_has_no_meaning_next_to_what_is_given_is_left_out(name, words, meaningless, epochs):
@@ -241,6 +243,7 @@ def table(tmp_path):
     return ["classify", "--data", str(path), "--target", "kind", "--sequence", "sequence"]
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("words", "warmup"),
     [

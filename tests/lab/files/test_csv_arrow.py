@@ -93,6 +93,7 @@ def test_a_later_cell_may_be_of_any_kind(pieces, separator, later):
     check_same(found, expected)
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("size", [*range(1, 12), 40, 1000])
 def test_every_size_of_pieces_gives_the_same_columns(pieces, size, threads):

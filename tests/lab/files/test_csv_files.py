@@ -61,6 +61,7 @@ def cell(text, separator):
     return '"' + text.replace('"', '""') + '"' if quoted else text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_pyarrow_and_python_read_the_same(tmp_path, monkeypatch, separator):
     """Columns of a few kinds of cells each, so that numbers of every convention and mixtures of them come up."""

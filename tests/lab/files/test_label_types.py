@@ -56,6 +56,7 @@ def trained(data, folder):
     return load(folder)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", COLUMNS)
 def test_labels_have_the_type_of_the_column_of_the_classes(name, tmp_path):
     frame = frame_of(COLUMNS[name])

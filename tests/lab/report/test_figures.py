@@ -15,6 +15,7 @@ def test_a_single_point_is_drawn(tmp_path):
     assert words("_a\x00") == " _a\ufffd"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_figures_are_written(tmp_path, suffix):
     curves = {"one": ([1, 2, 3], [2.0, 1.0, 0.5]), "two": ([1, 2, 3], [2.0, 2.0, 1.9])}

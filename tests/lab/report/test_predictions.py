@@ -63,6 +63,7 @@ def runs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["classify", "steps"])
 def test_classes(runs, name):
     (run,) = read_runs([runs / name])

@@ -99,6 +99,7 @@ def test_an_lstm_has_one_bias_a_gate(name):
     assert peepholes == count_parameters(model) + 3 * 7
 
 
+@pytest.mark.sampled(56)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("tokens", [False, True])
 @pytest.mark.parametrize("output", ["all", "last"])
@@ -128,6 +129,7 @@ def test_tokens_are_one_hot_and_last_is_the_last_of_all(name):
     torch.testing.assert_close(made(output="last", tokens=True)(tokens), every[-1], **close)
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("budget", [300, 5000])
 def test_the_width_is_the_largest_within_the_budget(name, budget):

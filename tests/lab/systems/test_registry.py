@@ -58,6 +58,7 @@ def value_of(name, option):
     ) else VALUES[option]  # fmt: skip
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("name", "option"), OWN)
 def test_an_option_goes_through_the_command_line_and_config_json(name, option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -85,6 +86,7 @@ def test_an_option_goes_through_the_command_line_and_config_json(name, option, t
     assert RunConfig.read(plain) == seen[0]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", MODELS)
 def test_options_of_other_models_are_refused_unless_they_are_none(name):
     foreign = [option for option in MODEL_OPTIONS if option not in MODELS[name].options()]

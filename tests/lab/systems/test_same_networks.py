@@ -23,6 +23,7 @@ MODELS = json.loads((FIXTURES / "models.json").read_text())
 TENSORS = load_file(FIXTURES / "models.safetensors")
 
 
+@pytest.mark.sampled(42)
 @pytest.mark.parametrize("index", range(len(MODELS)), ids=lambda i: f"{i}-{MODELS[i]['name']}")
 def test_every_model_is_the_network_that_it_was(index):
     config = RunConfig.read({"model": MODELS[index]}).model

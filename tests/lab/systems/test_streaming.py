@@ -9,6 +9,7 @@ from orthornn.lab.systems import MODELS, build
 from orthornn.lab.systems.streaming import Stream
 
 
+@pytest.mark.sampled(37)
 @pytest.mark.parametrize("tokens", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_stream_is_the_sequence(name, tokens):

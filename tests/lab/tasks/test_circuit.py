@@ -73,6 +73,7 @@ def test_the_clipper_solves_its_equation():
     assert 0.5 < np.abs(v).max() < 0.7  # of diodes
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rate", [8000, RATE, 192000])
 def test_chunks_make_no_difference(rate, monkeypatch):
     u = 3 * np.random.default_rng(0).standard_normal(9000)
@@ -90,6 +91,7 @@ def test_a_filter_is_causal_and_knows_its_response():
     assert y.sum() == pytest.approx(1, rel=1e-6)  # at frequency 0
 
 
+@pytest.mark.slow
 def test_the_pedal_is_small_signal_linear_and_saturates():
     x = 1e-5 * np.sin(np.arange(20000) * 0.1)
     small, twice = overdrive(x, RATE, 20), overdrive(2 * x, RATE, 20)

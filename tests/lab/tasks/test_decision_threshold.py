@@ -26,6 +26,7 @@ def value(probabilities, second, threshold, metric):
     return classification_scores(pairs, second.astype(int), threshold)[metric]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("seed", range(6))
 def test_no_threshold_is_better(metric, seed):

@@ -73,6 +73,7 @@ def test_the_quantiles_of_the_targets_have_the_trivial_loss(wave):
     assert total / count == pytest.approx(found)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("quantiles", [None, "0.1,0.5,0.9"])
 def test_a_model_with_lags_starts_from_linear_autoregression(wave, quantiles):
     task = Forecast(data=wave, target="value", inputs="value", horizons=2, quantiles=quantiles, skipped=12, window=60)
@@ -195,6 +196,7 @@ def priced(path, rows=160, more=0, word=False):
     return str(path), 10 + 3 * price
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("options", [{}, {"ahead": 4}, {"horizons": 3}, {"horizons": 2, "quantiles": "0.1,0.9"}])
 @pytest.mark.parametrize("word", [False, True])
 def test_what_is_known_ahead_is_all_that_is_needed_where_the_target_depends_on_it_alone(tmp_path, options, word):

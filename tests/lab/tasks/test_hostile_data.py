@@ -15,6 +15,7 @@ SEVERAL = 70  # mutants of each kind of file in the fast suite
 MANY = 4000
 
 
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_refused_or_read(tmp_path, name):
     make, message = HOSTILE[name]
@@ -44,6 +45,7 @@ def check_mutants(tmp_path, name, count):
     return counted
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:.*has no mark at its end")
 @pytest.mark.parametrize("name", GOOD)
 def test_mutants_are_refused_or_read(tmp_path, name):

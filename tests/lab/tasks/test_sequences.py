@@ -46,6 +46,7 @@ def test_the_mean_of_each_sequence():
     assert mean_of_each(flat(dense.unsqueeze(-1), dense)[1], dense).tolist() == [2.0, 6.0]
 
 
+@pytest.mark.sampled(35)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("tokens", [False, True])
 def test_every_model_reads_packed_sequences_as_it_reads_them_one_by_one(name, tokens):

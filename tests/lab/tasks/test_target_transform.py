@@ -67,6 +67,7 @@ KINDS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("gone", [(), (20, 21, 90)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_network_of_transformed_targets_is_that_of_a_transformed_table(kind, gone, how, tmp_path):
@@ -125,6 +126,7 @@ def test_mape_of_small_targets_counts_them_where_they_have_a_logarithm(tmp_path)
     assert task.metrics(torch.zeros_like(wanted), wanted)["mape"][1] == int((~wanted.isnan()).sum())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("output", ["last", "all"])
 def test_a_regression_is_measured_in_the_units_of_the_file(output, how, tmp_path):
     random = np.random.default_rng(1)
@@ -225,6 +227,7 @@ def test_the_first_value_outside_is_named():
         assert in_units(np.array([1e3]), "log") == np.inf == in_units(torch.tensor([1e3]), "log1p")
 
 
+@pytest.mark.sampled(1)
 def test_the_transform_is_stored_and_a_resumed_run_is_the_same(how, tmp_path):
     raw = table(tmp_path / "raw.npz")
     task = Forecast(data=raw, target="sales", inputs="sales,price", skipped=4, window=30, target_transform=how)
@@ -287,6 +290,7 @@ def test_an_option_of_numbers_is_refused_for_classes(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("lags", [0, 3])
 def test_graphs_predict_in_the_units_of_the_file(lags, how, tmp_path):
     raw = table(tmp_path / "raw.npz")

@@ -105,6 +105,7 @@ def test_a_hundred_kills(tmp_path, one_thread):
 COMMAND = ["train", "copying", "--T", "5", "--hidden-size", "8", "--steps", "1000000", "--checkpoint-every", "50"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
     path = {"PYTHONPATH": os.pathsep.join([*sys.path, os.path.dirname(__file__)]), "OMP_NUM_THREADS": "1"}

@@ -54,6 +54,7 @@ def config(name="ornn-rotations", **options):
     return RunConfig(model=model_named(name, hidden_size=16), **options)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
 def test_thirty_updates_lower_the_loss(name, optimizer):
@@ -63,6 +64,7 @@ def test_thirty_updates_lower_the_loss(name, optimizer):
     assert result.test["loss"] < 0.8 * losses[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_hundred_updates_learn_to_add(name):
     """Better than the best constant answer, by a third."""
@@ -71,6 +73,7 @@ def test_a_hundred_updates_learn_to_add(name):
     assert sum(losses[-10:]) / 10 < 2 / 3 * trainer.task.trivial_loss
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_recurrent_matrix_stays_orthogonal_and_moves(name):
     trainer = Trainer(config(name))
@@ -97,6 +100,7 @@ def test_the_same_config_gives_the_same_run():
     assert numbers(first) != numbers(other)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["ornn", "scornn", "lstm"])
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
 def test_a_trainer_goes_on_bit_for_bit_from_its_state(name, optimizer, tmp_path):
@@ -254,6 +258,7 @@ def test_bad_data_are_found_before_anything_is_written(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
 def test_evaluation_sees_every_update(name, optimizer):

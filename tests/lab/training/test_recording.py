@@ -27,6 +27,7 @@ def of_kind(result, kind):
     return [record for record in result.records if record["kind"] == kind]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("task", [TASK, Adding(T=5, validation_size=20, test_size=5)], ids=lambda t: t.name)
 def test_every_model_on_every_kind_of_output(name, task, tmp_path):

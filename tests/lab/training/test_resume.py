@@ -65,17 +65,20 @@ def check(tmp_path, config, step):
         assert numbers([getattr(first, name)]) == numbers([getattr(second, name)])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_and_optimizer(name, optimizer, tmp_path):
     check(tmp_path, config(name, optimizer=OptimizerConfig(optimizer, lr=0.003), steps=20), 9)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_in_the_middle_of_an_epoch(task, tmp_path):
     check(tmp_path, config(task=TASKS[task]), 13)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["ornn-rotations", "lstm", "gru"])
 def test_a_state_that_is_carried_over(name, tmp_path):
     (tmp_path / "dry.wav").write_bytes(wav(1, 1500))
@@ -83,6 +86,7 @@ def test_a_state_that_is_carried_over(name, tmp_path):
     check(tmp_path, config(name, task=task, batch_size=8), 13)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["ornn-rotations", "gru"])
 def test_a_state_that_is_carried_over_in_bfloat16(name, tmp_path):
     (tmp_path / "dry.wav").write_bytes(wav(1, 1500))
@@ -90,6 +94,7 @@ def test_a_state_that_is_carried_over_in_bfloat16(name, tmp_path):
     check(tmp_path, config(name, task=task, batch_size=8, autocast="bfloat16"), 13)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("step", [0, 1, 4])
 @pytest.mark.parametrize("name", ["ornn", "blocks"])
 def test_records_next_to_a_start_from_the_data(name, step, tmp_path):
@@ -116,6 +121,7 @@ def test_classes_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
     check(tmp_path, config(task=Labeled(), batch_size=4), 11)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("name", ["blocks", "lstm"])
 def test_dropout_draws_what_it_would_have_drawn(name, accumulate, tmp_path):
@@ -124,6 +130,7 @@ def test_dropout_draws_what_it_would_have_drawn(name, accumulate, tmp_path):
     check(tmp_path, dataclasses.replace(config(**options), model=model, accumulate=accumulate), 13)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -173,6 +180,7 @@ def test_a_run_can_be_made_longer(tmp_path):
     assert numbers(read_metrics(tmp_path / "whole" / "metrics.jsonl")) == numbers(result.records)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -260,6 +268,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "state.json", "SHA256SUMS"])
 def test_a_damaged_checkpoint_is_said_and_the_one_before_is_taken(name, damage, tmp_path):
@@ -358,6 +367,7 @@ def test_no_pickles(tmp_path):
             assert path.suffix in (".json", ".jsonl", ".safetensors", "") or path.name == ".lock"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["blocks", "lstm"])
 def test_taking_turns_with_others_does_not_change_what_dropout_draws(name, tmp_path):
     model = model_named(name, hidden_size=6, depth=2, dropout=0.5)

@@ -28,6 +28,7 @@ def test_recording_the_test_metrics_changes_no_other_record():
     assert with_tests.test == without.test
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["ornn", "lstm"])
 def test_the_weights_of_the_best_validation_are_tested(name, tmp_path):
     """Steps so large that the last weights are not the best."""

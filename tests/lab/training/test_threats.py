@@ -331,6 +331,7 @@ def test_weights_that_are_not_finite_say_nothing(tmp_path):
         orthornn.load(tmp_path, "last")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_read_back(name, tmp_path):
     """The header that is expected is that of the model, for a width and for a budget."""
@@ -372,6 +373,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("model", "sizes"), SIZES)
 @pytest.mark.parametrize("step", ["last", "best"])
 def test_a_description_of_a_huge_network_asks_for_no_memory(model, sizes, step, tmp_path, monkeypatch):
@@ -474,6 +476,7 @@ def test_descriptions_that_contradict_themselves(entry, finished, tmp_path):
         orthornn.load(tmp_path / "run")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "value", [None, True, 3, 1.5, "x", [], {}, {"name": []}, {"name": {}}, 10**400, [[[]]]], ids=lambda v: str(v)[:20]
 )
@@ -585,6 +588,7 @@ def table(path, flip=False, factor=1.0, third=False):
     path.write_text("\n".join(rows) + "\n")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("change", [{"flip": True}, {"factor": 1000.0}, {"third": True}], ids=str)
 @pytest.mark.parametrize("lost", [False, True])
 def test_changed_data_are_noticed(change, lost, tmp_path, monkeypatch):

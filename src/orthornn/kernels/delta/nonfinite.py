@@ -30,7 +30,8 @@ class Lost(NamedTuple):
 
 def finite(call: DeltaCall) -> tuple[DeltaCall, Lost]:
     """Return a call with zeros in place of what is not finite, and where that is. Zeros get no gradient."""
-    q, k, v, beta, gate, state, restart = call.tensors()
+    q, k, v, beta, gate = call.q, call.k, call.v, call.beta, call.gate
+    state, restart = call.state, call.restart
     bad_q, bad_v, bad_state = _in_row(q), is_lost(v), is_lost(state)
     bad = (_in_row(k) | is_lost(beta).unsqueeze(-1)).any(-3)  # (..., H, 1)
     if gate is not None:
