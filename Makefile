@@ -23,7 +23,7 @@ $(INSTALLED): pyproject.toml evidence/pyproject.toml constraints.txt CMakeLists.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e evidence
 	@touch $@
 
-demo: $(INSTALLED)  ## about two minutes: which networks of equal size learn to copy, with a table and a figure
+demo: $(INSTALLED)  ## which networks of equal size learn to copy, in 100 seconds of training at most, with a table and a figure
 	$(BIN)/orthornn demo
 
 test: $(INSTALLED)  ## the tests

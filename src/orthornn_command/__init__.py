@@ -27,9 +27,9 @@ def main() -> int:
 def _wait_without_computing() -> None:
     """Have torch's threads sleep while they wait for each other, unless the user has chosen how they wait.
 
-    As OpenMP has it they compute in a loop: fast on cores that nobody else uses, and on others a small network took from ten
-    times to two hundred times as long. The library reads the variable when torch loads it. `orthornn bench` leaves it out,
-    since it times torch's layers as others run them.
+    As OpenMP has it they compute in a loop: fast on cores that nobody else uses, but next to other programs a small network
+    takes 5 to 200 times as long. The library reads the variable when torch loads it. `orthornn bench` leaves it out, since it
+    times torch's layers as others run them.
     """
     chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys()
     if not chosen and sys.argv[1:2] != ["bench"]:

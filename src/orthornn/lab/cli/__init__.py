@@ -36,7 +36,7 @@ COMMANDS = {
     "export": "write a trained network as ONNX, torch.export, safetensors, C, or C++ for audio",
     "sweep": "train with a grid of settings, or with random ones, on one machine or a cluster",
     "figures": "draw what runs recorded: gradients through time, spectra, distance from orthogonality",
-    "demo": "train four networks on copying for two minutes, and draw their gradients",
+    "demo": "train four networks on copying for 100 seconds at most, and draw their gradients",
     "doctor": "report what this machine and installation can run, and what a network would get",
 }
 

@@ -34,6 +34,9 @@ class CompareArguments(RunArguments[TaskT]):
     """Names of the models, separated by commas, or all; `orthornn compare --help` lists them."""
     seeds: int = 1
     """Runs per model, with seeds from --seed upwards. Use five or more to show that models differ."""
+    seconds: float | None = None
+    """Seconds of training of all runs together. Each has an equal share; what one leaves of its own goes to the others.
+    Default: no limit."""
     recipe: str | None = None
     """Named preset of options, as for orthornn train, without its model. Default: for your own data that of the task,
     else none."""

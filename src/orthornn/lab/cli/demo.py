@@ -128,7 +128,7 @@ def _carry_out(arguments: DemoArguments, task: Copying, configs: dict[str, RunCo
     if early:
         print(
             f"\nThe time, --seconds {arguments.seconds:g}, ended before the updates did ({', '.join(early)}): these networks "
-            f"have not learned what they can. To go on, run the same command with more --seconds and --out "
+            f"have not learned what they can. To continue, run the same command with more --seconds and --out "
             f"{shell_word(str(folder))}"
         )
     speed = _speed(models, task, arguments.batch_size)
