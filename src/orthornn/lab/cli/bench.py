@@ -30,6 +30,7 @@ from ..bench.networks import NETWORKS, OURS, peers
 from ..bench.resets import reset_table, reset_times
 from ..bench.scaling import QUICK, sweep_tables
 from ..bench.tables import case_table, last_state_table, machine_lines, step_table, verdict_table, write_results
+from ..report.figures import or_a_warning, told
 from ..report.table import Table
 from .arguments import read_options, results_folder, set_threads
 from .outputs import check_new_files
@@ -184,8 +185,9 @@ def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threa
     tables.append(verdict_table(results))
     _show(tables)
     write_results(folder, results.to_dict(), tables, lines)
-    ratio_figure(folder / "bench.png", results)
-    print(f"\nresults: {folder}   figure: {folder / 'bench.png'}")
+    with or_a_warning(folder / "bench.png"):
+        ratio_figure(folder / "bench.png", results)
+    print(f"\nresults: {folder}{told(folder / 'bench.png')}")
     return 0
 
 
@@ -209,8 +211,9 @@ def _sweep(work: Work, grid: bench.Grid, rounds: int, cap: float, folder: Path) 
     tables = sweep_tables(result)
     _show(tables)
     write_results(folder, result.to_dict(), tables)
-    sweep_figure(folder / "sweep.png", result)
-    print(f"\nresults: {folder}   figure: {folder / 'sweep.png'}")
+    with or_a_warning(folder / "sweep.png"):
+        sweep_figure(folder / "sweep.png", result)
+    print(f"\nresults: {folder}{told(folder / 'sweep.png')}")
     return 0
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from ...diagnostics import hidden_gradient_norms
 from ...modules import OrthogonalRNN
 from .. import bench, compare
-from ..report.figures import overview
+from ..report.figures import or_a_warning, overview, told
 from ..report.table import Column, Table
 from ..systems import SequenceModel, model_named, parse_count
 from ..tasks import Copying, Task
@@ -102,21 +102,22 @@ def main(words: Sequence[str]) -> int:
             comparison.train(display)
         results = comparison.finish()
         models = {name: run.trainer.model for name, run in comparison.runs.items()}
-        overview(
-            figure,
-            f"Copying across {task.T} steps, {arguments.parameters} parameters each",
-            compare.curves(results),
-            task.trivial_loss,
-            _gradients(models, task),
-            _eigenvalues(models),
-        )
+        with or_a_warning(figure):
+            overview(
+                figure,
+                f"Copying across {task.T} steps, {arguments.parameters} parameters each",
+                compare.curves(results),
+                task.trivial_loss,
+                _gradients(models, task),
+                _eigenvalues(models),
+            )
     print()  # after the figure: whoever reads this may be gone
     compare.table(results, comparison.diverged).show()
     speed = _speed(models, task, arguments.batch_size)
     if speed.rows:
         print()
         speed.show()
-    print(f"\nfigure: {figure}   run directories: {folder}")
+    print(f"\nrun directories: {folder}{told(figure)}")
     return 2 if comparison.diverged else 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..files.audio import write_wav
-from ..report.figures import waveforms
+from ..report.figures import or_a_warning, told, waveforms
 from ..systems import SequenceModel
 from ..tasks import Amplifier, Music, Speech, Task
 from ..tasks.speech import RATE
@@ -41,8 +41,9 @@ def _music(task: Music, model: SequenceModel, folder: Path) -> list[str]:
     for name, wave in waves.items():
         write_wav(folder / f"{name}.wav", wave, task.rate)
     figure = folder / "waveforms.png"
-    waveforms(figure, f"excerpt {task.excerpt}, {task.length} samples from a constant input", waves, task.rate)
-    return [f"sound: {folder / 'true.wav'}, {folder / 'generated.wav'}   figure: {figure}"]
+    with or_a_warning(figure):
+        waveforms(figure, f"excerpt {task.excerpt}, {task.length} samples from a constant input", waves, task.rate)
+    return [f"sound: {folder / 'true.wav'}, {folder / 'generated.wav'}{told(figure)}"]
 
 
 def _amplifier(task: Amplifier, model: SequenceModel, folder: Path) -> list[str]:

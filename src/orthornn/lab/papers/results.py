@@ -21,7 +21,7 @@ from typing import Any
 
 from ..._files import read_bytes, write_bytes
 from ...environment import environment
-from ..report.figures import canvas
+from ..report.figures import canvas, or_a_warning, plain_style
 from ..report.runs import SavedRun
 from ..report.table import Column, Table
 from ..training import RunConfig
@@ -64,7 +64,8 @@ def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / f"{budget}.json", content)
     if table.draw is not None and not (kept and (place / f"{budget}.png").exists()):
-        write_bytes(place / f"{budget}.png", picture(table))
+        with or_a_warning(place / f"{budget}.png"):
+            write_bytes(place / f"{budget}.png", picture(table))
     return content
 
 
@@ -140,6 +141,7 @@ def _evidence(row: Mapping[str, Any]) -> float:
     return float((row["seeds"] or 0) * (1 if row["share"] is None else row["share"]))
 
 
+@plain_style()
 def picture(table: ResultTable) -> bytes:
     """Return the figure as PNG."""
     assert table.draw is not None
