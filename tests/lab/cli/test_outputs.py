@@ -171,3 +171,24 @@ def test_a_new_run_leaves_the_files_of_its_folder(task, names, tmp_path, monkeyp
         assert cli.main(["train", *task, "--hidden-size", "4", "--steps", "1", "--out", "own"]) == 2
         assert "Expected a new file, but got own" in capsys.readouterr().err
         assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", ["train", "compare", "compare seeds"])
+def test_a_figure_that_fails_costs_no_result(tmp_path, monkeypatch, capsys, command):
+    """With text.usetex in the user's matplotlibrc the table of a finished training was lost, and exit status 1 returned."""
+
+    def broken(figure, path):
+        raise RuntimeError("latex could not be found")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("orthornn.lab.report.figures.write", broken)
+    monkeypatch.setattr("orthornn.lab.report.pictures.write", broken)
+    words = {"train": [], "compare": ["--models", "ornn,lstm"], "compare seeds": ["--models", "ornn", "--seeds", "2"]}
+    assert cli.main([command.split()[0], *TINY, *words[command], "--out", "here"]) == 0
+    said = capsys.readouterr()
+    assert "trivial baseline" in said.out
+    assert re.search(
+        r"curves\.png was not drawn: RuntimeError: latex could not be found\. All results are wr", said.err
+    )
+    assert "figure:" not in said.out
+    assert not (tmp_path / "here" / "curves.png").exists()

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from orthornn.errors import ArgumentError, OrthornnWarning
+from orthornn.lab.report import pictures
 from orthornn.lab.report.figures import canvas
 from orthornn.lab.report.page import page, write_report
 from orthornn.lab.report.runs import by_data, differing, groups, read_runs
@@ -341,3 +342,19 @@ def test_what_does_not_change_the_training_makes_no_other_group(tmp_path):
     for seed, own in enumerate((made, other)):
         train(own, tmp_path / str(seed))
     assert [len(own) for own in groups(read_runs([tmp_path])).values()] == [2]
+
+
+def test_a_figure_that_fails_does_not_cost_the_page(runs, tmp_path, monkeypatch):
+    def broken(*arguments):
+        raise RuntimeError("latex was not able to process <it>")
+
+    monkeypatch.setattr(pictures, "eigenvalues", broken)
+    monkeypatch.setattr(pictures, "recorded_spectra", lambda groups: "no figure")
+    monkeypatch.setattr("orthornn.lab.report.page.prediction_figures", broken)
+    written = write_report(read_runs([runs / "ornn-0"]), tmp_path / "report.html", ["png"])
+    text = (tmp_path / "report.html").read_text()
+    assert "copying: eigenvalues: not drawn: RuntimeError: latex was not able to process &lt;it&gt;" in text
+    assert "copying: predictions: not drawn: RuntimeError" in text
+    assert "copying: singular values during training: not drawn: AttributeError" in text
+    assert text.count("<figure>") == len(written) - 1 == 3
+    assert all(path.exists() for path in written)

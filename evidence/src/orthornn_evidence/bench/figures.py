@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orthornn.lab.report.figures import COLORS, canvas
+from orthornn.lab.report.figures import COLORS, canvas, plain_style
 
 from . import floors
 from .benchmark import Results
@@ -14,6 +14,7 @@ from .scaling import AXES, DENSE, LSTM, RNN, WY, Sweep
 _AXIS_NAMES = {"n": "hidden size n", "m": "reflections m", "B": "sequences B", "T": "steps T"}
 
 
+@plain_style()
 def ratio_figure(path: Path, results: Results) -> None:
     """Draw how many times slower each peer is than ours: one row per case, one mark per peer with the spread over
     rounds.
@@ -51,6 +52,7 @@ def ratio_figure(path: Path, results: Results) -> None:
     figure.savefig(path, dpi=150)
 
 
+@plain_style()
 def sweep_figure(path: Path, sweep: Sweep) -> None:
     """Draw milliseconds against n, m, B and T, with the quartiles of the runs."""
     figure = canvas((13.5, 4.0))

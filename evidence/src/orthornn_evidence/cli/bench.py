@@ -22,6 +22,7 @@ from orthornn.environment import environment
 from orthornn.errors import ArgumentError
 from orthornn.lab.cli.arguments import read_options, results_folder, set_threads
 from orthornn.lab.cli.outputs import check_new_files
+from orthornn.lab.report.figures import or_a_warning, told
 from orthornn.lab.report.table import Table
 
 from .. import bench
@@ -185,8 +186,9 @@ def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threa
     tables.append(verdict_table(results))
     _show(tables)
     write_results(folder, results.to_dict(), tables, lines)
-    ratio_figure(folder / "bench.png", results)
-    print(f"\nresults: {folder}   figure: {folder / 'bench.png'}")
+    with or_a_warning(folder / "bench.png"):
+        ratio_figure(folder / "bench.png", results)
+    print(f"\nresults: {folder}{told(folder / 'bench.png')}")
     return 0
 
 
@@ -210,8 +212,9 @@ def _sweep(work: Work, grid: bench.Grid, rounds: int, cap: float, folder: Path) 
     tables = sweep_tables(result)
     _show(tables)
     write_results(folder, result.to_dict(), tables)
-    sweep_figure(folder / "sweep.png", result)
-    print(f"\nresults: {folder}   figure: {folder / 'sweep.png'}")
+    with or_a_warning(folder / "sweep.png"):
+        sweep_figure(folder / "sweep.png", result)
+    print(f"\nresults: {folder}{told(folder / 'sweep.png')}")
     return 0
 
 

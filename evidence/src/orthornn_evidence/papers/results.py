@@ -22,7 +22,7 @@ from typing import Any
 from orthornn._files import read_bytes, write_bytes
 from orthornn.environment import environment
 from orthornn.errors import ArgumentError, ConfigError
-from orthornn.lab.report.figures import canvas
+from orthornn.lab.report.figures import canvas, or_a_warning, plain_style
 from orthornn.lab.report.runs import SavedRun
 from orthornn.lab.report.table import Column, Table
 from orthornn.lab.training import RunConfig
@@ -70,7 +70,8 @@ def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / f"{budget}.json", content)
     if table.draw is not None and not (kept and (place / f"{budget}.png").exists()):
-        write_bytes(place / f"{budget}.png", picture(table))
+        with or_a_warning(place / f"{budget}.png"):
+            write_bytes(place / f"{budget}.png", picture(table))
     return content
 
 
@@ -175,6 +176,7 @@ def _evidence(row: Mapping[str, Any]) -> float:
     return float((row["seeds"] or 0) * (1 if row["share"] is None else row["share"]))
 
 
+@plain_style()
 def picture(table: ResultTable) -> bytes:
     """Return the figure as PNG."""
     assert table.draw is not None

@@ -126,14 +126,19 @@ class Music(Task):
 
     def write_outputs(self, model: Any, folder: Path) -> list[str]:
         """Write the excerpt and what the network generates, as sounds and in a figure."""
-        from orthornn.lab.report.figures import waveforms  # matplotlib, which a task that is only read does not need
+        from orthornn.lab.report.figures import (  # matplotlib, which a task that is only read does not need
+            or_a_warning,
+            told,
+            waveforms,
+        )
 
         waves = {"true": self.samples, "generated": self.generate(model)}
         for name, wave in waves.items():
             write_wav(folder / f"{name}.wav", wave, self.rate)
         figure = folder / "waveforms.png"
-        waveforms(figure, f"excerpt {self.excerpt}, {self.length} samples from a constant input", waves, self.rate)
-        return [f"sound: {folder / 'true.wav'}, {folder / 'generated.wav'}   figure: {figure}"]
+        with or_a_warning(figure):
+            waveforms(figure, f"excerpt {self.excerpt}, {self.length} samples from a constant input", waves, self.rate)
+        return [f"sound: {folder / 'true.wav'}, {folder / 'generated.wav'}{told(figure)}"]
 
     @cached_property
     def _batch(self) -> Batch:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..._files import write_bytes
 from .. import compare
-from ..report.figures import learning_curves
+from ..report.figures import learning_curves, or_a_warning, told
 from ..report.pictures import curves_with_bands, save
 from ..report.runs import groups, read_runs
 from ..systems import MODELS, model_named
@@ -74,11 +74,12 @@ def main(words: Sequence[str]) -> int:
         verdict, tables = with_baselines(shown, results)
         text = "\n\n".join(one.plain() for one in tables) + "\n"
         write_bytes(table, text.encode())
-        if arguments.seeds == 1:
-            learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
-        else:
-            runs = groups(read_runs([folder]))
-            save(curves_with_bands(runs, "train", "loss", arguments.task.trivial_loss), figure)
+        with or_a_warning(figure):
+            if arguments.seeds == 1:
+                learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
+            else:
+                runs = groups(read_runs([folder]))
+                save(curves_with_bands(runs, "train", "loss", arguments.task.trivial_loss), figure)
     show_all(verdict, tables)  # after the files: whoever reads this may be gone
-    show(f"results: {folder}   figure: {figure}")
+    show(f"results: {folder}{told(figure)}")
     return 2 if comparison.diverged else 0

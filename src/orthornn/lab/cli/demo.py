@@ -24,7 +24,7 @@ from ...cores import limited_threads
 from ...diagnostics import hidden_gradient_norms
 from ...modules import OrthogonalRNN
 from .. import compare
-from ..report.figures import overview
+from ..report.figures import or_a_warning, overview, told
 from ..report.table import Column, Table
 from ..shell_word import shell_word
 from ..systems import SequenceModel, model_named, parse_count
@@ -114,14 +114,15 @@ def _carry_out(arguments: DemoArguments, task: Copying, configs: dict[str, RunCo
             comparison.train(display)
         results = comparison.finish()
         models = {name: run.trainer.model for name, run in comparison.runs.items()}
-        overview(
-            figure,
-            f"Copying across {task.T} steps, {arguments.parameters} parameters each",
-            compare.curves(results),
-            task.trivial_loss,
-            _gradients(models, task),
-            _eigenvalues(models),
-        )
+        with or_a_warning(figure):
+            overview(
+                figure,
+                f"Copying across {task.T} steps, {arguments.parameters} parameters each",
+                compare.curves(results),
+                task.trivial_loss,
+                _gradients(models, task),
+                _eigenvalues(models),
+            )
     print()  # after the figure: whoever reads this may be gone
     compare.table(results, comparison.diverged).show()
     early = [f"{name} {one.steps} of {one.config.steps}" for name, one in results.items() if not one.finished]
@@ -135,7 +136,7 @@ def _carry_out(arguments: DemoArguments, task: Copying, configs: dict[str, RunCo
     if speed.rows:
         print()
         speed.show()
-    print(f"\nfigure: {figure}   run directories: {folder}")
+    print(f"\nrun directories: {folder}{told(figure)}")
     return 2 if comparison.diverged else 0
 
 

@@ -14,7 +14,7 @@ import torch
 from ...errors import ArgumentError, MissingPackageError
 from .. import compare
 from ..auto import AUTO, STATE, Search
-from ..report.figures import learning_curves
+from ..report.figures import learning_curves, or_a_warning, told
 from ..systems import model_named
 from ..tasks import Classify, Task
 from ..training import Processes, Run, RunConfig, RunResult, Trainer, carry_out, load_model, read_config
@@ -296,9 +296,10 @@ def _show(result: RunResult, folder: Path) -> None:
     figure = folder / "curves.png"  # before the tables: whoever reads those may be gone
     curves = {kind: compare.curves({name: result}, kind)[name] for kind in ("train", "validation")}
     curves = {kind: curve for kind, curve in curves.items() if curve[0]}
-    learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
+    with or_a_warning(figure):
+        learning_curves(figure, f"{task.name}, {name}", curves, result.trivial_loss)
     show_all(*with_baselines(tables, {name: result}))
-    show(f"run directory: {folder}   figure: {figure}")
+    show(f"run directory: {folder}{told(figure)}")
 
 
 def _from_file(words: Sequence[str]) -> tuple[RunConfig, Path]:

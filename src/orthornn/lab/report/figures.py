@@ -3,20 +3,54 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..._files import write_atomically
+from ...errors import OrthornnWarning
 
+_LONGEST = 300  # characters of an error in a warning
 # Okabe and Ito's colors, which color-blind readers can tell apart
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 
 Curve = tuple[Sequence[float], Sequence[float]]
 
 
+@contextmanager
+def plain_style() -> Iterator[None]:
+    """Inside, and in functions with this as their decorator, matplotlib draws by its defaults, not by the user's settings:
+    with text.usetex, say, no text could be drawn without LaTeX.
+    """
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        yield
+
+
+@contextmanager
+def or_a_warning(path: Path) -> Iterator[None]:
+    """Inside, a warning takes the place of any error: a figure that cannot be drawn costs no result.
+
+    path: That of the figure.
+    """
+    try:
+        yield
+    except Exception as error:
+        warnings.warn(
+            f"The figure {path} was not drawn: {type(error).__name__}: {' '.join(str(error).split())[:_LONGEST]}. All "
+            f"results are written.",
+            OrthornnWarning,
+            stacklevel=3,
+        )
+
+
+@plain_style()
 def learning_curves(path: Path, title: str, curves: Mapping[str, Curve], trivial_loss: float) -> None:
     """Draw the loss against updates, one curve per name, with the trivial baseline as a dashed line.
 
@@ -29,6 +63,7 @@ def learning_curves(path: Path, title: str, curves: Mapping[str, Curve], trivial
     write(figure, path)
 
 
+@plain_style()
 def overview(
     path: Path,
     title: str,
@@ -57,6 +92,7 @@ def overview(
     write(figure, path)
 
 
+@plain_style()
 def waveforms(path: Path, title: str, waves: Mapping[str, np.ndarray], rate: int) -> None:
     """Draw sounds of one length over each other, by name, against milliseconds; the first, the true one, in gray."""
     figure = canvas((8.0, 3.2))
@@ -69,6 +105,11 @@ def waveforms(path: Path, title: str, waves: Mapping[str, np.ndarray], rate: int
     axes.set_title(words(title))
     axes.legend(frameon=False, fontsize="small")
     write(figure, path)
+
+
+def told(figure: Path) -> str:
+    """Return where a figure is, as the end of a line of a command; nothing if it could not be drawn."""
+    return f"   figure: {figure}" if figure.exists() else ""
 
 
 def words(text: str) -> str:

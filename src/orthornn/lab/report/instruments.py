@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError
-from .figures import canvas, color, words, write
+from .figures import canvas, color, plain_style, words, write
 
 _FLOOR = 1e-30  # what a zero is drawn as on a logarithmic axis
 _DECADES = 6.0  # at most, below the largest norm; what is smaller has the darkest color
@@ -69,6 +69,7 @@ class SpectrumHistory:
         return cls(steps, orthogonality_error=errors, manifold_error=bases, **columns)
 
 
+@plain_style()
 def gradient_map(path: Path, runs: Mapping[str, GradientHistory]) -> None:
     """Draw one panel per run: the gradient's norm over (update, time step), each update divided by its largest."""
     figure = canvas((4.2 * min(3, len(runs)) + 0.8, 3.2 * math.ceil(len(runs) / 3)))
@@ -96,6 +97,7 @@ def draw_gradient_map(figure: Any, runs: Mapping[str, GradientHistory]) -> None:
     bar.set_label("norm of the gradient at h(t), log10, largest = 0")
 
 
+@plain_style()
 def spectrum_evolution(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
     """Draw one panel per run: the singular values' mean and one standard deviation about it, the least and the largest."""
     figure = canvas((4.2 * min(3, len(runs)), 3.2 * math.ceil(len(runs) / 3)))
@@ -119,6 +121,7 @@ def draw_spectrum_evolution(figure: Any, runs: Mapping[str, SpectrumHistory]) ->
         axes.legend(frameon=False, fontsize="small")
 
 
+@plain_style()
 def orthogonality_error(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
     """Draw ||W'W - I||_F of every run over its updates; dashed, the same of the tensors on a manifold."""
     figure = canvas((6.4, 4.2))
@@ -135,6 +138,7 @@ def orthogonality_error(path: Path, runs: Mapping[str, SpectrumHistory]) -> None
     write(figure, path)
 
 
+@plain_style()
 def gradient_through_time(path: Path, runs: Mapping[str, GradientHistory]) -> None:
     """Draw the gradient's norm against t: left at the first record of every run, right at the last."""
     figure = canvas((10.5, 4.2))

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import html
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ figcaption, .note { color: var(--faint); } .note { font-size: .9rem; }
 _MOST_OPEN = 12  # rows of a table that is shown at once; a longer one opens by a click
 _MOST_SENTENCES = 4  # comparisons that are shown at once
 _LONGEST_NAME = 150  # characters
+_LONGEST_ERROR = 300  # characters
 
 _SCRIPT = """
 for (const table of document.querySelectorAll("table.sortable")) {
@@ -95,9 +97,11 @@ def write_report(runs: Sequence[SavedRun], path: Path, figures: Sequence[str] = 
     files = {path.with_name(f"{path.stem}-{names[title]}.{suffix}"): title for suffix in figures for title in drawn}
     if not replace:
         check_new([path, *files], "Name another page with --out, or replace it and its figures with --force.")
-    text = page(runs, {title: pictures.as_svg(figure) for title, figure in drawn.items()}, notes)
+    svg = _drawn({title: functools.partial(pictures.as_svg, figure) for title, figure in drawn.items()}, notes)
+    text = page(runs, svg, notes)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, text.encode())
+    files = {file: title for file, title in files.items() if title in svg}
     for file, title in files.items():
         pictures.save(drawn[title], file)
     return [path, *files]
@@ -116,31 +120,54 @@ def _file_names(titles: Iterable[str]) -> dict[str, str]:
 def draw(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[str]]:
     """Return the figures by title, task by task, and lines about those that could not be drawn."""
     drawn: dict[str, Any] = {}
-    notes = []
+    notes: list[str] = []
     for task, own in by_data(runs).items():
-        grouped = groups(own)
-        metric = own[0].config.task.metric
-        trivial = next((run.result["trivial_loss"] for run in own if run.result), None)
-        drawn[f"{task}: training loss"] = pictures.curves_with_bands(grouped, "train", "loss", trivial)
-        drawn[f"{task}: validation {metric}"] = pictures.curves_with_bands(
-            grouped, "validation", metric, trivial if metric == "loss" else None
-        )
-        predicted, missing = prediction_figures(own)
-        drawn |= {f"{task}: {title}": figure for title, figure in predicted.items()}
-        notes += missing
-        models, missing = pictures.trained_models(grouped)
-        notes += missing
-        tasks = _shared({name: grouped[name][0].config.task for name in models})
-        unchanged, missing = pictures.with_unchanged_data(models, grouped)
-        notes += missing
-        for title, figure in {
-            f"{task}: eigenvalues": pictures.eigenvalues(models),
-            f"{task}: gradient norms": pictures.gradient_norms(unchanged, tasks),
-            f"{task}: singular values during training": pictures.recorded_spectra(grouped),
-        }.items():
-            if figure is not None:
-                drawn[title] = figure
+        drawn |= _figures_of(task, own, notes)
     return drawn, notes
+
+
+def _figures_of(task: str, runs: Sequence[SavedRun], notes: list[str]) -> dict[str, Any]:
+    """Return the figures of the runs on one task by title, and append lines about those that there are not to `notes`."""
+    grouped = groups(runs)
+    metric = runs[0].config.task.metric
+    trivial = next((run.result["trivial_loss"] for run in runs if run.result), None)
+    baseline = trivial if metric == "loss" else None
+    curves = {
+        f"{task}: training loss": lambda: pictures.curves_with_bands(grouped, "train", "loss", trivial),
+        f"{task}: validation {metric}": lambda: pictures.curves_with_bands(grouped, "validation", metric, baseline),
+    }
+    drawn = _drawn(curves, notes)
+    predicted, missing = _tried(lambda: prediction_figures(runs), f"{task}: predictions", notes) or ({}, [])
+    drawn |= {f"{task}: {title}": figure for title, figure in predicted.items()}
+    notes += missing
+    models, missing = pictures.trained_models(grouped)
+    notes += missing
+    tasks = _shared({name: grouped[name][0].config.task for name in models})
+    unchanged, missing = pictures.with_unchanged_data(models, grouped)
+    notes += missing
+    of_networks = {
+        f"{task}: eigenvalues": lambda: pictures.eigenvalues(models),
+        f"{task}: gradient norms": lambda: pictures.gradient_norms(unchanged, tasks),
+        f"{task}: singular values during training": lambda: pictures.recorded_spectra(grouped),
+    }
+    return drawn | _drawn(of_networks, notes)
+
+
+def _drawn(makers: Mapping[str, Callable[[], Any]], notes: list[str]) -> dict[str, Any]:
+    """Return the figures that there are, by title, and append a line to `notes` for each that could not be drawn."""
+    found = {title: _tried(make, title, notes) for title, make in makers.items()}
+    return {title: figure for title, figure in found.items() if figure is not None}
+
+
+def _tried(make: Callable[[], Any], title: str, notes: list[str]) -> Any:
+    """Return what is made; or None, and a line in `notes`: a figure that fails does not cost the page."""
+    try:
+        return make()
+    except ModuleNotFoundError:  # of a package that the command names
+        raise
+    except Exception as error:
+        notes.append(f"{title}: not drawn: {type(error).__name__}: {' '.join(str(error).split())[:_LONGEST_ERROR]}")
+        return None
 
 
 def _shared(tasks: Mapping[str, Task]) -> dict[str, Task]:

@@ -20,7 +20,7 @@ from ..systems import SequenceModel
 from ..tasks import Task
 from ..training import load_model
 from ..training.fingerprint import check_data
-from .figures import COLORS, _draw_eigenvalues, canvas, color, marker, words, write
+from .figures import COLORS, _draw_eigenvalues, canvas, color, marker, plain_style, words, write
 from .runs import SavedRun, chosen
 
 _SEQUENCES = 10
@@ -28,6 +28,7 @@ _LONGEST = 2000  # steps over which a gradient is followed
 _LARGEST = 10_000_000  # of a number in a task's description, for data to be made of it
 
 
+@plain_style()
 def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry: str, trivial: float | None) -> Any:
     """Return the mean of `entry` over seeds against updates, and a band from the least to the greatest.
 
@@ -80,6 +81,7 @@ def best_groups(groups: Mapping[str, Sequence[SavedRun]]) -> list[str]:
     return [name for name in groups if name in best]
 
 
+@plain_style()
 def eigenvalues(models: Mapping[str, SequenceModel]) -> Any | None:
     """Return the eigenvalues of the first recurrent matrix of each orthogonal network, or None if there is no such
     network.
@@ -96,6 +98,7 @@ def eigenvalues(models: Mapping[str, SequenceModel]) -> Any | None:
     return figure
 
 
+@plain_style()
 def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task]) -> Any | None:
     """Return ||dL/dh_t|| against t on validation sequences; None where no network can be followed."""
     figure = canvas((7.0, 4.2))
@@ -112,6 +115,7 @@ def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task
     return figure
 
 
+@plain_style()
 def recorded_spectra(groups: Mapping[str, Sequence[SavedRun]]) -> Any | None:
     """Return the range of the singular values during training, where runs recorded it."""
     figure = canvas((7.0, 4.2))
@@ -160,6 +164,7 @@ def with_unchanged_data(
     return found, notes
 
 
+@plain_style()
 def as_svg(figure: Any) -> str:
     """Return the figure as SVG text."""
     import matplotlib
@@ -170,6 +175,7 @@ def as_svg(figure: Any) -> str:
     return text.getvalue()
 
 
+@plain_style()
 def save(figure: Any, path: Path) -> None:
     """Write the figure to a file atomically, in the format of its suffix."""
     write(figure, path)

@@ -21,7 +21,7 @@ from ..tasks.table_task import TableTask
 from ..tasks.target_transform import in_units
 from ..training import load_model
 from ..training.fingerprint import check_data
-from .figures import COLORS, canvas, words
+from .figures import COLORS, canvas, plain_style, words
 from .runs import SavedRun, best_of
 
 _BATCH = 100  # sequences
@@ -93,6 +93,7 @@ def predictions(model: SequenceModel, task: Task) -> Predictions | None:
     return Predictions(np.concatenate(outputs), np.concatenate(targets))
 
 
+@plain_style()
 def confusion(found: Predictions, labels: Sequence[str], threshold: float | None = None) -> Any:
     """Return a figure: one row per true class, one column per prediction; the share of the row as color, counts as text.
 
@@ -121,6 +122,7 @@ def confusion(found: Predictions, labels: Sequence[str], threshold: float | None
     return figure
 
 
+@plain_style()
 def calibration(found: Predictions) -> Any:
     """Return a figure: how often predictions of a confidence are right, and how many there are of each."""
     probabilities = _softmax(found.outputs)
@@ -156,6 +158,7 @@ def calibration_error(found: Predictions) -> float:
     return float(np.abs(np.bincount(place, confidence - right, _BINS)).sum() / len(right))
 
 
+@plain_style()
 def over_time(found: Predictions, labels: Sequence[str]) -> Any:
     """Return a figure of predictions next to targets over the first test steps, one panel per output."""
     shown = min(len(labels), 4)
@@ -170,6 +173,7 @@ def over_time(found: Predictions, labels: Sequence[str]) -> Any:
     return figure
 
 
+@plain_style()
 def scatter(found: Predictions, labels: Sequence[str]) -> Any:
     """Return a figure of predictions against targets, one panel per output."""
     shown = min(len(labels), 4)

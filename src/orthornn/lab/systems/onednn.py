@@ -23,7 +23,8 @@ def lstm_context(core: nn.Module) -> Iterator[None]:
         yield
         return
     weight = core.weight_ih_l0
-    if not isinstance(weight, torch.Tensor) or not weight.is_cpu or not is_autocast(weight) or computes_lstm(torch.get_autocast_dtype("cpu")):
+    assert isinstance(weight, torch.Tensor)
+    if not weight.is_cpu or not is_autocast(weight) or computes_lstm(torch.get_autocast_dtype("cpu")):
         yield
         return
     before = torch._C._get_mkldnn_enabled()
