@@ -9,18 +9,18 @@ INSTALLED := $(VENV)/.installed
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu gpu-compile pages stub docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
+.PHONY: help install demo test test-evidence test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu gpu-compile pages stub docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
 
 help:  ## what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
 
-install: $(INSTALLED)  ## make .venv and install the package with its development tools in it
+install: $(INSTALLED)  ## make .venv and install the package, the evidence and the development tools in it
 
 # torch comes first and exactly pinned: without the pin an index may offer gigabytes of GPU libraries.
-$(INSTALLED): pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*.cpp csrc/*.hpp)
+$(INSTALLED): pyproject.toml evidence/pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*.cpp csrc/*.hpp)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep '^torch==' constraints.txt)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e evidence
 	@touch $@
 
 demo: $(INSTALLED)  ## about two minutes: which networks of equal size learn to copy, with a table and a figure
@@ -29,8 +29,11 @@ demo: $(INSTALLED)  ## about two minutes: which networks of equal size learn to 
 test: $(INSTALLED)  ## the tests
 	$(TEST)
 
+test-evidence: $(INSTALLED)  ## the tests of what reproduces the papers, the leaderboard and the benchmarks
+	$(TEST) evidence/tests
+
 test-slow: $(INSTALLED)  ## the tests that take minutes
-	$(TEST) -m slow
+	$(TEST) -m slow tests evidence/tests
 
 test-machines: $(INSTALLED)  ## the tests under other instruction sets, threads, signals, locales and load
 	$(BIN)/python tests/machines.py
@@ -70,7 +73,7 @@ test-kill: $(INSTALLED)  ## a run that is killed a hundred times ends as one tha
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m kill tests
 
 test-hostile-data: $(INSTALLED)  ## thousands of damaged and hostile data files: each is read as it is, or is one clear error (minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m hostile_data tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m hostile_data tests evidence/tests
 
 test-kill-operations: $(INSTALLED)  ## a run is killed before each of its operations on files, and resumes (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m kill_operations tests
@@ -97,12 +100,12 @@ test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (n
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m cluster tests
 
 pages: $(INSTALLED)  ## write what is in results/ into the README and the pages of the papers
-	$(BIN)/python -m orthornn.lab.papers.page
+	$(BIN)/python -m orthornn_evidence.papers.page
 
 # The documentation has an environment stamp of its own, so that no other target needs its packages.
 DOCS := $(VENV)/.docs
 $(DOCS): $(INSTALLED) pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]' -e evidence
 	@touch $@
 
 docs: $(DOCS)  ## the documentation in docs/_build/html; executes the tutorials, warnings are errors (some minutes, then seconds)
@@ -117,7 +120,7 @@ stub: $(INSTALLED)  ## write the types of the compiled extension, as nanobind re
 	$(BIN)/ruff format --quiet src/orthornn/_native.pyi
 
 check: $(INSTALLED)  ## style, types, the order of the floors, import circles, signatures, the tree of the tests, prose
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff check src evidence tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_signatures.py tests/test_tree.py tests/test_prose.py

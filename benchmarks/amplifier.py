@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from orthornn.environment import commit
 from orthornn.errors import NonFiniteError
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Amplifier
@@ -175,6 +176,7 @@ def record(rows: dict[str, dict[str, Any]], dry: Path, known: dict[str, float]) 
     return {
         "command": f"python benchmarks/amplifier.py {dry.name} OUT --costs COSTS --results results/amplifier.json",
         "torch": torch.__version__,
+        "commit": commit(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "recording": dry.name,
         "protocol": {

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from orthornn.environment import commit
 from orthornn.kernels import delta_rnn
 from orthornn.kernels.delta.cpp import UPDATES
 
@@ -142,6 +143,7 @@ def main() -> None:
     }
     print(off)
     machine = {"torch": torch.__version__, "python": platform.python_version(), "threads": 1, "dtype": "float32"}
+    machine["commit"] = commit()
     record = {"machine": machine, "time": "processor time, least of several interleaved runs", "runs": entries}
     record["norm_off_after_100000_updates"] = off
     if given.out is not None:

@@ -10,11 +10,12 @@ import json
 import sys
 from pathlib import Path
 
-from orthornn.lab.papers.reproduce import go_on
+from orthornn.environment import commit
 from orthornn.lab.report.runs import read_run
 from orthornn.lab.systems import model_named
 from orthornn.lab.tasks import Copying
 from orthornn.lab.training import OptimizerConfig, RunConfig
+from orthornn_evidence.papers.reproduce import go_on
 
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 MODELS = {"ornn-rotations": {"reflections": 16}, "ornn": {"reflections": 16}, "scornn": {}, "lstm": {}}
@@ -48,7 +49,13 @@ def main(runs: Path, out: Path) -> None:
                 "test": result["test"]["loss"] / result["trivial_loss"],
                 "recall": result["test"]["recall"],
             }
-    content = {"command": "python benchmarks/demo_learning_rates.py RUNS", "updates": 1500, "seeds": 1, "models": table}
+    content = {
+        "command": "python benchmarks/demo_learning_rates.py RUNS",
+        "commit": commit(),
+        "updates": 1500,
+        "seeds": 1,
+    }
+    content["models"] = table
     out.mkdir(parents=True, exist_ok=True)
     (out / "learning_rates.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

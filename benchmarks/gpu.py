@@ -1,7 +1,7 @@
 """What benchmarks/gpu.sh does: stages, each with a time limit of its own; one that fails does not stop the others.
 
     smoke        every backend, every module, streams, threads and captures once: which compile, run and are right
-    bench        orthornn.lab.bench.gpu: every backend verified and timed, layers next to cuDNN's
+    bench        orthornn_evidence.bench.gpu: every backend verified and timed, layers next to cuDNN's
     conformance  the kernels' test suite on the GPU
     profile      the kernels of the case of `bench` that is furthest from its goal
     train        scoRNNs of 360 and 512 units (helfrich2018, Table 1) and the oRNN of Table 3 of mhammedi2017 on pixel
@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PATH = (str(ROOT / "src"), str(ROOT / "benchmarks"))  # of every process that is started
+PATH = (str(ROOT / "src"), str(ROOT / "evidence" / "src"), str(ROOT / "benchmarks"))  # of every process that is started
 TESTS = tuple(f"kernels/test_{name}.py" for name in ("conformance", "bfloat16", "rotation", "checkpointing", "resets"))
 TESTS += ("modules/test_conformance.py",)
 # Seconds that a stage may take, and those that stages before it leave to it.
@@ -141,7 +141,7 @@ def bench(call: Call) -> None:
     limit = call.limit("bench")
     words = [
         "-m",
-        "orthornn.lab.bench.gpu",
+        "orthornn_evidence.bench.gpu",
         "--device",
         call.device,
         "--out",
@@ -203,8 +203,8 @@ PROFILE = """
 import json, sys
 import torch
 from torch.profiler import ProfilerActivity, profile
-from orthornn.lab.bench.cases import Case, Work
-from orthornn.lab.bench.networks import Runnable
+from orthornn_evidence.bench.cases import Case, Work
+from orthornn_evidence.bench.networks import Runnable
 
 case, device = Case.parse(sys.argv[1]), sys.argv[2]
 runnable = Runnable.make("ours", case, Work(T=int(sys.argv[3]), device=device))
@@ -248,9 +248,12 @@ def profiled(call: Call) -> None:
 TRAIN = """
 import dataclasses, json, sys, time
 from pathlib import Path
-from orthornn.lab import papers
+from orthornn.lab.tasks import TASKS
 from orthornn.lab.training import Run
+from orthornn_evidence import papers
+from orthornn_evidence.tasks import PixelMNIST
 
+TASKS.own[PixelMNIST.name] = PixelMNIST  # nothing is installed here, so that nothing declares it
 runs, device, end, settings = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), json.loads(sys.argv[4])
 end += time.monotonic()
 for paper, experiment, name in settings["systems"]:

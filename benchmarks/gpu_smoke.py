@@ -31,8 +31,8 @@ from orthornn import (
 )
 from orthornn.kernels import compact_wy_rnn, dense_rnn, dispatch
 from orthornn.kernels.call import Size
-from orthornn.lab.bench.cases import Case
-from orthornn.lab.bench.gpu.recurrence import recurrences, verify
+from orthornn_evidence.bench.cases import Case
+from orthornn_evidence.bench.gpu.recurrence import recurrences, verify
 
 T, B, I, N = 12, 3, 3, 16
 CASES = (Case("cayley", 20, 0, 3), Case("wy", 20, 4, 3))

@@ -30,9 +30,10 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from orthornn import OrthogonalRNN, Unconstrained
+from orthornn.environment import commit
 from orthornn.export import to_c
-from orthornn.lab.files.idx import read_idx
 from orthornn.lab.systems import SequenceModel
+from orthornn_evidence.files.idx import read_idx
 from support.compiled_c import Compiled
 from support.devices import on_cortex_m4
 
@@ -248,7 +249,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     found = (mnist if given.task == "mnist" else sensor)(given)
     record = json.loads(given.results.read_text()) if given.results.exists() else {}
-    record[given.task] = found
+    record[given.task] = {"commit": commit()} | found
     given.results.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n", encoding="utf-8")
 
 

@@ -24,9 +24,9 @@ from typing import Any
 import torch
 
 from orthornn.environment import environment
-from orthornn.lab.bench.cases import Case, Work
-from orthornn.lab.bench.networks import NETWORKS, OURS, Runnable
 from orthornn.lab.systems import count_parameters
+from orthornn_evidence.bench.cases import Case, Work
+from orthornn_evidence.bench.networks import NETWORKS, OURS, Runnable
 
 CASES = {  # rounds of each in a process
     "rotations-256-16-b1": 7,

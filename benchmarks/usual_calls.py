@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 
 from orthornn.environment import environment
-from orthornn.lab.bench import floors
-from orthornn.lab.bench.cases import Case, Work
-from orthornn.lab.bench.last_state import WAYS
-from orthornn.lab.bench.networks import OURS, Runnable
-from orthornn.lab.bench.training_step import training_step
 from orthornn.modules import OrthogonalRNN
+from orthornn_evidence.bench import floors
+from orthornn_evidence.bench.cases import Case, Work
+from orthornn_evidence.bench.last_state import WAYS
+from orthornn_evidence.bench.networks import OURS, Runnable
+from orthornn_evidence.bench.training_step import training_step
 
 
 def last_state(case: Case, T: int, rounds: int) -> dict[str, float]:

@@ -19,6 +19,9 @@ import torch
 
 import orthornn
 from orthornn.lab import cli
+from orthornn.lab.entry_points import COMMANDS as OF_COMMANDS
+from orthornn.lab.entry_points import EVIDENCE
+from orthornn.lab.entry_points import TASKS as OF_TASKS
 from orthornn.lab.tasks import TASKS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -102,13 +105,17 @@ def test_examples_run_as_they_stand(page, code, tmp_path, monkeypatch):
 def test_every_task_has_its_command():
     commands = re.findall(r"`orthornn train ([\w.-]+) ", (HOW_TO / "tasks.md").read_text(encoding="utf-8"))
     own = {"classify", "regress", "forecast"}  # by the name of a file
-    assert set(commands) - {"TASK"} == {*TASKS, "data.csv"} - own
+    assert set(commands) - {"TASK"} == {*TASKS.own, *EVIDENCE[OF_TASKS], "data.csv"} - own
 
 
 def test_every_command_is_in_the_reference():
     text = (REFERENCE / "command_line.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text.split("## Models")[0], re.MULTILINE)
-    assert {name: summary.replace("`", "") for name, summary in rows} == cli.COMMANDS
+    own, added = (
+        dict(re.findall(r"^\| `([\w-]+)` \| (.*) \|$", part, re.MULTILINE))
+        for part in text.split("## Examples")[0].split("adds:")
+    )
+    assert {name: summary.replace("`", "") for name, summary in own.items()} == cli.COMMANDS
+    assert tuple(added) == EVIDENCE[OF_COMMANDS]  # the evidence's own tests compare what is said of them
     for command, task in re.findall(r"^orthornn (train|compare|sweep) (\w[\w-]*)(?=\s)", text, re.MULTILINE):
         assert command in cli.COMMANDS
         assert task in TASKS
@@ -188,16 +195,18 @@ def test_every_page_is_in_a_table_of_contents():
 def test_what_contributing_tells_to_copy_and_to_extend_is_there():
     root = DOCS.parent
     text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    paths = re.findall(r"\b(?:tests|docs|lab|kernels|parametrizations)/[\w/]*\w\.(?:py|md)\b", text)
+    folders = "evidence|tests|docs|lab|kernels|parametrizations|orthornn_evidence"
+    paths = re.findall(rf"(?<![\w/])(?:{folders})/[\w/]*\w\.(?:py|md)\b", text)
     assert len(paths) > 15
-    assert not [path for path in paths if not (root / path).exists() and not (root / "src/orthornn" / path).exists()]
+    homes = (root, root / "src/orthornn", root / "evidence/src")
+    assert not [path for path in paths if not any((home / path).exists() for home in homes)]
     lines = re.findall(r"^\| (?!what)\w+ \| `(.*?)` \| (?:a class of )?`(.*?)`", text, re.MULTILINE)
     assert len(lines) == 4
     assert all((root / "src/orthornn" / folder / file).exists() for folder, file in lines)
     picture = re.search(r"```\n(.*?)```", text, re.DOTALL)[1]
     assert len(picture.splitlines()) <= 40
     pyproject = (root / "pyproject.toml").read_text(encoding="utf-8")
-    layers = re.findall(r'containers = \["orthornn(?:\.lab)?"\].*?layers = \[(.*?)\]', pyproject, re.DOTALL)
+    layers = re.findall(r'containers = \["orthornn(?:\.lab|_evidence)?"\].*?layers = \[(.*?)\]', pyproject, re.DOTALL)
     modules = set(re.findall(r"\w+", " ".join(layers)))
     assert len(modules) > 20
     missing = {name for name in modules if name not in picture} - {"__main__", "_folder", "_safetensors"}
@@ -426,7 +435,8 @@ def test_orthornn_exports_only_what_the_reference_names():
 def test_environment_variables_are_documented():
     text = (REFERENCE / "environment_variables.md").read_text(encoding="utf-8")
     root = DOCS.parent
-    sources = [*root.glob("src/**/*.py"), *root.glob("tests/**/*.py"), *root.glob("csrc/*.cpp"), DOCS / "conf.py"]
+    sources = [*root.glob("csrc/*.cpp"), DOCS / "conf.py"]
+    sources += [file for folder in ("src", "tests", "evidence") for file in root.glob(f"{folder}/**/*.py")]
     used = set()
     for file in sources:
         used |= set(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import orthornn
 
 ROOT = Path(orthornn.__file__).parent
+EVIDENCE = ROOT.parents[1] / "evidence" / "src" / "orthornn_evidence"
 
 # Circles that are being removed. The set may only shrink: remove a line as soon as its circle is gone.
 KNOWN: set[tuple[str, ...]] = set()
@@ -69,12 +71,12 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
     }
 
 
-def own_graph() -> dict[str, set[str]]:
-    return {name: {other for other in found if (name, other) not in LAZY} for name, found in import_graph(ROOT).items()}
+def own_graph(root: Path) -> dict[str, set[str]]:
+    return {name: {other for other in found if (name, other) not in LAZY} for name, found in import_graph(root).items()}
 
 
 def test_no_circle_is_added_and_those_that_are_gone_are_not_listed():
-    found = circles(own_graph())
+    found = circles(own_graph(ROOT)) | circles(own_graph(EVIDENCE))
     listed = {frozenset(names) for names in KNOWN}
     new = ["; ".join(sorted(names)) for names in found if not any(names <= known for known in listed)]
     assert not new, f"Expected no import circle, but got {' and '.join(new)}. Import in one direction."
@@ -92,6 +94,15 @@ def test_the_library_reaches_the_workbench_by_its_doors_only():
         and not f"{name}.".startswith("orthornn.sklearn.")  # above the workbench; nothing imports it
     }
     assert doors == {*LAZY, ("orthornn.__main__", "orthornn.lab.cli")}
+
+
+def test_neither_the_package_nor_its_tests_import_the_evidence():
+    """It is found by its entry points, if it is installed."""
+    folders = [ROOT, ROOT.parent / "orthornn_command", ROOT.parents[1] / "tests"]
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+    imports = re.compile(r"^\s*(?:from|import) orthornn_evidence\b", re.MULTILINE)
+    assert not [path for path in files if imports.search(path.read_text(encoding="utf-8"))]
+    assert imports.search((EVIDENCE.parents[1] / "tests" / "test_leaderboard.py").read_text(encoding="utf-8"))
 
 
 UNDER_TYPE_CHECKING = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import made.b"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -57,3 +58,30 @@ def test_the_command_has_the_handler_that_was_there(ignored, tmp_path):
     process = start(tmp_path, wait=False, handler="SIG_IGN" if ignored else "default_int_handler")
     output, _ = process.communicate(timeout=20)
     assert (process.returncode, output) == (7, f"importing\n{'ignored' if ignored else 'default_int_handler'}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen", "expected"),
+    [
+        (["demo"], {}, "passive"),
+        ([], {}, "passive"),
+        (["bench", "--quick"], {}, None),
+        (["train"], {"OMP_WAIT_POLICY": "active"}, "active"),
+        (["train"], {"GOMP_SPINCOUNT": "7"}, None),
+    ],
+)
+def test_threads_that_wait_for_each_other_sleep(words, chosen, expected, tmp_path):
+    """The variable is there before anything is imported, which is when torch's library reads it."""
+    shows = "import os\nfound = os.environ.get('OMP_WAIT_POLICY')\ndef main():\n    print(found)\n"
+    (tmp_path / "orthornn" / "lab" / "cli").mkdir(parents=True)
+    for package in ("", "lab"):
+        (tmp_path / "orthornn" / package / "__init__.py").write_text("")
+    (tmp_path / "orthornn" / "lab" / "cli" / "__init__.py").write_text(shows)
+    code = (
+        f"import sys\nsys.path[:0] = {[str(tmp_path), str(START.parent)]!r}\nfrom orthornn_command import main\nmain()"
+    )
+    plain = {k: v for k, v in os.environ.items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code, *words], env=plain | chosen, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{expected}\n"

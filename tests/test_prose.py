@@ -10,13 +10,15 @@ from pathlib import Path
 import orthornn
 
 ROOT = Path(orthornn.__file__).parent
+EVIDENCE = ROOT.parents[1] / "evidence" / "src" / "orthornn_evidence"
 OPENING = re.compile(r"(What|Whose|Who|Of|By|In)\b")
 
 
 def modules() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of every module of the package."""
-    for path in sorted(ROOT.rglob("*.py")):
-        yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+    """Yield the name and the text of every module of the package and of the evidence."""
+    for root in (ROOT, EVIDENCE):
+        for path in sorted(root.rglob("*.py")):
+            yield path.relative_to(root.parent).as_posix(), path.read_text(encoding="utf-8")
 
 
 def docstrings(text: str) -> Iterator[tuple[int, str]]:
@@ -57,7 +59,7 @@ WORDS = {
     r"\bwhich (brings|gives)\b": "which provides, which returns",
 }
 # Titles, notes and published numbers of experiments are in results files, with which docs/ must agree.
-RECORDED = re.compile(r"lab/papers/(\w+20\d\d|flops)")
+RECORDED = re.compile(r"orthornn_evidence/papers/(\w+20\d\d|flops)")
 
 
 def texts(source: str) -> Iterator[tuple[int, str]]:

@@ -7,9 +7,15 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "orthornn"
+EVIDENCE = TESTS.parent / "evidence"
+TREES = {TESTS: SOURCE, EVIDENCE / "tests": EVIDENCE / "src" / "orthornn_evidence"}
 
 # Laws that hold of a whole folder, of the project, or of the package as a stranger sees it.
 LAWS = {
+    "evidence/tests/files/test_download_http.py",
+    "evidence/tests/papers/test_answers.py",
+    "evidence/tests/papers/test_smoke.py",
+    "evidence/tests/test_predict.py",
     "test_docs.py",
     "test_examples.py",
     "test_imports.py",
@@ -34,9 +40,6 @@ LAWS = {
     "kernels/test_oplu.py",
     "kernels/test_resets.py",
     "lab/cli/test_hostile_runs.py",
-    "lab/files/test_download_http.py",
-    "lab/papers/test_answers.py",
-    "lab/papers/test_smoke.py",
     "lab/systems/test_same_networks.py",
     "lab/tasks/test_hostile_data.py",
     "lab/training/test_flipped_bits.py",
@@ -60,32 +63,37 @@ LAWS = {
 OTHER_FOLDERS = {"support", "fixtures", "typing", "external"}
 
 
-def counterparts(test: Path) -> list[Path]:
+def counterparts(tests: Path, test: Path) -> list[Path]:
     """Return the module, the private module, the package and the folder that a test file can be named for."""
-    folder, name = SOURCE / test.parent, test.stem.removeprefix("test_")
+    folder, name = TREES[tests] / test.parent, test.stem.removeprefix("test_")
     return [folder / f"{name}.py", folder / f"_{name}.py", folder / name / "__init__.py"]
 
 
 def test_every_test_file_is_named_for_what_it_tests():
-    files = {path.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
+    files = {
+        (path.relative_to(TESTS if tests == TESTS else TESTS.parent).as_posix()): (tests, path.relative_to(tests))
+        for tests in TREES
+        for path in tests.rglob("test_*.py")
+    }
     assert len(files) > 90
     stray = [
-        test.as_posix()
-        for test in sorted(files)
-        if test.as_posix() not in LAWS
-        and not any(path.exists() for path in counterparts(test))
+        name
+        for name, (tests, test) in sorted(files.items())
+        if name not in LAWS
+        and not any(path.exists() for path in counterparts(tests, test))
         and test.stem != f"test_{test.parent.name}"  # of a package as a whole
     ]
     assert not stray, f"Expected test files named for a module, but got {', '.join(stray)}. Rename or add to LAWS."
-    named = {law for law in LAWS if any(path.exists() for path in counterparts(Path(law)))}
-    gone = LAWS - {test.as_posix() for test in files}
+    gone = LAWS - files.keys()
+    named = {law for law in LAWS - gone if any(path.exists() for path in counterparts(*files[law]))}
     assert not gone | named, f"Expected LAWS to list what has no module; remove {', '.join(sorted(gone | named))}."
 
 
 def test_every_folder_of_tests_is_a_folder_of_the_source():
-    folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("*.py")}
-    stray = [f for f in folders if not OTHER_FOLDERS & set(f.parts) and not (SOURCE / f / "__init__.py").exists()]
-    assert not stray, f"Expected folders of the source, but got {', '.join(map(str, stray))}."
+    for tests, source in TREES.items():
+        folders = {path.parent.relative_to(tests) for path in tests.rglob("*.py")}
+        stray = [f for f in folders if not OTHER_FOLDERS & set(f.parts) and not (source / f / "__init__.py").exists()]
+        assert not stray, f"Expected folders of the source, but got {', '.join(map(str, stray))}."
 
 
 def test_helpers_are_one_package():
@@ -98,7 +106,7 @@ def test_files_that_the_source_names_exist():
     root = TESTS.parent
     missing = []
     for kind in ("*.py", "*.md", "*.hpp", "*.cpp", "*.cu"):
-        for path in (*SOURCE.rglob(kind), *(root / "csrc").rglob(kind)):
+        for path in (*SOURCE.rglob(kind), *TREES[EVIDENCE / "tests"].rglob(kind), *(root / "csrc").rglob(kind)):
             folders = [root, *path.parents]
             for name in re.findall(
                 r"(?<![\w/.{<])(?:\.\./|[\w-]+/)+[\w-]+\.(?:md|py|hpp|cpp|cu)\b", path.read_text("utf-8")

@@ -12,6 +12,7 @@ import torch
 
 from ._checks import check_integer
 from ._folder import BY_DESCRIPTOR
+from .cores import usable_cores
 from .environment import environment
 from .errors import ArgumentError
 from .kernels import checkpointing, cost_model, dispatch
@@ -80,11 +81,12 @@ def report(n: int | None = None, m: int | None = None, B: int = 1, T: int = 784)
 
 def _installation() -> list[str]:
     found = environment()
-    features = _processor_features()
+    features, usable = _processor_features(), usable_cores()
+    fewer = "" if usable == found["cores"] else f", of which this process may use {usable}"
     return [
         f"orthornn    {found['orthornn'] or 'not installed, imported from its source tree'}",
         f"python      {found['python']}   torch {found['torch']}   numpy {found['numpy']}",
-        f"processor   {found['processor']}, {found['cores']} cores, threads of torch: {found['threads']}"
+        f"processor   {found['processor']}, {found['cores']} cores{fewer}, threads of torch: {found['threads']}"
         + (f"; has {', '.join(features)}" if features else ""),
     ]
 

@@ -16,6 +16,10 @@ import torch
 
 from .kernels.backends.cpp import extension
 
+_SOURCE = Path(__file__).resolve().parents[2]
+# What measurements write, and the pages that show it: a result does not depend on it, but changes it.
+_NO_CODE = tuple(f":(exclude){name}" for name in ("results", "docs", "README.md", "CHANGELOG.md"))
+
 
 def environment(device: str = "cpu") -> dict[str, Any]:
     """Return what this process runs on. BackendError if ORTHORNN_ISA names no instruction set that is there.
@@ -30,7 +34,7 @@ def environment(device: str = "cpu") -> dict[str, Any]:
         "orthornn": _version("orthornn"),
         "torch": torch.__version__,
         "numpy": np.__version__,
-        "commit": _commit(),
+        "commit": commit(),
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -48,22 +52,27 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
-    """Return the commit of the source tree this package is imported from; None for an installed package."""
-    source = Path(__file__).resolve().parents[2]
+def commit(source: Path = _SOURCE) -> str | None:
+    """Return the commit of a source tree, with "-dirty" where its code is changed; None where there is none.
+
+    source: Default: the tree that this package is imported from; an installed package has none.
+    """
     if not (source / ".git").exists():
         return None
+    head = _git(source, "rev-parse", "--verify", "HEAD")
+    changed = _git(source, "status", "--porcelain", "--untracked-files=no", "--", ".", *_NO_CODE)
+    return head and (f"{head}-dirty" if changed or changed is None else head)
+
+
+def _git(source: Path, *words: str) -> str | None:
+    """Return what git says, or None where it fails."""
     try:
         answer = subprocess.run(
-            ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
+            ["git", "-C", str(source), *words], capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return answer.stdout.strip() or None
+    return answer.stdout.strip() if answer.returncode == 0 else None
 
 
 def _processor() -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from orthornn.errors import ArgumentError, BackendError, DTypeError, ShapeError
 from orthornn.kernels import delta_rnn
-from orthornn.kernels.delta import chunked
+from orthornn.kernels.delta import chunked, kernel
 from orthornn.kernels.delta.call import DeltaCall
 from orthornn.layout import SequenceLayout
 from support.tolerances import tolerance
@@ -184,19 +184,91 @@ def test_a_long_key_counts_as_its_direction_in_the_kernel(case, dtype, exponent,
     long_keys(case, "cpp", dtype, exponent)
 
 
+def call_of(case: Case, tensors: dict[str, Tensor], backend: str) -> DeltaCall:
+    """A call as `delta_rnn` makes it, but of strengths and gates that it would refuse."""
+    gate = tensors.get("gate")
+    gate = gate if gate is None or case.gate == "key" else gate.unsqueeze(-1)
+    layout = SequenceLayout.of(tensors["k"], case.options.get("batch_sizes"), case.batch)
+    layout.resets = None if "reset" not in case.options else case.options["reset"].flatten()
+    given = [tensors[name] for name in ("q", "k", "v", "beta")]
+    return DeltaCall(*given, gate, tensors["state"], tensors.get("restart"), layout, backend)
+
+
 @pytest.mark.parametrize("case", CASES[2:5], ids=IDS[2:5])
 @pytest.mark.parametrize("updates", [1, 5, 1000])
 def test_the_length_of_a_chunk_changes_nothing(case, updates):
     case = case.draw()
-    given = case.tensors
-    gate = given.get("gate")
-    gate = gate if gate is None or case.gate == "key" else gate.unsqueeze(-1)
-    layout = SequenceLayout.of(given["k"], case.options.get("batch_sizes"), case.batch)
-    layout.resets = None if "reset" not in case.options else case.options["reset"].flatten()
-    tensors = [given[name] for name in ("q", "k", "v", "beta")]
-    found = chunked.forward(DeltaCall(*tensors, gate, given["state"], given.get("restart"), layout), updates)
+    found = chunked.forward(call_of(case, case.tensors, "chunked"), updates)
     for mine, theirs in zip(found, case(backend="reference")):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=tolerance(torch.float64, 2000))
+
+
+LAW = [CASES[2], CASES[4], CASES[5], Case(steps=70, batch=2, heads=2, keys=3, values=5, resets=True)]
+
+
+def spoiled(case: Case, name: str, value: float) -> list[dict[str, Tensor]]:
+    """The tensors of a case with one entry of one replaced, at several places in turn."""
+    size = case.tensors[name].numel()
+    found = []
+    for place in {0, size // 3, size - 1}:
+        tensors = {key: tensor.clone() for key, tensor in case.tensors.items()}
+        tensors[name].view(-1)[place] = value
+        found.append({key: tensor.requires_grad_() for key, tensor in tensors.items()})
+    return found
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v", "beta", "gate", "state", "restart"])
+@pytest.mark.parametrize("case", LAW, ids=str)
+@pytest.mark.parametrize("backend", ["chunked", "cpp"])
+def test_what_is_not_finite_reaches_the_same_in_every_backend(backend, case, name):
+    """As in the loop over steps: earlier steps, other columns, heads, episodes and sequences are none the wiser, nor are
+    their gradients, whatever the loss reads."""
+    case = case.draw()
+    if name not in case.tensors:
+        pytest.skip("there is none")
+    bound = tolerance(torch.float64, 20 * case.steps * case.updates * (case.keys + case.values))
+    for value in (math.nan, -math.inf):
+        for tensors in spoiled(case, name, value):
+            mine, theirs = (kernel.run(call_of(case, tensors, which)) for which in (backend, "reference"))
+            weights = [torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out) for out in theirs]
+            for found, expected in zip(mine, theirs):
+                finite = expected.isfinite()
+                assert torch.equal(found.isfinite(), finite)
+                torch.testing.assert_close(found[finite], expected[finite], rtol=0, atol=10 * bound)
+            for reads in (1.0, [out.isfinite() for out in theirs]):  # all, or what is finite
+                picked = [reads] * 2 if reads == 1.0 else reads
+                grads = []
+                for outs in (mine, theirs):
+                    loss = [w * (out * out if reads == 1.0 else torch.where(pick, out * out, 0))
+                            for out, w, pick in zip(outs, weights, picked)]  # fmt: skip
+                    leaves = list(tensors.values())
+                    grads.append(torch.autograd.grad(sum(part.sum() for part in loss), leaves, retain_graph=True))
+                for found, expected in zip(*grads):
+                    finite = expected.isfinite()
+                    torch.testing.assert_close(found[finite], expected[finite], rtol=0, atol=100 * bound)
+            if not theirs[0].isfinite().all():
+                read_all = torch.autograd.grad((mine[0] * mine[0]).sum(), leaves)
+                assert not all(bool(grad.isfinite().all()) for grad in read_all)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_overflows_ends_with_its_episode(backend):
+    """Finite values that together are too large for float32: steps before and the next episode see none of it."""
+    case = Case(steps=12, batch=2, keys=3, values=4).draw()
+    case.tensors["restart"] = torch.zeros_like(case.tensors["state"])
+    reset = torch.zeros(12, 2, dtype=torch.bool)
+    reset[8] = True
+    clean = {name: tensor.float() for name, tensor in case.tensors.items()}
+    large = {name: tensor.clone() for name, tensor in clean.items()}
+    large["k"][4:6, 0] = large["beta"][4:6, 0] = 1
+    large["v"][4, 0], large["v"][5, 0] = torch.finfo(torch.float32).max, -torch.finfo(torch.float32).max
+    found, expected = (delta_rnn(**given, reset=reset, backend=backend) for given in (large, clean))
+    assert not found[0][5, 0].isfinite().all()
+    bound = tolerance(torch.float32, 20 * 12 * 7)
+    own = torch.ones(12, 2, dtype=torch.bool)
+    own[4:8, 0] = False
+    torch.testing.assert_close(found[0][own], expected[0][own], rtol=0, atol=bound)
+    torch.testing.assert_close(found[1], expected[1], rtol=0, atol=bound)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

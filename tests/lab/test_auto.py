@@ -20,11 +20,11 @@ from orthornn.lab.cli import evaluate
 from orthornn.lab.cli.train import main
 from orthornn.lab.predict import load
 from orthornn.lab.systems import Model
-from orthornn.lab.tasks import Adding, Copying, PixelMNIST
+from orthornn.lab.tasks import Adding, Copying
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, load_model, read_config
 from orthornn.lab.training.directory import make_folder
 from orthornn.lab.training.lock import Lock
-from support.made_idx import write_images
+from support.labeled import Labeled
 from support.run_cases import entries
 
 
@@ -333,13 +333,10 @@ def test_the_options_of_a_candidate_are_its_own(tmp_path):
 
 
 def test_a_search_needs_validation_data(tmp_path, few):
-    write_images(tmp_path / "images")
-
     def without(model: Model) -> RunConfig:
-        task = PixelMNIST(data=str(tmp_path / "images"), verify=False, variant="helfrich2018")
-        return dataclasses.replace(configure(model), task=task)
+        return dataclasses.replace(configure(model), task=Labeled(validation_size=0))
 
-    with pytest.raises(ArgumentError, match=r"Expected a task with validation data, .* but got pixel-mnist without"):
+    with pytest.raises(ArgumentError, match=r"Expected a task with validation data, .* but got labeled without"):
         auto.Search.begin(without, {"hidden_size": 4}, 1, tmp_path / "search")
     assert not (tmp_path / "search").exists()
 

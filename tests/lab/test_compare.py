@@ -8,6 +8,8 @@ import os
 import re
 import signal
 import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -71,18 +73,68 @@ def test_a_model_that_is_refused_leaves_no_folder_of_the_others(tmp_path):
     assert not (tmp_path / "all").exists()
 
 
-def test_a_time_limit_stops_all_runs_close_together():
-    configs = compare.configs(
-        RunConfig(task=Copying(T=3), model=model_named(hidden_size=8), steps=10**9), ["rnn", "lstm"]
-    )
-    seen = []
-    comparison = compare.Comparison(configs, seconds=0.5)
-    comparison.train(seen.append)
-    steps = [run.trainer.step for run in comparison.runs.values()]
-    assert len(set(steps)) == 1
-    assert 0 < steps[0] < 10**9
-    assert set(seen[-1]) == {"rnn", "lstm"}
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that an update of each model takes, by name; nothing else takes any."""
+    cost, now, update = {}, [0.0], Trainer.update
+
+    def updated(trainer, stop=0):
+        now[0] += cost[trainer.config.model.name]
+        return update(trainer, stop)
+
+    monkeypatch.setattr(Trainer, "update", updated)
+    stopped = SimpleNamespace(perf_counter=lambda: now[0], process_time=time.process_time)
+    monkeypatch.setattr("orthornn.lab.training.run.time", stopped)
+    return cost
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (1000, {"rnn": 32, "ornn": 16, "lstm": 4}),  # four seconds each
+        (20, {"rnn": 20, "ornn": 19, "lstm": 5}),  # the first leaves one and a half
+        (14, {"rnn": 14, "ornn": 14, "lstm": 7}),
+        (5, {"rnn": 5, "ornn": 5, "lstm": 5}),
+    ],
+)
+def test_a_slow_network_does_not_take_the_time_of_the_others(steps, expected, clock, tmp_path):
+    clock |= {"rnn": 1 / 8, "ornn": 1 / 4, "lstm": 1.0}
+    base = dataclasses.replace(BASE, steps=steps, validate_every=1000)
+    seen, configs = [], compare.configs(base, list(expected))
+    with compare.Comparison(configs, tmp_path, seconds=12) as comparison:
+        comparison.train(seen.append)
+        results = comparison.finish()
+    assert {name: result.steps for name, result in results.items()} == expected
+    assert set(seen[-1]) == set(expected)
+    shown = compare.table(results)
+    for row, (name, result) in zip(shown.rows, results.items()):
+        early = f"{name} ended after {result.steps} of {steps} updates, by --seconds or --patience"
+        assert result.finished is (expected[name] == steps) is (early not in shown.notes)
+        assert row[3] == (str(steps) if result.finished else f"{result.steps} of {steps}")
+
+
+def test_what_a_run_that_diverged_leaves_goes_to_the_others(clock):
+    clock |= {"rnn": 1.0, "lstm": 1.0}
+    base = dataclasses.replace(BASE, model=model_named(hidden_size=8), steps=1000, validate_every=1000)
+    configs = diverging(compare.configs(base, ["rnn", "lstm"]), ["rnn"])
+    comparison = compare.Comparison(configs, seconds=20)
+    comparison.train()
     comparison.close()
+    (ended,) = comparison.diverged.values()
+    assert ended.seconds < 10
+    assert comparison.runs["lstm"].seconds == 20 - ended.seconds
+
+
+def test_more_seconds_go_on_with_a_comparison_that_time_ended(clock, tmp_path):
+    clock |= {"rnn": 1.0, "lstm": 1.0}
+    configs = compare.configs(dataclasses.replace(BASE, model=model_named(hidden_size=8)), ["rnn", "lstm"])
+    for seconds in (10, 100):
+        with compare.Comparison(configs, tmp_path, seconds) as comparison:
+            comparison.train()
+            results = comparison.finish()
+    for name, result in results.items():
+        assert result.finished
+        assert result.weights_sha256 == train(configs[name], tmp_path / f"{name} alone").weights_sha256
 
 
 @pytest.mark.parametrize("task", [BASE.task, Adding(T=4, validation_size=5, test_size=5)])
@@ -186,13 +238,20 @@ def test_a_comparison_of_which_all_runs_diverge_names_one(tmp_path):
             comparison.train()
 
 
+@pytest.fixture
+def an_update_a_turn(monkeypatch):
+    monkeypatch.setattr(compare, "_TURN_SECONDS", 0)
+
+
 WORDS = ["compare", "copying", "--T", "3", "--hidden-size", "8", "--batch-size", "4", "--validation-size", "10"]
 WORDS += ["--test-size", "10", "--steps", "12", "--log-every", "3", "--validate-every", "6", "--models", "ornn,lstm"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("when", ["advance_to", "finish"])
-def test_a_signal_ends_a_comparison_that_the_same_command_resumes(number, when, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("when", ["advance", "finish"])
+def test_a_signal_ends_a_comparison_that_the_same_command_resumes(
+    number, when, tmp_path, monkeypatch, capsys, an_update_a_turn
+):
     """It comes to the second run; what both end with is what they would have had without it, bit for bit."""
     handler = signal.getsignal(number)
     method, calls = getattr(Run, when), []
@@ -208,7 +267,7 @@ def test_a_signal_ends_a_comparison_that_the_same_command_resumes(number, when, 
     assert cli.main([*WORDS, "--out", str(out)]) == 128 + number
     assert signal.getsignal(number) == handler
     said = capsys.readouterr()
-    step = 1 if when == "advance_to" else 12
+    step = 1 if when == "advance" else 12
     assert (
         f"{number.name} ended the comparison after update {step} of 12; its runs are saved. Resume with the same command "
         f"and --out {out}\n" in said.err
@@ -274,7 +333,7 @@ def test_a_comparison_that_was_killed_while_it_began_is_begun_again(tmp_path, mo
         assert [run.directory.path.name for run in again.runs.values()] == ["ornn", "lstm"]
 
 
-def test_a_comparison_in_parts_is_the_same(tmp_path):
+def test_a_comparison_in_parts_is_the_same(tmp_path, an_update_a_turn):
     configs = compare.configs(BASE, ["ornn", "lstm"])
     first = compare.Comparison(configs, tmp_path)
 
@@ -339,7 +398,7 @@ class Gone(io.StringIO):
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC])
-def test_output_that_is_not_taken_loses_nothing(number, tmp_path, monkeypatch, capsys):
+def test_output_that_is_not_taken_loses_nothing(number, tmp_path, monkeypatch, capsys, an_update_a_turn):
     """Neither the table and the figure, when the tables are printed, nor the updates, when progress is."""
     out = tmp_path / "both"
     with open(os.devnull, "w") as null:

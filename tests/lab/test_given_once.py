@@ -7,12 +7,11 @@ import argparse
 import pytest
 
 from orthornn.errors import ArgumentError
-from orthornn.lab import cli, group_words, leaderboard
+from orthornn.lab import cli
 from orthornn.lab.cli import COMMANDS
 from orthornn.lab.cli.arguments import own_data, read_options
 from orthornn.lab.cli.train import TrainArguments
 from orthornn.lab.given_once import check_given_once, parse_given_once, repeated
-from orthornn.lab.own_data import results
 from orthornn.lab.tasks import Copying
 
 
@@ -80,36 +79,11 @@ def test_the_target_twice(capsys, tmp_path, monkeypatch):
 
 def test_a_recipe_and_the_same_option_are_no_repetition(capsys):
     """The option that is typed takes the place of the recipe's; typed twice it is an error all the same."""
-    words = ["pixel-mnist", "--recipe", "blocks", "--lr", "0.1", "--data", "nowhere", "--steps", "1"]
+    words = ["characters", "--recipe", "blocks", "--lr", "0.1", "--data", "nowhere", "--steps", "1"]
     cli.main(["train", *words])
     assert "once" not in capsys.readouterr().err
     assert cli.main(["train", *words, "--lr", "0.2"]) == 2
     assert "Expected --lr once, but got it twice: 0.1 and 0.2." in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("main", "words"),
-    [
-        (leaderboard.main, ["page", "--out", "a", "--out", "b"]),
-        (leaderboard.main, ["run", "--out", "a", "--out=b", "--", "copying"]),
-        (group_words.main, ["--out", "a", "--out", "b"]),
-        (results.main, ["plan", "--out", "a", "--out", "b"]),
-    ],
-)
-def test_commands_of_modules(main, words, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        main(words)
-    assert stop.value.code == 2
-    assert "Expected --out once, but got it twice: a and b. Give it once." in capsys.readouterr().err
-    assert not [*tmp_path.iterdir()]
-
-
-@pytest.mark.parametrize("main", [group_words.main, results.main])
-def test_commands_of_modules_take_no_shortened_names(main, capsys):
-    with pytest.raises(SystemExit):
-        main(["plan", "--seed", "1"] if main is results.main else ["--see", "1"])
-    assert "unrecognized arguments" in capsys.readouterr().err
 
 
 def test_an_option_once_is_parsed_as_before():

@@ -427,7 +427,7 @@ def test_a_readout_takes_the_initial_state_under_both_names(form):
 
 @pytest.mark.parametrize("options", [{"stride": 4}, {"memory": "checkpoint", "segment": 5}], ids=str)
 def test_blocks_call_the_forward_of_a_subclass(options, monkeypatch):
-    monkeypatch.setattr("orthornn.modules.blocks.groups_pay", lambda *_: True)
+    monkeypatch.setattr("orthornn.modules.forms.groups_pay", lambda *_: True)
     blocks = OrthogonalBlocks(1, 4, N, parametrization=Householder(), dtype=torch.float64, **options)
     x = inputs(16, B, 1)
     blocks.blocks[0].recurrence.__class__ = Doubled

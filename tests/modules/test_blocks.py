@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 
 import pytest
@@ -24,8 +25,7 @@ from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error
 from orthornn.errors import ArgumentError, ArgumentTypeError, OrthornnError, ReadOnlyError, ShapeError
 from orthornn.kernels.cost_model import groups_pay
 from orthornn.layout import SequenceLayout
-from orthornn.modules import blocks as blocks_module
-from orthornn.modules import impulse
+from orthornn.modules import forms, impulse
 from orthornn.modules.layer import Settings
 from support.tolerances import tolerance
 
@@ -54,7 +54,7 @@ def inputs(*shape: int) -> Tensor:
 @pytest.fixture(params=[True, False], ids=["groups", "steps"])
 def grouped(request, monkeypatch):
     """Whether the first block of a network with a stride takes groups of steps, whatever that costs."""
-    monkeypatch.setattr(blocks_module, "groups_pay", lambda *sizes: request.param)
+    monkeypatch.setattr(forms, "groups_pay", lambda *sizes: request.param)
     return request.param
 
 
@@ -604,22 +604,38 @@ def test_a_stride_in_sixteen_bits_and_in_a_trace(method, grouped):
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=bound)
 
 
+@pytest.mark.parametrize("options", [{}, {"parametrization": Householder(reflections=2)}, {"decay": True}], ids=str)
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_reaches_no_earlier_output_of_a_stride(bad, options, grouped):
+    net, x = blocks(stride=3, **options), inputs(11, B, I)  # read after the steps 1, 4, 7, 10
+    for output, at, first in (("all", 5, 2), ("all", 4, 1), ("last", 0, 0)):
+        given = x.clone()
+        given[at, 0, 1] = bad
+        found, clean = (net(z, output=output)[0] for z in (given, x))
+        found, clean = (out if output == "all" else out.unsqueeze(0) for out in (found, clean))
+        assert not found[first:, 0].isfinite().any()
+        found = torch.cat([found[:first].flatten(0, 1), found[:, 1:].flatten(0, 1)])
+        clean = torch.cat([clean[:first].flatten(0, 1), clean[:, 1:].flatten(0, 1)])
+        torch.testing.assert_close(found, clean, rtol=0, atol=EXACT)
+
+
 @pytest.mark.parametrize("batch", [3, 40])  # for one of them the last states, and groups, cost less by the response
-@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("options", [{}, {"stride": 3}, {"stride": 2, "bidirectional": True}], ids=str)
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize("strict", [False, True])
-def test_an_exported_program_is_for_any_number_of_sequences(strict, output, stride, batch):
-    """Its example chooses nothing that limits the others. Without a stride it is for any number of steps too."""
+def test_an_exported_program_is_for_any_sizes(strict, output, options, batch):
+    """Its example chooses nothing that limits the number of sequences or of steps."""
+    stride = options.get("stride", 1)
     if strict and stride > 1:
         pytest.skip("the strict mode of torch.export hides which sizes are open")
-    net = blocks(stride=stride).eval()
-    dims = {1: torch.export.Dim("B", min=1, max=99)}
-    if stride == 1:
-        dims[0] = torch.export.Dim("T", min=1, max=99)
+    net = blocks(**options).eval()
+    # With a stride torch's views of (groups, B, ...) as rows take two of both: a size of 1 is a constant of a graph.
+    least, one = (1, 1) if stride == 1 else (stride + 1, 2)
+    dims = {0: torch.export.Dim("T", min=least, max=99), 1: torch.export.Dim("B", min=one, max=99)}
     program = torch.export.export(
         net, (inputs(T, batch, I),), {"output": output}, dynamic_shapes={"input": dims, "output": None}, strict=strict
     )
-    for length, count in ((T, 1), (T, 7), (T, 50), *(() if stride > 1 else ((1, 30), (5, 2)))):
+    for length, count in ((T, one), (T, 7), (T, 50), (least, 30), (5, 2), (9, 3), (13, 4)):
         x = inputs(length, count, I)
         found, h_n = program.module()(x, output=output)
         expected, last = net(x, output=output)
@@ -761,7 +777,7 @@ def test_last_states_of_a_unitary_layer_and_with_clipped_gradients():
 @pytest.fixture
 def in_groups(monkeypatch):
     """The first block of a network with a stride takes groups of steps, whatever that costs."""
-    monkeypatch.setattr(blocks_module, "groups_pay", lambda *sizes: True)
+    monkeypatch.setattr(forms, "groups_pay", lambda *sizes: True)
 
 
 def test_a_power_that_overflows_is_not_used(in_groups):

@@ -9,7 +9,7 @@ import os
 import pickle
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -661,24 +661,76 @@ def test_resets_at_sizes_that_come_later(subject):
         assert torch.equal(net(x)[0], out)  # the mask of one call is none of the next
 
 
+def plainly(call: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, ...]:
+    return (call(x),)
+
+
+def without_gradients(call: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, ...]:
+    with torch.no_grad():
+        return (call(x),)
+
+
+def forward_mode(call: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, ...]:
+    return torch.func.jvp(call, (x,), (torch.ones_like(x),))
+
+
+def vmapped(call: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, ...]:
+    return (torch.func.vmap(call)(torch.stack([torch.zeros_like(x), x]))[1],)
+
+
+def reached(subject: Subject, at: int, resets: list[int]) -> Tensor:
+    """Where outputs depend on step `at` of the first sequence, bool (T, B)."""
+    first = max([0, *(t for t in resets if t <= at)])
+    last = min([T, *(t for t in resets if t > at)])
+    where = torch.zeros(T, B, dtype=torch.bool)
+    where[at if subject.one_way else first : last, 0] = True
+    return where
+
+
 @SEQUENCES
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")], ids=str)
-def test_what_is_not_finite_ends_with_its_episode(subject, bad):
-    """Forwards it reaches no later episode and no other sequence; backwards no gradient of another episode."""
+@pytest.mark.parametrize("way", [plainly, without_gradients, forward_mode, vmapped])
+def test_what_is_not_finite_reaches_what_depends_on_it(subject, way):
+    """No earlier output, no other episode, no other sequence: these are, with their tangents, those of a finite number."""
+    net, x, nan, inf = subject(), inputs(), float("nan"), float("inf")
+    for bad, at, resets in ((nan, 4, []), (inf, 4, []), (inf, 1, [3]), (nan, 4, [3, 5])):
+        reset = None if not resets else torch.zeros(T, B, dtype=torch.bool)
+        for t in resets:
+            reset[t] = True
+        given = x.clone()
+        given[at, 0, 1] = bad
+        where = reached(subject, at, resets)
+        ends = where[-1] if subject.one_way else where[-1] | where[0]
+        for output, rest in (("all", ~where), ("last", ~ends)):
+
+            def call(z: Tensor, reset: Tensor | None = reset, output: str = output) -> Tensor:
+                return net(z, reset=reset, output=output)[0]
+
+            both = way(call, given), way(call, x)
+            for found, clean in zip(*both):
+                torch.testing.assert_close(found[rest], clean[rest], rtol=0, atol=EXACT)
+            if bad != bad and output == "all":
+                assert both[0][0][at, 0].isnan().any()
+
+
+@SEQUENCES
+@pytest.mark.parametrize("read", ["all", "others"])
+def test_gradients_of_what_is_not_finite(subject, read):
+    """Those of other episodes and sequences are those of a finite number, whether the loss is finite or not. A loss that is
+    not finite does not leave every gradient finite."""
     net, x = subject(), inputs()
-    reset = torch.zeros(T, B, dtype=torch.bool)
-    reset[3] = True
-    clean = net(x, reset=reset)[0]
-    early, late = x.clone(), x.clone()
-    early[1, 0], late[4, 0] = bad, bad
-    out = net(early, reset=reset)[0]
-    torch.testing.assert_close(out[3:], clean[3:], rtol=0, atol=EXACT)
-    torch.testing.assert_close(out[:, 1:], clean[:, 1:], rtol=0, atol=EXACT)
-    for given, own in ((early, slice(3, None)), (late, slice(3))):
-        leaf = given.requires_grad_()
-        (found,) = torch.autograd.grad(net(leaf, reset=reset)[0][own].abs().square().sum(), leaf)
-        assert bool(found[own].isfinite().all())
-        assert bool(found[:, 1:].isfinite().all())
+    for bad, at, resets in ((float("inf"), 1, [3]), (float("nan"), 4, [3, 5])):
+        reset, given, found = torch.zeros(T, B, dtype=torch.bool), x.clone(), []
+        for t in resets:
+            reset[t] = True
+        given[at, 0, 1] = bad
+        episode = reached(replace(subject, one_way=False), at, resets)
+        for leaf in (given.requires_grad_(), x.clone().requires_grad_()):
+            out = net(leaf, reset=reset)[0]
+            loss = (out if read == "all" else out[~episode]).abs().square().sum()
+            found.append(torch.autograd.grad(loss, [leaf, *net.parameters()]))
+        torch.testing.assert_close(found[0][0][~episode], found[1][0][~episode], rtol=0, atol=EXACT * 10)
+        if bad != bad and read == "all":
+            assert not all(bool(grad.isfinite().all()) for grad in found[0][1:])
 
 
 WITH_STEP = pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from numpy import ma
 
 pytest.importorskip("sklearn.base")
 from sklearn.base import clone
@@ -272,3 +273,51 @@ def test_options_and_lags_may_be_numbers_of_numpy():
     OrthogonalClassifier(steps=1, hidden_size=3, options={"depth": np.int64(1)}).fit(np.zeros((6, 4, 1)), [0, 1] * 3)
     forecaster = OrthogonalForecaster(steps=1, hidden_size=3, lags=np.int64(4), horizon=np.int32(1))
     assert forecaster.fit(np.arange(40.0) % 5).predict().shape == (1,)
+
+
+@pytest.mark.parametrize("kind", [OrthogonalClassifier, OrthogonalRegressor, OrthogonalForecaster])
+def test_masked_values_are_missing(kind):
+    """The number below the mask was read: 9.97e36 of a netCDF file was data."""
+    made = kind(steps=2, hidden_size=4)
+    random = np.random.default_rng(0)
+    fill = 9.96921e36
+    if kind is OrthogonalForecaster:
+        y = random.standard_normal(60)
+        hole = ma.masked_values(np.where(np.arange(60) == 7, fill, y), fill)
+        made.fit(ma.array(y), ma.array(y))
+        for wrong in (
+            lambda: clone(made).fit(hole),
+            lambda: clone(made).fit(hole[:, None]),
+            lambda: clone(made).fit(list(hole)),
+            lambda: clone(made).fit(y, hole),
+            lambda: clone(made).fit(y).predict(hole),
+            lambda: clone(made).fit(y).score(hole),
+            lambda: made.predict(X=hole[7:8]),
+            lambda: made.predict(y[:59], hole),
+        ):
+            with pytest.raises(ValueError, match="NaN"):
+                wrong()
+        return
+    X, y = random.standard_normal((20, 7, 1)), np.arange(20) % 2
+    hole = X.copy()
+    hole[3, 2] = fill
+    hole = ma.masked_values(hole, fill)
+    made.fit(ma.array(X), ma.array(y), ma.ones(20))
+    np.testing.assert_array_equal(made.predict(ma.array(X)), made.predict(X))
+    objects = np.empty(20, object)
+    objects[:] = list(hole)
+    for X_wrong in (hole, hole[:, :, 0], list(hole), objects, [list(one) for one in hole]):
+        with pytest.raises(ValueError, match="NaN"):
+            clone(made).fit(X_wrong, y)
+        with pytest.raises(ValueError, match="NaN"):
+            made.predict(X_wrong)
+    for wrong in (ma.masked_equal(y, 1), ma.masked_equal(y.astype(float), 1), list(ma.masked_equal(y, 1))):
+        with pytest.raises(ValueError, match=r"NaN|nan"):
+            clone(made).fit(X, wrong)
+        with pytest.raises(ValueError, match=r"NaN|nan"):
+            made.score(X, wrong)
+    with pytest.raises(ValueError, match="finite weights"):
+        clone(made).fit(X, y, ma.masked_equal(np.arange(20.0), 3))
+    if kind is OrthogonalClassifier:
+        with pytest.raises(ValueError, match="None as y"):
+            clone(made).fit(X, ma.masked_equal(np.array(["a", "b"] * 10), "b"))

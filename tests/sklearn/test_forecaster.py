@@ -182,3 +182,25 @@ def test_a_series_too_short_for_a_validation_of_its_own_is_reported():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made.fit(np.arange(60.0))
+
+
+def test_several_series_are_refused_with_advice():
+    """A raw error of NumPy, of inhomogeneous shapes."""
+    made, s = OrthogonalForecaster(horizon=2, lags=4, steps=1, hidden_size=4), np.sin(np.arange(60) / 5)
+    objects = np.empty(2, object)
+    objects[:] = [s, s[:50]]
+    fitted = made.fit(s)
+    for several in ([s, s[:50]], (s, s[:50]), [s.tolist(), s.tolist()[:50]], [s[:, None], s[:50, None]], objects):
+        for use in (lambda y: clone(made).fit(y), lambda y: fitted.predict(y), lambda y: fitted.score(y)):
+            with pytest.raises(ValueError, match=r"Expected one series as y.* got 2 of 50 to 60 steps\. Fit one forec"):
+                use(several)
+        with pytest.raises(ValueError, match="Expected one series as X"):
+            clone(made).fit(s, several)
+    with pytest.raises(
+        ValueError, match=r"got 2 \(each of 60: if these are several series, fit one forecaster for each"
+    ):
+        clone(made).fit([s, s])
+    for nothing in ({1, 2}, {"a": 1}, (i for i in range(60)), "word"):
+        with pytest.raises(ValueError, match=rf"real numbers as y, but got none: {type(nothing).__name__}\. Convert"):
+            clone(made).fit(nothing)
+    assert clone(made).fit([[value, -value] for value in s]).predict().shape == (2, 2)

@@ -15,8 +15,6 @@ import numpy as np
 from orthornn.errors import DataError
 from orthornn.lab.files.audio import read_audio
 from orthornn.lab.files.columns import read_columns
-from orthornn.lab.files.idx import read_idx
-from support.made_idx import write_idx
 from support.made_sounds import wav
 
 LARGEST = 64 << 20  # bytes that reading a file of a few kilobytes may take
@@ -80,11 +78,6 @@ def sound(folder: Path, kind: str, subtype: str | None = None) -> bytes:
     return (folder / f"made.{kind}").read_bytes()
 
 
-def idx(folder: Path) -> bytes:
-    write_idx(folder / "made.gz", np.arange(60).reshape(5, 4, 3))
-    return (folder / "made.gz").read_bytes()
-
-
 X = np.random.default_rng(1).standard_normal((4, 5, 2))
 TS = "@dimensions 2\n@equalLength false\n@classLabel true up down\n@data\n"
 GOOD: dict[str, Callable[[Path], bytes]] = {
@@ -102,14 +95,11 @@ GOOD: dict[str, Callable[[Path], bytes]] = {
     "law.wav": lambda folder: sound(folder, "wav", "ULAW"),
     "flac": lambda folder: sound(folder, "flac"),
     "ogg": lambda folder: sound(folder, "ogg"),
-    "gz": idx,
 }
 
 
 def read(path: Path) -> object:
     """The content of a data file, as a task reads it."""
-    if path.suffix == ".gz" and ".csv" not in path.suffixes:
-        return read_idx(path, 3)
     if path.suffix in (".wav", ".flac", ".ogg"):
         return read_audio(path)
     columns = read_columns(path)
@@ -124,7 +114,7 @@ def read(path: Path) -> object:
     return columns
 
 
-def outcome(path: Path) -> str:
+def outcome(path: Path, read: Callable[[Path], object] = read) -> str:
     """ "read" or "refused"; any other error, and more memory than LARGEST, is a failure."""
     tracemalloc.start()
     try:
@@ -170,11 +160,6 @@ def promising(content: bytes, size: int) -> bytes:
     """An archive whose table of contents promises this size for its first entry."""
     at = content.index(b"PK\x01\x02") + 24
     return content[:at] + struct.pack("<I", size) + content[at + 4 :]
-
-
-def _idx_of(*shape: int) -> bytes:
-    """The beginning of an idx file that promises this shape."""
-    return gzip.compress(bytes([0, 0, 8, 3]) + np.array(shape, ">u4").tobytes() + bytes(1 << 20))
 
 
 def _many_rows(folder: Path) -> bytes:
@@ -271,8 +256,6 @@ HOSTILE: dict[str, tuple[Callable[[Path], bytes], str | None]] = {
     "cut.ts": (lambda folder: (TS + "1,2:3,4:up\n1,2:3,4").encode(), "channels|class"),
     "promise.ts": (lambda folder: (TS.replace("2", "9" * 4000) + "1,2:3,4:up\n").encode(), "channels in"),
     "nested.parquet": (lambda folder: _of_arrow(folder, a=[[1, 2], [3]], b=[{"c": 1}, {"c": 2}], x=[1, 2]), None),
-    "period.parquet": (lambda folder: _of_arrow(folder, period=[600, 601], x=[1, 2]), "of the kind pandas.period"),
-    "bomb.gz": (lambda folder: _idx_of(256, 1 << 12, 1 << 12), "at most 1073741824 bytes when decompressed"),
-    "longer.gz": (lambda folder: gzip.compress(bytes([0, 0, 8, 3]) + bytes(12) + bytes(1 << 24)), "too long"),
+    "period.parquet": (lambda folder: _of_arrow(folder, period=[600, 601], x=[1, 2]), "but got pandas.period"),
     "rows.parquet": (_many_rows, "at most 1073741824 bytes when decompressed"),
 }

@@ -73,8 +73,8 @@ class Linear(NamedTuple):
     """The sizes and options that the choice for a linear recurrence depends on.
 
     m: reflections, None where W has no compact form. all_states: every state is returned, not the last. projected: the
-    input comes as V x. trained: a backward pass follows, W's gradient included unless `held`. found: the rotations of
-    this W are known. read: K where K numbers are read out of every state, in place of the state.
+    input comes as V x. trained: a backward pass follows, W's gradient included unless `held`. read: K where K numbers are
+    read out of every state, in place of the state.
     """
 
     n: int
@@ -84,7 +84,6 @@ class Linear(NamedTuple):
     all_states: bool
     projected: bool
     trained: bool
-    found: bool = False
     held: bool = False
     read: int | None = None
 
@@ -103,10 +102,9 @@ def linear_costs(size: Linear) -> dict[str, float]:
     reads = 0 if size.read is None else n * size.read * (3 if size.trained else 1)
     states = size.all_states and size.read is None
     changes = n * n * (states + size.projected) * passes + (n * n if learns else 0)
-    once = 0 if size.found else _DECOMPOSITION * float(n) ** 3
     return {
         name: rows * (usual * passes + (forms[name] if learns else 0) + reads),
-        "rotations": rows * (changes + _TURN * n * passes + reads) + once + _SETUP,
+        "rotations": rows * (changes + _TURN * n * passes + reads) + _DECOMPOSITION * float(n) ** 3 + _SETUP,
     }
 
 

@@ -86,13 +86,13 @@ def is_begun(folder: Path) -> bool:
 
 
 class Comparison:
-    """Runs that take turns, so that all are at about the same update, and stop at the same one.
+    """Runs that take turns, each for a moment, until their updates are made or their time is up.
 
     As a context manager it stores what is done, if it is left by a signal or an error, and closes the logs.
 
     configs: of the runs, by name.
-    seconds: stop all of them after this long together, at the update that each has reached; None: continue to
-        the end.
+    seconds: stop all of them after this long together, each after an equal share of it; what a run leaves of its share goes
+        to the others. None: continue to the end.
     diverged: how runs diverged, by name; `runs` has the others.
     directory: each run's is a folder of the model's name in it. One that holds this comparison already is resumed.
 
@@ -143,30 +143,27 @@ class Comparison:
             self.close()
 
     def train(self, on_progress: Callable[[dict[str, Progress]], None] = lambda progress: None) -> None:
-        """Advance all runs by turns. After a time limit the slower ones are not behind by more than one
-        turn.
+        """Advance all runs by turns.
 
         Raises:
             KeyboardInterrupt: After a signal, within the context. The context turns it into Interrupted.
             NonFiniteError: If all runs diverge.
         """
         self._check_any()
-        step = min(run.trainer.step for run in self.runs.values())
-        turn = 1
-        while not all(run.done for run in self.runs.values()) and not self._late():
-            step += turn
-            before = self.spent
-            for name, run in [*self.runs.items()]:
+        while True:
+            waiting = [name for name, run in self.runs.items() if not run.done and self._left(run) > 0]
+            if not waiting:
+                return
+            for name in waiting:
+                run = self.runs[name]
                 try:
-                    run.advance_to(step)
+                    run.advance(min(_TURN_SECONDS, self._left(run)))
                 except NonFiniteError as error:
                     self._leave_out(name, error)
                     self._check_any()
                 on_progress({name: run.progress for name, run in self.runs.items()})
                 if self._signals.received is not None:
                     raise KeyboardInterrupt
-            longest = max(self.spent - before, 1e-9) / len(self.runs)
-            turn = max(1, min(2 * turn, round(turn * _TURN_SECONDS / longest)))
 
     def finish(self) -> dict[str, RunResult]:
         """Validate, test, and write what the runs leave behind. From here on a signal ends the context at once.
@@ -210,8 +207,13 @@ class Comparison:
                 f"Expected at least one model to train to its end, but got none. {name}: {found.error}"
             )
 
-    def _late(self) -> bool:
-        return self.seconds is not None and self.spent >= self.seconds
+    def _left(self, run: Run) -> float:
+        """Return the seconds that a run has left of its share."""
+        if self.seconds is None:
+            return math.inf
+        waiting = [other for other in self.runs.values() if not other.done]
+        others = self.spent - sum(other.seconds for other in waiting)
+        return (self.seconds - others) / max(1, len(waiting)) - run.seconds
 
     def _stop(self, error: BaseException) -> None:
         """Save the state of every run, and raise what names the command that resumes them, unless the error says itself
@@ -305,7 +307,7 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
             name,
             str(result.parameters),
             str(result.hidden_size),
-            str(result.steps),
+            str(result.steps) if result.finished else f"{result.steps} of {result.config.steps}",
             f"{per_step:.1f}",
             _shown(task, validation[task.metric]) if validation else "-",
             f"{test['loss']:.4g}",
@@ -315,6 +317,12 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
         if task.metric != "loss":
             row += [_shown(task, test[task.metric]), _shown(task, task.trivial_metric)]
         shown.rows.append(row)
+    for name, result in results.items():
+        if not result.finished:
+            of = f"{name} " * (len(results) > 1)
+            shown.notes.append(
+                f"{of}ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience"
+            )
     for name, ended in (diverged or {}).items():
         shown.rows.append([name, "-", "-", str(ended.step), "-", "diverged", *["-"] * (len(columns) - 6)])
         shown.notes.append(f"{name} diverged: {ended.error}")

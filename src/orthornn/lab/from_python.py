@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._checks import check_choice
+from ..cores import limited_threads
 from ..errors import ArgumentError, MissingPackageError
 from .cli.arguments import own_data
 from .cli.train import TrainArguments, train_as_asked
@@ -76,7 +77,8 @@ def train(data: Any, target: str | Iterable[str] | None = None, *, task: str | N
                 f"but got {os.fspath(name)!r}. Tasks: {', '.join(TASKS)}."
             )
     _check_names(words[0], {key for key, value in options.items() if value is not None})
-    result, folder = train_as_asked(words)
+    with limited_threads():
+        result, folder = train_as_asked(words)
     del kept
     loaded = load(folder)
     loaded.result = result.of_best(loaded.model)

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .._checks import check_integer, check_number
+from .._masked import as_array
 from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingPackageError, OrthornnWarning, ShapeError
 from .files.columns import Columns
 from .files.frames import cells_at, source
@@ -192,7 +193,7 @@ class Loaded:
 
     def _classes(self, targets: Any) -> np.ndarray:
         """Return the class numbers, int64, of labels. Numbers are class numbers, unless a label is itself a number."""
-        found, names = np.asarray(targets), self.labels
+        found, names = as_array(targets), self.labels
         number = {name: index for index, name in enumerate(names)}
         named = any(_reads_as_number(name) for name in self.description.get("labels", ()))
         if found.dtype.kind in "iuf" and not named:
@@ -580,7 +581,7 @@ def _spelled(symbol: str) -> str:
 def _is_held(step: Any, holds: np.ndarray) -> bool:
     """Return whether a step lacks a value, and only of inputs that hold the state then."""
     try:
-        gone = np.isnan(np.asarray(step, np.float64))
+        gone = np.isnan(as_array(step).astype(np.float64))
     except (TypeError, ValueError):  # `prepare` says what is wrong
         return False
     return gone.shape == holds.shape and bool(gone.any() and holds[gone].all())

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._masked import as_array
 from ..errors import DataError, ShapeError
 from .files.cells import listed
 from .tasks.target_transform import check_domain, transformed
@@ -70,7 +71,7 @@ def tokens(sequences: Any, description: dict[str, Any]) -> Tensor:
 def numbers(what: str, given: Any) -> np.ndarray:
     """Return the argument as float64; ShapeError or DataError if it is no array of numbers that float32 can hold."""
     try:
-        array = np.asarray(given)
+        array = as_array(given)
     except ValueError as error:
         raise ShapeError(
             f"Expected {what} of one length, but got unequal lengths. Predict those of other lengths apart."

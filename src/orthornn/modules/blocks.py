@@ -29,7 +29,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._checks import check_choice, check_factory, check_flag, check_integer
 from ..errors import ArgumentError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
-from ..kernels.cost_model import groups_pay
+from ..kernels.cost_model import Linear
 from ..kernels.interception import is_observed
 from ..kernels.projection import cast, is_tokens, project
 from ..kernels.validation import check_restart_is_used
@@ -38,7 +38,7 @@ from ..parametrizations import Rotations
 from ..parametrizations.parametrization import Parametrization, check_description
 from .current import before_step
 from .fold import fold
-from .forms import FORMS, Form
+from .forms import FORMS, Form, reads_groups
 from .layer import Layer, Settings
 from .network import CheckpointedNetwork, RecurrentNetwork, listed
 from .rnn import OrthogonalRNN
@@ -427,7 +427,7 @@ class _Block(nn.Module):
         read = PackedSequence(u, layout.batch_sizes) if layout.is_ragged else u
         if self.stride > 1 and not only_last:
             states, h_n = _strided(recurrence, u, h, self.stride)
-            return self._out(self._groups(x, states.shape[0]), states), h_n
+            return self._out(self._groups(x), states), h_n
         reset: Tensor | PackedSequence | None = layout.resets
         if layout.resets is not None:
             sizes = layout.batch_sizes
@@ -446,18 +446,22 @@ class _Block(nn.Module):
             states, h_n = recurrence(read, h, "last" if only_last and one_way else "all", reset=reset, restart=restart)
             states = states.data if isinstance(states, PackedSequence) else states
         if only_last:
-            x = layout.last(layout.flatten(x), x) if self.stride == 1 else self._groups(x[-self.stride :], 1)[0]
+            x = layout.last(layout.flatten(x), x) if self.stride == 1 else self._groups(x[-self.stride :])[0]
             states = states if one_way else layout.last(layout.flatten(states), states)
         return self._out(x, states), h_n
 
-    def _groups(self, x: Tensor, count: int) -> Tensor:
-        """Return the inputs that the residual connection reads, (G, B, stride I): of the last G groups of steps, the first
+    def _groups(self, x: Tensor) -> Tensor:
+        """Return the inputs that the residual connection reads, (G, B, stride I): those of every group of steps, the first
         with zeros for the steps that it lacks."""
         if self.skip is None:
-            return x[:count]
-        x = self._vectors(x)
-        missing = x.new_zeros(count * self.stride - x.shape[0], *x.shape[1:])
-        return torch.cat([missing, x]).unflatten(0, (count, self.stride)).transpose(1, 2).flatten(2)
+            return x
+        x, stride = self._vectors(x), self.stride
+        length = x.shape[0]
+        if isinstance(length, torch.SymInt):
+            back = torch.cat([x.new_zeros(stride - 1, *x.shape[1:]), x]).flip(0)
+            return torch.cat([back[j : j + length : stride].flip(0) for j in reversed(range(stride))], -1)
+        missing = x.new_zeros(-length % stride, *x.shape[1:])
+        return torch.cat([missing, x]).unflatten(0, (-1, stride)).transpose(1, 2).flatten(2)
 
     def step(self, x: Tensor, state: Tensor, given: SequenceInput) -> tuple[Tensor, Tensor]:
         """Return (output (B, d_model), h (1, B, S)) of one step from x (B, ...) and a state (B, S). given: The input."""
@@ -489,15 +493,9 @@ class _Block(nn.Module):
         return self.recurrence._parameter("weight_ih_l0").dtype
 
 
-# A group of steps is one matrix product up to this many inputs per step; it costs as many multiply-adds per input and
-# step as a rotation costs altogether (cost_model).
-_NARROW = 16
-
-
 def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int) -> tuple[Tensor, Tensor]:
     """Return the states (G, B, D S) of the last step and of every stride-th before it, and h_n (D, B, S)."""
     length = x.shape[0]
-    first = (length - 1) % stride
     plain = not (recurrence.bidirectional or recurrence.is_complex or is_tokens(x) or recurrence.form != "auto")
     plain = plain and recurrence.clip_backward is None and not recurrence.linear_transition
     plain = plain and not is_watched(recurrence, OrthogonalRNN) and not torch.jit.is_tracing()
@@ -505,22 +503,34 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
     plain = plain and not any(isinstance(size, torch.SymInt) for size in x.shape[:2])
     if not plain or length <= stride or recurrence.memory != "store" or not _groups_pay(recurrence, x, stride):
         states, h_n = recurrence(x, h)
-        return states[first::stride], h_n
+        return _thinned(states, stride), h_n
+    first = (length - 1) % stride
     start, before = recurrence(x[: first + 1], h)
     (layer,) = recurrence.layers()
     states = layer.every_kth(x[first + 1 :], before[0], stride, Settings())
     if states is None:
         states, h_n = recurrence(x, h)
-        return states[first::stride], h_n
+        return _thinned(states, stride), h_n
     states = torch.cat([start[first:], states])
     return states, states[-1:].clone()
 
 
+def _thinned(x: Tensor, stride: int) -> Tensor:
+    """Return the last of x (T, ...) and every stride-th before it, (ceil(T / stride), ...).
+
+    In a graph for any T from the end, in slices of length ceil(T / stride): of other expressions for this number, such as
+    that of a slice which begins at (T - 1) % stride, torch.export does not know that they are equal.
+    """
+    if isinstance(x.shape[0], torch.SymInt):
+        return x.flip(0)[::stride].flip(0)
+    return x[(x.shape[0] - 1) % stride :: stride]
+
+
 def _groups_pay(recurrence: OrthogonalRNN, x: Tensor, stride: int) -> bool:
-    """Return whether a group of steps costs less as one product than step by step; see cost_model."""
+    """Return whether a group of steps costs less as one product than step by step."""
     m = recurrence.layers()[0].transition.num_reflections
     length, batch, inputs = x.shape
-    return inputs <= _NARROW and groups_pay(recurrence.hidden_size, m, inputs, batch, length, stride)
+    return reads_groups(Linear(recurrence.hidden_size, m, batch, length, True, False, True), inputs, stride)
 
 
 def _tensors(block: nn.Module) -> dict[str, Tensor]:

@@ -19,7 +19,6 @@ from .._checks import is_captured, is_plain_eager
 from ..compact_wy import base_power
 from ..kernels import recurrence
 from ..kernels.call import Call, Options, States
-from ..kernels.cost_model import response_pays
 from ..kernels.projection import is_tokens
 from ..layout import SequenceLayout
 from .transition import BuiltTransition, Transition
@@ -58,18 +57,15 @@ def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> t
     return weight, bias if start is None else bias + parts.pop()[-1, 0]
 
 
-def serves(call: Call, m: int | None) -> bool:
-    """Return whether the response gives the last states of a call for less, if all sequences begin in one state.
+def serves(call: Call) -> bool:
+    """Return whether the response can give the last states of a call whose sequences all begin in one state.
 
-    Not if they restart, or have unequal lengths, nor if the input is tokens or projected. m: as `response_pays` takes it.
+    Not if they restart, or have unequal lengths, nor if the input is tokens or projected.
     """
     x, layout = call.x, call.layout
-    if layout.resets is not None or layout.is_ragged or layout.length < 2:
+    if layout.resets is not None or layout.is_ragged:
         return False
-    if call.weight_ih is None or is_tokens(x) or x.dtype != call.h0.dtype:
-        return False
-    n = call.h0.shape[1]
-    return response_pays(n, m, x.shape[2], layout.batch, layout.length, torch.is_grad_enabled())
+    return call.weight_ih is not None and not is_tokens(x) and x.dtype == call.h0.dtype
 
 
 def last_state(apply: Apply, call: Call) -> Tensor | None:

@@ -19,16 +19,16 @@ from ..complex_as_real import complex_dtype, complex_state, embed_matrix, embed_
 from ..kernels import recurrence, rotation
 from ..kernels.call import Call, Options, States
 from ..kernels.checkpointing import Mode, segment_length
-from ..kernels.cost_model import Linear, cheaper_form, rotations_pay
+from ..kernels.cost_model import Linear
 from ..kernels.functional import scaled
 from ..kernels.interception import is_autocast, is_observed, no_autocast, refuse_clip
 from ..kernels.operator_rnn import OperatorCall, number_like, run_operator
 from ..kernels.projection import at_least_float32, cast, is_tokens, project
 from ..layout import SequenceLayout
 from ..parametrizations.matrices import as_complex
-from ..rotation_basis import cached, rotations_of
+from ..rotation_basis import rotations_of
 from . import impulse
-from .forms import FormSizes, check_rotations, choose_form
+from .forms import CallSizes, check_rotations, choose_form, reads_response, runs_as_rotations
 from .tracing import LayerTrace
 from .transition import BuiltTransition, Transition
 
@@ -159,8 +159,11 @@ class Layer:
         call = self._call(x, h0, layout, _options(self.activation, settings), self.state_dtype(), restart)
         if settings.clip is not None or not self._may_rotate(call):
             return None
-        W = self._matrix_to_rotate(call, readout) if settings.form == "auto" else self._matrix()
-        if W is None:
+        linear, group = self._linear_sizes(call, readout), self.transition.method.group
+        if settings.form == "auto" and not runs_as_rotations(linear, group):
+            return None
+        W = self._matrix()
+        if settings.form == "auto" and rotations_of(W) is None:
             return None
         return rotation.run(self._in_segments(call.changed(weight=W), settings, 0), self._gain(call.h0), readout).all
 
@@ -239,24 +242,21 @@ class Layer:
 
     def apply_transition(self, call: Call, settings: Settings) -> States:
         """Apply W in the form that was asked for, or that costs least."""
-        h0, m, wanted = call.h0, self.transition.num_reflections, settings.form
-        if torch.jit.is_tracing():
-            wanted = "dense"  # the others ask for sizes, which a trace has as tensors
-        rotate = wanted == "auto" and call.options.clip is None and self._may_rotate(call)
-        W = self._matrix_to_rotate(call) if rotate else None
-        # Applied by its structure, all states are stored.
-        structured = settings.memory == "store" or wanted == "operator"
-        cost = self.transition.operator_cost if structured else None
-        built_rows = self._built_rows(call, cost is not None)
-        sizes = FormSizes(self.size, m, cost, call.layout.batch, call.layout.length, built_rows, call.h0.is_cpu)
-        form = choose_form(wanted, sizes) if W is None else "rotations"
+        h0, m = call.h0, self.transition.num_reflections
+        wanted, sizes = self._wanted(call, settings)
+        form = choose_form(wanted, sizes)
+        W = self._matrix() if form == "rotations" else None
+        if (
+            W is not None and wanted == "auto" and rotations_of(W) is None
+        ):  # an optimizer has let it drift off its group
+            form = choose_form(wanted, sizes._replace(linear=None))
         if form == "operator":
             return self._run_operator(call)
         gain = self._gain(h0)
         call = self._in_segments(call, settings, (m or 0) if form == "compact_wy" else 0)
         if form == "rotations":
             check_rotations(call.options.activation.name, call.options.clip)
-            return rotation.run(call.changed(weight=self._matrix() if W is None else W), gain)
+            return rotation.run(call.changed(weight=W), gain)
         compact = self.transition.compact() if form == "compact_wy" else None
         if compact is None:
             return recurrence.run(scaled(call.with_transition("dense", self._matrix()), gain))
@@ -305,15 +305,37 @@ class Layer:
 
         Any gain may: the response is that of gain W, trained or not, and one that overflows is not used. Refused are what is
         not the sum of such responses: a gradient that is clipped at every step, and phi(V x + b) of a linear transition,
-        which `serves` sees by the input that is projected already. A form that was asked for runs as it is, step by step, and
-        so does a complex state, for which no case is measured.
+        which `impulse.serves` sees by the input that is projected already. A form that was asked for runs as it is, step by
+        step, and so does a complex state, for which no case is measured.
         """
         if settings.form != "auto" or settings.clip is not None or self.is_complex:
             return False
         if is_autocast(call.h0):  # it would round the product to 16 bits
             return False
         # In this order: a graph that compared its sizes would be one for sizes of the same choice only.
-        return self._may_rotate(call) and impulse.serves(call, self.transition.num_reflections)
+        if not self._may_rotate(call) or not impulse.serves(call):
+            return False
+        return reads_response(self._linear_sizes(call), call.x.shape[2])
+
+    def _wanted(self, call: Call, settings: Settings) -> tuple[str, CallSizes]:
+        """Return the form that is asked for, and what the choice of one depends on."""
+        # A trace has sizes as tensors: all forms but one ask for them.
+        wanted = "dense" if torch.jit.is_tracing() else settings.form
+        rotates = wanted == "auto" and call.options.clip is None and self._may_rotate(call)
+        # Applied by its structure, all states are stored.
+        structured = settings.memory == "store" or wanted == "operator"
+        cost = self.transition.operator_cost if structured else None
+        return wanted, CallSizes(
+            n=self.size,
+            num_reflections=self.transition.num_reflections,
+            operator_cost=cost,
+            batch=call.layout.batch,
+            steps=call.layout.length,
+            built_rows=self._built_rows(call),
+            on_cpu=call.h0.is_cpu,
+            linear=self._linear_sizes(call) if rotates else None,
+            group=self.transition.method.group if rotates else "all",
+        )
 
     def _may_rotate(self, call: Call) -> bool:
         """Return whether rotations are to be considered: a linear recurrence that only autograd looks at, on a CPU."""
@@ -324,27 +346,12 @@ class Layer:
             return False
         return call.h0.numel() > 0
 
-    def _matrix_to_rotate(self, call: Call, readout: rotation.Readout | None = None) -> Tensor | None:
-        """Return W (size, size) if it is orthogonal and costs less as rotations. It is built only where sizes permit it.
+    def _linear_sizes(self, call: Call, readout: rotation.Readout | None = None) -> Linear:
+        """Return the sizes of a linear recurrence.
 
         Args:
-            call: That of a linear recurrence.
+            call: That of the recurrence.
             readout: (Y, d) by which every state is read, or None.
-        """
-        sizes = self._cost_sizes(call, readout)
-        if not rotations_pay(sizes):
-            return None
-        W = self._matrix()
-        # Looking W up takes a comparison with every cached matrix: not for nothing.
-        if sizes.found and cached(W) is None and not rotations_pay(sizes._replace(found=False)):
-            return None
-        return None if rotations_of(W) is None else W
-
-    def _cost_sizes(self, call: Call, readout: rotation.Readout | None) -> Linear:
-        """Return what the cost of rotations depends on, if they may be known already.
-
-        With a gradient they count as unknown: torch.utils.checkpoint makes the call again, and it must then take the same
-        form, whatever was looked up in between.
         """
         learns = self.transition.learns
         tensors = (*call.tensors(), self.weight_ih, self.gain, *(readout or ()))
@@ -358,16 +365,12 @@ class Layer:
             all_states=not call.options.only_last,
             projected=call.weight_ih is None,
             trained=trained,
-            found=not trained,
             held=not learns,
             read=None if readout is None else readout[0].shape[0],
         )
 
-    def _built_rows(self, call: Call, has_operator: bool) -> int | None:
-        """Return the rows of a call on a CPU for which W would be built and differentiated, if the form depends on them."""
-        m = self.transition.num_reflections
-        if not has_operator and (m is None or cheaper_form(self.size, m) == "compact_wy"):
-            return None
+    def _built_rows(self, call: Call) -> int | None:
+        """Return the rows of a call on a CPU for which W would be built and differentiated; None of any other."""
         if not self.transition.builds or not call.h0.is_cpu or is_observed(call.x, call.h0):
             return None
         return call.layout.rows

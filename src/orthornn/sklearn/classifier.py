@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 
+from .._masked import as_array
 from ..lab.files.rounded_targets import check_names
 from ..lab.tasks.decision_threshold import best_threshold, decided, read_threshold
 from .estimator import SequenceEstimator, whole_or_not_at_all
@@ -158,7 +159,8 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         """Return the accuracy of the predictions for X; y and sample_weight as in fit."""
         check_order(X, y)
         check_order(X, sample_weight, "sample_weight")
-        return float(super().score(X, y, sample_weight))
+        weights = weights_of(sample_weight, len(y))
+        return float(super().score(X, as_array(y), weights))
 
 
 def _check_classes(targets: np.ndarray) -> None:

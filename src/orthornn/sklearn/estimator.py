@@ -16,12 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from .._checks import check_integer, check_number
+from ..cores import limited_threads
 from ..errors import NonFiniteError, OrthornnWarning
 from ..lab.systems import Model, model_named
 from ..lab.tasks.sequences import Ragged
 from ..lab.tasks.splits import divided
 from ..lab.training import OptimizerConfig, PenaltyConfig, RunConfig, ScheduleConfig
 from ..lab.training.selection import Selection
+from ..lab.training.threads import useful_threads
 from ..lab.training.trainer import Trainer
 from .arrays_task import ArraysTask, ClassesTask
 from .sequences import names_of, sequences_of
@@ -135,7 +137,7 @@ class SequenceEstimator(BaseEstimator):
         config.optimizer.check_learns()
         trainer = Trainer(config)
         trainer.smaller_updates = self._smaller_updates()
-        with trainer.own_random():
+        with limited_threads(useful_threads(config)), trainer.own_random():
             self._train(trainer, every)
         self.n_channels_in_ = rows.shape[1]
         return parts["validation"]

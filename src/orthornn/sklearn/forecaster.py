@@ -10,10 +10,12 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_integer
+from .._masked import as_array
 from ..errors import OrthornnWarning
 from ..lab.systems import Model
 from .estimator import SequenceEstimator, moments, whole, whole_or_not_at_all
 from .sequences import names_of, rounded
+from .times import times_of, warn_of_steps
 
 
 class OrthogonalForecaster(SequenceEstimator):
@@ -80,13 +82,14 @@ class OrthogonalForecaster(SequenceEstimator):
             if count < 4:
                 raise ValueError(
                     f"Expected at least {self.horizon + self.lags + 3} steps for horizon={self.horizon} and "
-                    f"lags={self.lags}, but got {len(series)}. Lower them."
+                    f"lags={self.lags}, but got {len(series)}{_if_several(y)}. Lower them."
                 )
             self.flat_ = np.ndim(y) == 1
-            self.window_, self.last_, self.times_ = window, series, _times(y)
+            self.window_, self.last_, self.times_ = window, series, times_of(y)
             self.names_ = {"y": names_of(y), "X": names_of(X)}
             _check_times(y, X)
             self.known_ = None if X is None else self._known(X, len(series), "those of y")
+            _warn_of_steps(y, X)
             inputs = self._inputs(series, self.known_)
             ends = np.arange(self.lags, self.lags + count)
             targets = np.stack([series[end : end + self.horizon].ravel() for end in ends])
@@ -121,12 +124,13 @@ class OrthogonalForecaster(SequenceEstimator):
             if y is None:
                 coming = self._known(X, self.horizon, "the steps to forecast", self.known_.shape[1])
                 known = np.concatenate([self.known_, coming])
-                _check_later(getattr(self, "times_", None), _times(X))
+                _check_later(getattr(self, "times_", None), times_of(X))
             else:
                 rows = len(series) + self.horizon
                 known = self._known(X, rows, "those of y and the steps to forecast", self.known_.shape[1])
                 _check_times(y, X)
-                _check_later(_times(y), _times(X), len(series))
+                _check_later(times_of(y), times_of(X), len(series))
+        _warn_of_steps(y, None if y is None else X)
         found = self._outputs([self._inputs(series, known)[-self.window_ :]]).reshape(self.horizon, -1)
         forecast = found * self.target_deviation_ + self.target_mean_
         return forecast[:, 0] if self.flat_ else forecast
@@ -229,21 +233,50 @@ def _numbers(values: Any, which: str) -> np.ndarray:
     ValueError for complex numbers, dates, text, lists of unequal lengths, a table whose times are not sorted, and a series
     of whole numbers that float64 cannot tell apart.
     """
-    times = _times(values)
+    times = times_of(values)
     if times is not None and not times.is_monotonic_increasing:
         raise ValueError(
             f"Expected {which} in the order of its times, but got an index that is not sorted. Sort it with "
             f"{which}.sort_index()."
         )
+    array, got = None, type(values).__name__
     try:
-        array = np.asarray(values)
-        found = None if array.dtype.kind in "cmM" else array.astype(np.float64)
+        array = as_array(values)
+        if array.dtype.kind not in "cmM":
+            found = array.astype(np.float64)
+            return rounded(array, stacklevel=5) if which == "y" else found
         got = str(array.dtype)
     except (TypeError, ValueError) as error:
-        found, got = None, str(error)
-    if found is not None:
-        return rounded(array, stacklevel=5) if which == "y" else found
+        sizes = _sizes(values if array is None else array.tolist())
+        if len(set(sizes)) > 1:
+            raise ValueError(
+                f"Expected one series as {which}, (T,) or (T, C), but got {len(sizes)} of {min(sizes)} to {max(sizes)} "
+                f"steps. Fit one forecaster for each; or one network for all of them with orthornn.train, which reads a "
+                f"table with a column that tells them apart: sequence='NAME'."
+            ) from None
+        if array is not None and array.ndim:
+            got = str(error)
     raise ValueError(f"Expected real numbers as {which}, but got none: {got}. Convert them to numbers.")
+
+
+def _sizes(parts: Any) -> list[int]:
+    """Return the lengths of the arrays or lists in a list."""
+    several = parts if isinstance(parts, (list, tuple)) else ()
+    return [len(part) for part in several if hasattr(part, "__len__") and not isinstance(part, (str, bytes))]
+
+
+def _warn_of_steps(y: Any, X: Any) -> None:
+    """Warn if the times of the series, or those of X where the series has none, have gaps or are there twice."""
+    table, which = (X, "X") if times_of(y) is None and times_of(X) is not None else (y, "y")
+    index = getattr(table, "index", None)
+    if getattr(index, "nlevels", 1) == 1 and hasattr(index, "dtype"):
+        warn_of_steps(index, [len(index)], which, stacklevel=4)
+
+
+def _if_several(y: Any) -> str:
+    """Return what to add to an error of too few steps where a list has longer arrays, which may be several series."""
+    longest = max(_sizes(y), default=0)
+    return f" (each of {longest}: if these are several series, fit one forecaster for each)" if longest > len(y) else ""
 
 
 def _check_times(y: Any, X: Any) -> None:
@@ -251,7 +284,7 @@ def _check_times(y: Any, X: Any) -> None:
 
     Rows of X after the last one of y are not read.
     """
-    times, others = _times(y), _times(X)
+    times, others = times_of(y), times_of(X)
     if times is None or type(times) is not type(others):
         return
     pairs = enumerate(zip(times, others))
@@ -298,10 +331,3 @@ def _steps_between(times: Any) -> np.ndarray:
     """Return the differences of neighbouring times of pandas, as numbers: nanoseconds, or a count of periods."""
     exact = times.as_unit("ns") if hasattr(times, "as_unit") else times
     return np.diff(exact.astype("int64"))
-
-
-def _times(table: Any) -> Any:
-    """Return the index of a table of pandas if it holds times; else None."""
-    index = getattr(table, "index", None)
-    kind = getattr(index, "dtype", None)
-    return index if getattr(kind, "kind", "") in ("M", "m") or str(kind).startswith("period[") else None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from .._masked import as_array
 from .estimator import SequenceEstimator, moments, whole_or_not_at_all
 from .sequences import check_order, rounded, sequences_of, targets_of
 from .weights import weights_of
@@ -63,7 +64,8 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
         """Return the coefficient of determination of the predictions for X; y and sample_weight as in fit."""
         check_order(X, y)
         check_order(X, sample_weight, "sample_weight")
-        return float(super().score(X, y, sample_weight))
+        weights = weights_of(sample_weight, len(y))
+        return float(super().score(X, as_array(y), weights))
 
 
 def _numbers(targets: np.ndarray) -> np.ndarray:

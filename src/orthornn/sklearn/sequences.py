@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from .._checks import check_choice
+from .._masked import as_array
 from ..errors import MissingPackageError
 from ..lab.files.cells import listed
 from ..lab.files.rounded_targets import check_rounding
+from .times import warn_of_steps
 
 
 def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
@@ -80,7 +82,7 @@ def names_of(X: Any) -> list[str] | None:
 
 def _numbers(values: Any) -> np.ndarray:
     try:
-        array = np.asarray(values)
+        array = as_array(values)
     except ValueError as error:
         raise ValueError(
             "Expected sequences of arrays (T,) or (T, C), but got lists whose parts have unequal lengths. Give each step as "
@@ -111,7 +113,9 @@ def _of_frame(frame: Any, layout: str) -> Any:
     if levels == 2:
         if any(frame.index.get_level_values(level).isna().any() for level in (0, 1)):
             raise ValueError("Expected an index of sequence and time, but got missing values in it. Fill them in.")
-        in_time = (own.sort_index(level=1, kind="stable") for _, own in frame.groupby(level=0, sort=False))
+        in_time = [own.sort_index(level=1, kind="stable") for _, own in frame.groupby(level=0, sort=False)]
+        times = in_time[0].index.append([own.index for own in in_time[1:]]).get_level_values(1)
+        warn_of_steps(times, [len(own) for own in in_time], "X", stacklevel=5)
         found = [_numbers(own.to_numpy()) for own in in_time]
         return [one.T for one in found] if layout == "nct" else found
     try:
@@ -144,7 +148,7 @@ def targets_of(sequences: list[np.ndarray], y: Any, X: Any = None) -> np.ndarray
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None. Give one target for each sequence.")
     try:
-        targets = np.asarray(y)
+        targets = as_array(y)
     except ValueError as error:
         raise ValueError(
             "Expected y (n,) or (n, O), but got lists of unequal lengths. Give one target each."

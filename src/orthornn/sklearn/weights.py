@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .._checks import check_number
+from .._masked import as_array
 
 
 def weights_of(sample_weight: Any, count: int) -> np.ndarray | None:
@@ -20,7 +21,7 @@ def weights_of(sample_weight: Any, count: int) -> np.ndarray | None:
     if sample_weight is None:
         return None
     try:
-        given = np.asarray(sample_weight)
+        given = as_array(sample_weight)
         if given.dtype.kind not in "biufO":
             raise ValueError(f"{given.dtype}")
         weights = given.astype(np.float64)

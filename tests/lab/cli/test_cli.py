@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib.util
 import io
 import json
 import os
@@ -20,12 +19,9 @@ from orthornn.errors import ArgumentError, OrthornnError
 from orthornn.kernels.backends.cpp import extension
 from orthornn.kernels.dispatch import choose
 from orthornn.lab import cli
-from orthornn.lab.bench import Grid
 from orthornn.lab.systems import MODELS, parse_count
 from orthornn.lab.tasks import TASKS
 from orthornn.lab.training import read_config, read_metrics
-from support.made_idx import write_images
-from support.made_sounds import archives, wav
 
 TINY = [
     "--T",
@@ -119,33 +115,25 @@ def test_a_config_file_repeats_a_run(tmp_path):
     assert numbers("first") == numbers("second")
 
 
-def test_train_pixel_mnist_by_epochs(tmp_path, capsys):
-    write_images(tmp_path / "images")
-    assert (
-        run(
-            "train",
-            "pixel-mnist",
-            "--data",
-            "images",
-            "--no-verify",
-            "--validation-size",
-            "10",
-            "--permuted",
-            "--epochs",
-            "2",
-            "--batch-size",
-            "5",
-            "--hidden-size",
-            "4",
-            "--out",
-            "run",
-        )
-        == 0
-    )
+def test_train_by_epochs(tmp_path, capsys):
+    rows = (f"{number // 4},{number % 3},{'ab'[number // 4 % 2]}" for number in range(184))
+    (tmp_path / "table.csv").write_text("sequence,x,kind\n" + "\n".join(rows) + "\n")
+    words = [
+        "table.csv",
+        "--target",
+        "kind",
+        "--recipe",
+        "none",
+        "--no-stratified",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "5",
+    ]
+    assert run("train", *words, "--hidden-size", "4", "--out", "run") == 0
     config = read_config(tmp_path / "run" / "config.json")
     assert (config.steps, config.validate_every) == (12, 6)
-    assert config.task.permuted
-    assert not config.task.verify
+    assert not config.task.stratified
     assert "accuracy" in capsys.readouterr().out
 
 
@@ -284,7 +272,7 @@ def test_the_manual_names_every_command_task_and_model(capsys):
         assert all(name in text for name in [*TASKS, *MODELS])
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", TASKS.own)
 @pytest.mark.parametrize("command", ["train", "compare"])
 def test_every_option_is_explained(command, task, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -293,9 +281,9 @@ def test_every_option_is_explained(command, task, capsys):
     text = capsys.readouterr().out
     for option in ("--parameters", "--lr", "--recurrent-lr", "--batch-size", "--seed", "--out", "--seconds"):
         assert option in text
-    assert ("--no-permuted" in text) == (task == "pixel-mnist")
-    made = ("copying", "adding", "groups", "parity", "modular-sums")
-    assert ("--T " in text) == (task in (*made, "noisy-digits"))
+    assert ("--no-stratified" in text) == (task == "classify")
+    made = ("copying", "adding")
+    assert ("--T " in text) == (task in made)
     assert ("--data " in text) == (task not in made)
 
 
@@ -321,7 +309,6 @@ WRONG = {
     ("train", "copying", "--T", "0"): "T to be an integer between 1 and 2147483648, but got 0",
     ("train", "copying", "--threads", "0"): "threads to be",
     ("train", "copying", "--threads", "100000"): "threads to be an integer between 1 and",
-    ("bench", "--threads", "100000"): "threads to be an integer between 1 and",
     ("train", "copying", "--out", ""): "a file or a folder as out, but got an empty name",
     ("train", "--resume", ""): "a file or a folder as resume, but got an empty name",
     ("compare", "copying", "--out="): "a file or a folder as out, but got an empty name",
@@ -329,35 +316,6 @@ WRONG = {
     ("evaluate", ""): "a file or a folder as run, but got an empty name",
     ("report", ""): "a file or a folder as runs, but got an empty name",
     ("report", "runs", ""): "a file or a folder as runs, but got an empty name",
-    ("bench", "--cases", ""): "at least one case",
-    ("reproduce", "mhammedi2017", "--list", "--device", "cpu"): "Expected --list without --device, which has no effect",
-    (
-        "reproduce",
-        "mhammedi2017",
-        "--collect",
-        "--seeds",
-        "0",
-    ): "Expected --collect without --seeds, which has no effect",
-    (
-        "reproduce",
-        "mhammedi2017",
-        "--page",
-        "p.md",
-        "--collect",
-    ): "Expected --page without --collect, which has no effect",
-    ("reproduce", "--list", "--only", "table1"): "Expected --only together with a paper, but got it alone",
-    ("reproduce", "mhammedi2017", "--device", "gpu"): "Expected device to be 'cpu', 'cuda' or 'cuda:N', but got 'gpu'",
-    ("reproduce", "mhammedi2017", "--only", ","): "Expected names in --only, but got ','",
-    (
-        "reproduce",
-        "mhammedi2017",
-        "--only",
-        "copying",
-        "--budget",
-        "smoke",
-        "--systems",
-        "non",
-    ): "Expected system to be one of",
     ("train", "adding", "--variant", "helfrich2018", "--epochs", "0"): "epochs to be above 0, but got 0",
     ("train", "adding", "--variant", "helfrich2018", "--epochs", "1e308"): "epochs to be a number between 0 and 1e+09",
     ("train", *NO_BATCH): NO_BATCH_SAID,
@@ -378,28 +336,14 @@ WRONG = {
     ("train", "copying", "--momentum", "0.9"): "Expected momentum only with the optimizer sgd",
     ("train", "copying", "--model", "LSTM"): "Did you mean 'lstm'?",
     ("train", "adding", "--variant", "helfrich2018", "--steps", "1", "--epochs", "1"): "Pass one",
-    ("train", "pixel-mnist", "--data", "nowhere"): "there is no folder nowhere",
     ("compare", "copying", "--models", "lstm,lstm"): "twice",
     ("compare", "copying", "--models", ""): "at least one",
     ("train", "data.csv"): "there is no file data.csv",
     ("train", "data.csv", "--target", "y"): "there is no file data.csv",
     ("train", "characters", "--data", "nowhere"): "no file or folder nowhere",
-    ("train", "speech", "--data", "nowhere"): "there is no folder nowhere",
-    ("train", "music", "--data", "nowhere.wav"): "there is no file nowhere.wav",
-    ("train", "piano-rolls", "--data", "nowhere"): "there is none at nowhere",
     ("doctor", "--m", "3"): "Expected --n with --m",
     ("doctor", "--n", "8", "--m", "9"): "m to be an integer between 1 and 8, but got 9",
-    ("bench", "--cases", "wy-4-5-b1"): "m to be an integer between 1 and 4, but got 5",
-    ("bench", "--cases", "wy-4"): "a case such as wy-256-32-b1",
-    ("bench", "--cases", ","): "at least one case",
-    ("bench", "--peers", "lstn"): "Did you mean 'lstm'?",
-    ("bench", "--long", "5", "--layers"): "Expected one of --long and --layers, but got both",
-    ("bench", "--long", "5", "--peers", "lstm"): "Expected --long without --peers, which it does not read",
-    ("bench", "--sweep", "--T", "7"): "Expected --sweep without --T, which it does not read",
     ("doctor", "--nope", "1"): "Expected options of orthornn doctor, but got: unrecognized arguments: --nope 1",
-    ("bench", "--device", "tpu"): "device to be one of cpu",
-    ("bench", "--nonlinearity", "oplu"): "nonlinearity to be one of",
-    ("bench", "--rounds", "0"): "rounds to be",
 }
 
 
@@ -488,38 +432,8 @@ def test_the_tasks_cost_no_extra_until_one_needs_it():
     done = python("-c", "import orthornn.lab.training, sys, json; print(json.dumps(list(sys.modules)))")
     assert done.returncode == 0, done.stderr
     loaded = set(json.loads(done.stdout))
-    assert "orthornn.lab.tasks.speech" in loaded
+    assert "orthornn.lab.tasks.forecast" in loaded
     assert not loaded & {"matplotlib", "tyro", "rich", "scipy", "pooch", "pyarrow", "soundfile", "pystoi", "pesq"}
-
-
-def test_music_leaves_sounds_and_a_figure(tmp_path, capsys):
-    (tmp_path / "song.wav").write_bytes(wav(1, 900))
-    options = ["--start", "10", "--length", "50", "--model", "ornn", "--hidden-size", "4", "--steps", "3"]
-    assert run("train", "music", "--data", "song.wav", *options, "--out", "run") == 0
-    assert {"true.wav", "generated.wav", "waveforms.png"} <= {path.name for path in (tmp_path / "run").iterdir()}
-    assert read_config(tmp_path / "run" / "config.json").batch_size == 1
-    assert "waveforms.png" in capsys.readouterr().out
-
-
-def test_speech_leaves_sounds_and_scores(tmp_path, capsys, monkeypatch):
-    archives(tmp_path / "sounds")
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("pesq", "pystoi") else find(name))
-    options = ["--model", "gru", "--hidden-size", "4", "--steps", "2", "--batch-size", "2", "--out", "run"]
-    assert run("train", "speech", "--data", "sounds", *options) == 0
-    out = capsys.readouterr().out
-    assert "test loss of previous frame" in out
-    assert re.search(r"from model, .*: SegSNR -?\d.*, STOI not computed, PESQ not computed", out)
-    assert "PESQ, STOI: package missing (extras speech and pesq)" in out
-    assert (tmp_path / "run" / "model.wav").exists()
-
-
-def test_all_images_for_training_leave_no_validation(tmp_path, capsys):
-    write_images(tmp_path / "images")
-    options = ["--no-verify", "--variant", "helfrich2018", "--epochs", "1", "--batch-size", "5", "--hidden-size", "4"]
-    assert run("train", "pixel-mnist", "--data", "images", *options, "--out", "run") == 0
-    assert "best validation" not in capsys.readouterr().out
-    assert {record["kind"] for record in read_metrics(tmp_path / "run" / "metrics.jsonl")} <= {"train", "test"}
 
 
 @pytest.mark.parametrize(
@@ -562,16 +476,6 @@ def test_options_of_the_systems(tmp_path, options):
     model = read_config(tmp_path / "run" / "config.json").model
     name = options[2].removeprefix("--").replace("-", "_")
     assert str(getattr(model, name)).startswith(options[3])
-
-
-def test_bench_sweep(capsys, tmp_path, monkeypatch):
-    grid = Grid(6, 2, 1, 5, n_values=(6,), m_values=(2,), B_values=(1, 2), T_values=(5, 10))
-    monkeypatch.setattr("orthornn.lab.cli.bench.QUICK", grid)
-    assert run("bench", "--sweep", "--quick", "--rounds", "1", "--out", "sweep") == 0
-    assert (tmp_path / "sweep" / "table.txt").read_text() in capsys.readouterr().out.lstrip()
-    assert (tmp_path / "sweep" / "sweep.png").stat().st_size > 5000
-    found = json.loads((tmp_path / "sweep" / "results.json").read_text())
-    assert [point["axis"] for point in found["points"]] == ["n", "m", "B", "B", "T", "T"]
 
 
 def test_what_each_column_is_for_is_printed_before_training(tmp_path, capsys):
@@ -720,6 +624,38 @@ def test_epochs_and_steps_are_one_too_many(capsys):
     error = capsys.readouterr().err
     assert "Expected --steps or --epochs, but got both, 3 and 3" in error
     assert "Expected --steps, as copying has no epochs, but got --epochs 3. Pass --steps." in error
+
+
+@pytest.mark.parametrize(
+    ("command", "model", "words", "variable", "expected"),
+    [
+        ("train", "ornn", [], None, 3),
+        ("train", "lstm", [], None, 1),
+        ("train", "lstm", [], "2", 4),
+        ("train", "lstm", ["--threads", "2"], None, 2),
+        ("train", "ornn", ["--threads", "5"], None, 5),
+        ("compare", "ornn", [], None, 3),
+        ("compare", "ornn,lstm", [], None, 1),
+        ("compare", "ornn,lstm", ["--threads", "2"], None, 2),
+    ],
+)
+def test_threads_are_those_asked_for_or_those_of_use(command, model, words, variable, expected, tmp_path, monkeypatch):
+    """On a machine of many cores of which this process may use three, torch having begun with four."""
+    for module in ("orthornn.cores", "orthornn.lab.training.threads"):
+        monkeypatch.setattr(f"{module}.usable_cores", lambda: 3)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        named = "--model" if command == "train" else "--models"
+        assert run(command, "copying", *TINY, named, model, *words, "--out", "run") == 0
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+    folder = tmp_path / "run" if command == "train" else tmp_path / "run" / model.split(",")[0]
+    assert json.loads((folder / "environment.json").read_text())["threads"] == expected
 
 
 def test_threads_of_a_strangers_run_are_not_believed(tmp_path, capsys):

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from orthornn.lab import cli
 from orthornn.lab.cli.demo import LEARNING_RATES
-from orthornn.lab.training import read_config
+from orthornn.lab.training import Trainer, read_config, read_result
 
 ROOT = Path(__file__).parents[3]
 SMALL = ["demo", "--T", "4", "--steps", "2", "--seconds", "60", "--parameters", "800", "--reflections", "3"]
@@ -28,3 +29,33 @@ def test_each_network_has_its_own_rate_or_the_one_given(words, expected, tmp_pat
     out = tmp_path / "demo"
     assert cli.main([*SMALL, *words, "--out", str(out)]) == 0
     assert {name: read_config(out / name / "config.json").optimizer.lr for name in expected} == expected
+
+
+def test_time_that_ends_before_the_updates_is_said(tmp_path, capsys):
+    out = tmp_path / "my demo"
+    words = ["demo", "--T", "4", "--parameters", "800", "--reflections", "3", "--models", "ornn,lstm", "--steps", "7"]
+    assert cli.main([*words, "--seconds", "0.0000001", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    done = {name: read_result(out / name)["steps"] for name in ("ornn", "lstm")}
+    assert "The time, --seconds 1e-07, ended before the updates did (" in said
+    assert f"run the same command with more --seconds and --out '{out}'" in said
+    for name, steps in done.items():
+        assert 0 <= steps < 7
+        assert f"{name} {steps} of 7" in said
+        assert f"{name} ended after {steps} of 7 updates, by --seconds or --patience" in said
+    assert cli.main([*words, "--seconds", "1000", "--out", str(out)]) == 0
+    assert "ended" not in capsys.readouterr().out
+    assert {read_result(out / name)["steps"] for name in done} == {7}
+
+
+def test_it_trains_on_one_thread_and_sets_back_those_of_the_process(tmp_path, monkeypatch):
+    before, found = torch.get_num_threads(), set()
+    update = Trainer.update
+    monkeypatch.setattr(Trainer, "update", lambda *given: found.add(torch.get_num_threads()) or update(*given))
+    torch.set_num_threads(2)
+    try:
+        assert cli.main([*SMALL, "--models", "ornn,lstm", "--out", str(tmp_path / "demo")]) == 0
+        assert found == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

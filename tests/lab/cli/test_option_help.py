@@ -101,7 +101,7 @@ def test_no_command_shows_none_as_a_type_or_a_default(command, capsys, wide):
     assert re.search(r"--[\w-]+ (?:PATH|INT|STR)", text)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", TASKS.own)
 def test_the_help_of_a_task_explains_each_option_that_has_an_effect(task, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")  # one column
     text = text_of(capsys, lambda: cli.main(["train", task, "--help"]))

@@ -31,7 +31,6 @@ FOLDERS = {
     "compare": (["compare", *TINY, "--models", "ornn"], ["table.txt", "curves.png"]),
     "demo": (["demo"], ["demo.png"]),
     "sweep": (["sweep", *TINY[:-2], "--cpus", "1"], ["table.txt", "report.html"]),
-    "bench": (["bench", "--quick"], ["results.json", "table.txt"]),
     "train": (["train", *TINY], ["data.json", "description.json", "environment.json"]),
 }
 

@@ -18,26 +18,26 @@ from orthornn.lab.cli.recipes import announce_recipe, expand, limit_warmup
 from orthornn.lab.cli.train import TrainArguments
 from orthornn.lab.recipes import OF_TASKS, RECIPES, SKIPPED
 from orthornn.lab.systems import MODEL_OPTIONS, MODELS, build, count_parameters, model_named
-from orthornn.lab.tasks import TASKS, PixelMNIST
+from orthornn.lab.tasks import TASKS, Adding
 from orthornn.lab.training import read_config
 
 
 @pytest.fixture
-def no_images(monkeypatch):
-    monkeypatch.setattr(PixelMNIST, "steps_per_epoch", lambda task, batch_size: 500)
+def epochs(monkeypatch):
+    monkeypatch.setattr(Adding, "steps_per_epoch", lambda task, batch_size: 500)
 
 
 def options(*words: str) -> dict[str, str]:
-    found = expand(["pixel-mnist", *words])
-    assert found[0] == "pixel-mnist"
+    found = expand(["adding", *words])
+    assert found[0] == "adding"
     assert "--recipe" not in found
     return {name: value for name, value in zip(found[1::2], found[2::2], strict=True)}
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name not in OF_TASKS.values()])
 def test_every_recipe_is_a_command_within_its_budget(name):
-    words = expand(["pixel-mnist", "--recipe", name])
-    arguments = read_options(TrainArguments[PixelMNIST], "orthornn train", "", words[1:])
+    words = expand(["adding", "--recipe", name])
+    arguments = read_options(TrainArguments[Adding], "orthornn train", "", words[1:])
     model = model_named(arguments.model, **arguments.given_model_options())
     assert 15_500 < count_parameters(build(model, 1, 10, device="meta")) <= 16_400
     assert (arguments.optimizer, arguments.schedule, arguments.warmup) == ("adamw", "cosine", 100)
@@ -56,10 +56,10 @@ def test_what_is_given_takes_the_place_of_the_recipe():
 
 def test_recipes_that_there_are_not():
     with pytest.raises(ArgumentError, match="Did you mean 'blocks'"):
-        expand(["pixel-mnist", "--recipe", "block"])
+        expand(["adding", "--recipe", "block"])
     for words in (["--recipe"], ["--recipe", "blocks", "--recipe", "linear"]):
         with pytest.raises(ArgumentError, match="one name after --recipe"):
-            expand(["pixel-mnist", *words])
+            expand(["adding", *words])
 
 
 def table_options(*words: str, own_model: bool = True) -> dict[str, str]:
@@ -189,12 +189,12 @@ REPLACED = [
 
 @pytest.mark.parametrize("name", PIXELS)
 @pytest.mark.parametrize(("words", "meaningless"), REPLACED, ids=str)
-def test_what_has_no_meaning_next_to_what_is_given_is_left_out(name, words, meaningless, no_images):
-    expanded = expand(["pixel-mnist", "--recipe", name, *words])
+def test_what_has_no_meaning_next_to_what_is_given_is_left_out(name, words, meaningless, epochs):
+    expanded = expand(["adding", "--recipe", name, *words])
     assert meaningless not in expanded
     if words == ["--decay", "False"] and "decay" not in dict(RECIPES[name].pairs()):
         return
-    arguments = read_options(TrainArguments[PixelMNIST], "orthornn train", "", expanded[1:])
+    arguments = read_options(TrainArguments[Adding], "orthornn train", "", expanded[1:])
     model = model_named(arguments.model, **arguments.given_model_options())
     config = arguments.config(model, None)  # every part of it checks its options
     assert config.model.head == ("linear" if words[1:] == ["linear"] else "mlp")
@@ -216,16 +216,16 @@ def test_options_that_keep_their_meaning_stay():
 
 
 @pytest.mark.parametrize(("models", "stride"), [("blocks,lstm", True), ("lstm,gru", False), ("all", True)])
-def test_a_comparison_takes_what_its_models_have(models, stride, no_images):
-    found = expand(["pixel-mnist", "--models", models, "--recipe", "blocks"], own_model=False)
+def test_a_comparison_takes_what_its_models_have(models, stride, epochs):
+    found = expand(["adding", "--models", models, "--recipe", "blocks"], own_model=False)
     assert "--model" not in found
     assert ("--stride" in found) == stride
-    arguments = read_options(CompareArguments[PixelMNIST], "orthornn compare", "", found[1:])
+    arguments = read_options(CompareArguments[Adding], "orthornn compare", "", found[1:])
     names = list(MODELS) if models == "all" else models.split(",")
     made = compare.configs(arguments.config(model_named(), None), names, arguments.given_model_options())
     assert list(made) == names
-    assert "--hidden-size" not in expand(["pixel-mnist", "--models", models, "--recipe", "linear"], own_model=False)
-    assert "--hidden-size" in expand(["pixel-mnist", "--models", "ornn-rotations", "--recipe", "linear"], False)
+    assert "--hidden-size" not in expand(["adding", "--models", models, "--recipe", "linear"], own_model=False)
+    assert "--hidden-size" in expand(["adding", "--models", "ornn-rotations", "--recipe", "linear"], False)
 
 
 def test_the_help_names_every_recipe():
@@ -288,7 +288,7 @@ def test_a_recipe_trains_on_little_data_and_a_typed_warmup_is_checked(table, tmp
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("task", ["copying", "groups", "classify"])
+@pytest.mark.parametrize("task", ["copying", "amplifier", "classify"])
 def test_a_pool_for_predictions_at_every_step_is_an_error_and_that_of_a_recipe_is_left_out(task):
     words = ["--every-step", "--target", "y"] if task == "classify" else []
     expanded = expand([task, "--recipe", "table", *words])

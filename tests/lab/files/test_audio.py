@@ -1,21 +1,15 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 import struct
 import warnings
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from orthornn.errors import DataError, OrthornnWarning
 from orthornn.lab.files.audio import read_audio, resample, write_wav
-from orthornn.lab.tasks.spectrogram import BINS, FLOOR, frames, log_magnitude, samples
-from orthornn.lab.tasks.speech_scores import available, segmental_snr
 from support.made_sounds import wav
 
 
@@ -201,6 +195,36 @@ def test_an_empty_sound_is_none_whatever_chunks_are_behind_it(kind, behind):
         read_audio(empty, "a.wav")
 
 
+@pytest.mark.parametrize("kind", ["wav-PCM_16", "wav-PCM_24"])
+def test_the_size_of_the_samples_counts_and_not_that_of_the_file(kind):
+    whole = sound_of(kind)
+    size = struct.unpack_from("<I", whole, whole.index(b"data") + 4)[0]
+    for riff in (0, 36, size, 0xFFFFFFFF):
+        assert read_audio(streamed(whole, size, riff))[0].tolist() == read_audio(whole)[0].tolist()
+
+
+@pytest.mark.parametrize("kind", ["wav-PCM_16", "wav-PCM_24", "wav-PCM_U8"])
+def test_samples_behind_those_that_the_header_promises_are_told(kind):
+    """Of a recorder that was stopped after it had written its sizes once; and of two files in one."""
+    whole, (expected, _) = sound_of(kind), read_audio(sound_of(kind))
+    frame = struct.unpack_from("<H", whole, 32)[0]
+    early = streamed(whole, 700 * frame)
+    for content, count in ((early, 700), (whole + whole[200:], 1501)):
+        with pytest.warns(OrthornnWarning, match=r"a\.wav has \d+ bytes behind the samples that its header promises"):
+            assert read_audio(content, "a.wav")[0].tolist() == expected[:count].tolist()
+    known = (
+        b"LIST\4\0\0\0INFO",
+        b"id3 \3\0\0\0abc",
+        bytes(512),
+        b"TAG" + bytes(range(125)),
+        b"ID3\4" + bytes(range(99)),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for behind in known:
+            assert read_audio(whole + behind)[0].tolist() == expected.tolist()
+
+
 def test_a_format_that_does_not_tell_whether_a_file_is_whole_is_refused():
     with pytest.raises(DataError, match=r"Expected WAV, FLAC, OGG or NIST SPHERE, but a\.wav is CAF .*Convert it"):
         read_audio(sound_of("caf"), "a.wav")
@@ -213,53 +237,6 @@ def test_half_the_rate_keeps_a_slow_tone():
     expected = np.sin(2 * np.pi * 300 * np.arange(2000) / 8000)
     # scipy's default filter has a ripple below 1 % far below the cut-off, away from the ends
     assert np.abs(found - expected)[100:-100].max() < 0.01
-
-
-@given(count=st.integers(256, 1000))
-@settings(max_examples=20, deadline=None)
-def test_features_have_their_formula(count):
-    sound = torch.rand(count, dtype=torch.float64) - 0.5
-    spectra = frames(sound)
-    assert spectra.shape == (1 + (count - 256) // 128, BINS)
-    t = len(spectra) - 1
-    window = 0.5 - 0.5 * torch.cos(2 * math.pi * torch.arange(256, dtype=torch.float64) / 256)
-    k = 17
-    wave = torch.exp(-2j * math.pi * k * torch.arange(256, dtype=torch.float64) / 256)
-    expected = (sound[128 * t : 128 * t + 256] * window * wave).sum()
-    # 256 products in float64
-    torch.testing.assert_close(spectra[t, k], expected, rtol=1e-11, atol=1e-12)
-    power = 10 * math.log10(FLOOR + float(expected.abs()) ** 2)
-    assert float(log_magnitude(spectra)[t, k]) == pytest.approx(power, abs=1e-9)
-
-
-def test_true_features_and_phases_give_the_sound_back():
-    sound = torch.rand(256 + 128 * 6, dtype=torch.float64) - 0.5
-    spectra = frames(sound)
-    found = samples(log_magnitude(spectra), spectra.angle())
-    assert found.shape == sound.shape
-    # |X|^2 from 1e-5 + |X|^2 loses digits where |X| is small; the first sample has the window 0
-    torch.testing.assert_close(found[1:], sound[1:], rtol=0, atol=1e-8)
-    assert found[0] == 0
-
-
-def test_segmental_snr():
-    random = np.random.default_rng(1)
-    clean = random.standard_normal(1600)
-    assert segmental_snr(clean, clean, 8000) == 35
-    assert segmental_snr(clean, 100 * clean, 8000) == -10
-    # an error of a tenth of the signal is 20 dB in every frame; silence is no frame
-    assert segmental_snr(clean, 1.1 * clean, 8000) == pytest.approx(20)
-    padded = np.concatenate([clean, np.zeros(320)])
-    assert segmental_snr(padded, 1.1 * padded, 8000) == pytest.approx(20)
-    assert math.isnan(segmental_snr(np.zeros(400), np.zeros(400), 8000))
-
-
-def test_a_missing_package_is_none(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    found = available()
-    assert found["SegSNR"] is not None
-    assert found["STOI"] is None
-    assert found["PESQ"] is None
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -14,6 +14,7 @@ from orthornn.lab.files.columns import joined, read_columns
 from orthornn.lab.files.csv_columns import agreeing
 from orthornn.lab.files.csv_files import read_named
 from orthornn.lab.files.csv_format import CsvFormat
+from orthornn.lab.files.csv_layout import separator_in
 from orthornn.lab.predict import load
 from orthornn.lab.tasks import Classify, Regress
 from orthornn.lab.tasks.task_choice import choose_task
@@ -31,7 +32,7 @@ CELLS = [
 def by_python(path, form=CsvFormat()):  # noqa: B008
     with csv_files._opened(path) as file:
         content = file.read()
-    separator = form.separator or csv_files._separator(path, content.splitlines()[0])
+    separator = form.separator or separator_in(content.splitlines()[0], path.suffix == ".tsv")
     return agreeing(path, csv_files._by_python(path, content, separator, form))
 
 
@@ -39,7 +40,7 @@ def by_arrow(path, form=CsvFormat()):  # noqa: B008
     """Return the columns, or None if they are left to Python's reader."""
     with csv_files._opened(path) as file:
         start = file.tell()
-        separator = form.separator or csv_files._separator(path, csv_files._first_line(file))
+        separator = form.separator or separator_in(csv_files._first_line(file), path.suffix == ".tsv")
         file.seek(start)
         return csv_files._by_arrow(path, file, separator, form)
 
@@ -220,7 +221,12 @@ def test_an_empty_line_among_missing_values_is_an_error(tmp_path):
         ),
         (b"x,x\n3,4\n", "Name each column, and no two alike."),
         (b"x,y\n1,2\n\n3,4\n", "Remove the empty line."),
-        (b"# of a logger\nx,y\n1,2\n", "Remove the comment above the line of names."),
+        (b"# of a logger\nx,y\nu,v\n", "Remove the comment above the line of names."),
+        (b"a logger\nx,y\nu,v\n3\n", "Remove what is above the line of names, or quote cells that hold a separator."),
+        (b"x,y\n1,2,3\n3,4,5\n", "Name every column, or quote cells that hold a separator."),
+        (b"x,y\n1,2,\n3,4\n", "Leave out the separator at its end, or write one in every line."),
+        (b"x,y,\n1,2,3\n3,4,\n", "If only a separator ends the line, leave it out."),
+        (b'x,y\n1,"2" \n3,4\n', "Leave out what is between a closing quote and the separator, be it a space."),
         (b"x,y\n1,2,3\n3,4\n", "Quote cells that hold a separator."),
     ],
 )

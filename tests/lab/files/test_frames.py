@@ -215,7 +215,7 @@ def test_periods_are_dates(tmp_path):
     assert columns.kind("when") == "dates"
     assert np.array_equal(np.argsort(columns.order("when", "time")), np.arange(140)[::-1])
     frame.to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"a.parquet .*its column 'when' is of the kind pandas.period"):
+    with pytest.raises(DataError, match=r"a.parquet, column 'when', but got pandas.period"):
         read_columns(tmp_path / "a.parquet")
 
 
@@ -238,3 +238,89 @@ def test_a_task_keeps_the_cells_that_a_frame_had(library):
     frame["x"] *= 1000
     x += 1
     np.testing.assert_array_equal(read_columns(name).columns["x"], np.arange(len(frame)) / 7)
+
+
+WORDS = ["a", "b" * 20, None, " a "]
+VIEWS = {
+    "text": lambda: pyarrow.array(WORDS, pyarrow.string_view()),
+    "slice": lambda: pyarrow.array(["skipped", *WORDS], pyarrow.string_view())[1:],
+    "bytes": lambda: pyarrow.array([None if word is None else word.encode() for word in WORDS], pyarrow.binary_view()),
+    "categories": lambda: pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array([0, 1, None, 0], pyarrow.uint32()), pyarrow.array(["a", "b" * 20], pyarrow.string_view())
+    ),
+}
+
+
+@pytest.mark.skipif(not hasattr(pyarrow, "string_view"), reason="this pyarrow has no views")
+@pytest.mark.parametrize("reader", ["frame", "feather", "parquet", "pandas", "polars feather", "polars"])
+@pytest.mark.parametrize("kind", VIEWS)
+def test_views_of_text_are_text(tmp_path, kind, reader):
+    """The Feather files of polars, whose text is of this type, were said to be damaged."""
+    made, data = pyarrow.table({"word": VIEWS[kind](), "x": [1, 2, 3, 4]}), tmp_path / "a.feather"
+    if reader == "feather":
+        pytest.importorskip("pyarrow.feather").write_feather(made, data)
+    elif reader == "parquet":
+        if kind == "categories":
+            pytest.skip("Parquet has no categories of views")
+        data = data.with_suffix(".parquet")
+        pytest.importorskip("pyarrow.parquet").write_table(made, data)
+    elif reader.startswith("polars"):
+        frame = pytest.importorskip("polars").from_arrow(made)
+        if reader == "polars feather":
+            frame.write_ipc(data)
+        else:
+            data = frame
+    else:
+        data = made if reader == "frame" else made.to_pandas(types_mapper=pandas.ArrowDtype)
+    name = source(data)
+    found = read_columns(Path(name)).columns["word"].tolist()
+    expected = ["a", "b" * 20, None, "a"]
+    if kind == "bytes":
+        found, expected = found[:3], [b"a", b"b" * 20, None]
+    assert found == expected
+    if isinstance(name, Frame):
+        assert read_columns(Path(store(name, tmp_path))).columns["word"].tolist()[:3] == expected[:3]
+
+
+@pytest.mark.skipif(not hasattr(pyarrow, "list_view"), reason="this pyarrow has no views")
+@pytest.mark.parametrize("reader", ["frame", "feather", "parquet"])
+def test_columns_that_share_their_cells_are_one_error(tmp_path, reader):
+    runs = pyarrow.RunEndEncodedArray.from_arrays([2, 4], [1.5, 2.5])
+    lists = pyarrow.array([[1], [2, 3], None, [4]], pyarrow.list_view(pyarrow.int64()))
+    for cells in (runs, lists):
+        data = made = pyarrow.table({"odd": cells})
+        if reader != "frame":
+            data = tmp_path / f"a.{reader}"
+            write = pytest.importorskip(f"pyarrow.{reader}")
+            try:
+                (write.write_feather if reader == "feather" else write.write_table)(made, data)
+            except pyarrow.ArrowNotImplementedError:
+                continue
+        with pytest.raises(
+            DataError, match=r"Expected plain numbers, .*, column 'odd', but got (run_end|list_view).*C"
+        ):
+            Classify(data=data, target="odd")._file  # noqa: B018
+
+
+def test_a_column_that_no_parquet_file_holds_is_one_error(tmp_path):
+    months = pyarrow.array([pyarrow.MonthDayNano([1, 2, 3])] * 4)
+    name = source(pyarrow.table({"span": months, "x": [1, 2, 3, 4]}))
+    with pytest.raises(DataError, match=r"Expected a table that a Parquet file can hold.*Leave the column out\."):
+        store(name, tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(pyarrow, "string_view"), reason="this pyarrow has no views")
+@pytest.mark.parametrize("nested", [False, True])
+def test_views_of_one_text_do_not_fill_the_memory(tmp_path, nested):
+    """A million cells share a text of a megabyte."""
+    text = b"x" * (1 << 20)
+    view = np.zeros(1 << 20, "i4,S4,i4,i4")
+    view["f0"], view["f1"] = len(text), text[:4]
+    buffers = [None, pyarrow.py_buffer(view.tobytes()), pyarrow.py_buffer(text)]
+    cells = pyarrow.Array.from_buffers(pyarrow.string_view(), len(view), buffers)
+    if nested:
+        cells = pyarrow.StructArray.from_arrays([cells], ["word"])
+    path = tmp_path / "a.feather"
+    pytest.importorskip("pyarrow.feather").write_feather(pyarrow.table({"word": cells}), path)
+    with pytest.raises(DataError, match=r"to become at most \d+ bytes when decompressed, but got \d{11,}"):
+        read_columns(path)

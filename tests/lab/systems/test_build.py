@@ -179,6 +179,23 @@ def test_rotations_spread_the_spectrum():
     assert ones("ornn-rotations") == 0
 
 
+@pytest.mark.parametrize("options", [{}, {"depth": 2, "bidirectional": True}])
+def test_an_lstm_from_glorot_has_the_bounds_of_each_gate_and_of_the_readout(options):
+    N, inputs, outputs = 96, 31, 17
+    torch.manual_seed(0)
+    model = build("lstm", inputs, outputs, hidden_size=N, init="glorot", **options)
+    matrices = [parameter for name, parameter in model.core.named_parameters() if name.startswith("weight")]
+    assert len(matrices) == (8 if options else 2)
+    for matrix in (*(gate for stacked in matrices for gate in stacked.split(N)), model.head.weight):
+        bound = math.sqrt(6 / sum(matrix.shape))
+        assert 0.95 * bound < float(matrix.detach().abs().max()) <= bound  # the largest of more than 1500 entries
+    assert model.head.bias.tolist() == [0] * outputs
+    assert set(model.core.bias_ih_l0.tolist()) == {0.0, 5.0}
+    plain = build("lstm", inputs, outputs, hidden_size=N, **options)
+    assert float(plain.core.weight_hh_l0.detach().abs().max()) <= 1 / math.sqrt(N)
+    assert any(plain.head.bias.tolist())
+
+
 def test_the_lstms_start_with_their_forget_gate_open():
     core = build("lstm", 2, 3, hidden_size=4).core
     total = (core.bias_ih_l0 + core.bias_hh_l0).detach()

@@ -68,14 +68,27 @@ def test_variants_differ_in_the_word_and_the_end_of_line(folder):
     assert first.steps == len("a <unk> b") - 1
 
 
-def test_the_end_of_a_line_is_a_symbol_on_request(folder):
-    def texts(task):
-        symbols = task.preprocessing()["vocabulary"]
-        return [
-            "".join(symbols[i] for i in part)
-            for part in task._part("test").symbols.split(task._part("test").lines.lengths.tolist())
-        ]
+def texts(task, part="test"):
+    symbols, text = task.preprocessing()["vocabulary"], task._part(part)
+    return ["".join(symbols[i] for i in line) for line in text.symbols.split(text.lines.lengths.tolist())]
 
+
+def test_the_released_code_keeps_the_blank_that_begins_a_line(folder):
+    """Its lines are readline()[:-2]: without the newline and the blank before it."""
+    (folder / "ptb.test.txt").write_text(" ba b \n ab \n a \n \n\n b\n")
+    plain, released = (Characters(data=str(folder), variant=f"mhammedi2017{ending}") for ending in ("", "-code"))
+    assert texts(plain) == ["ba b", "ab"]
+    assert texts(released) == [" ba b", " ab"]  # " a" has one prediction, as the released code requires two
+    assert texts(released, "train") == [line[:-2] for line in LINES["ptb.train.txt"].splitlines(keepends=True)]
+    assert released.input_size == plain.input_size
+    assert texts(Characters(data=str(folder), variant="mhammedi2017-code", ahead=2)) == [" ba b"]
+    ended = Characters(data=str(folder), variant="mhammedi2017-code", line_ends=True)
+    assert texts(ended) == [" ba b\n", " ab\n", " a\n", " b\n"]
+    with pytest.raises(DataError, match="none for test of more than 5 characters"):
+        Characters(data=str(folder), variant="mhammedi2017-code", ahead=4).trivial_loss  # noqa: B018
+
+
+def test_the_end_of_a_line_is_a_symbol_on_request(folder):
     plain, ended = (Characters(data=str(folder), line_ends=wanted) for wanted in (None, True))
     assert texts(plain) == ["ba b", "ab", "abab b"]
     assert texts(ended) == ["ba b\n", "ab\n", "abab b\n"]
@@ -234,11 +247,14 @@ class TestPennTreebank:
             lengths = task._part(part).lines.lengths
             assert (len(lengths), lengths.sum(), lengths.min(), lengths.max()) == (count, characters, shortest, longest)
 
-    def test_line_ends_are_in_the_counts_of_the_paper(self):
-        task = Characters(data=str(REAL_DATA / "ptb"), line_ends=True)
+    def test_all_counts_of_mhammedi_are_those_of_the_released_lines(self):
+        task = Characters(data=str(REAL_DATA / "ptb"), variant="mhammedi2017-code")
         counts = [int(task._part(part).lines.lengths.sum()) for part in ("train", "validation", "test")]
         assert counts == [5_017_482, 393_042, 442_423]
-        assert task.input_size == 50
+        assert task.input_size == 49
+        predictions = task._part("train").lines.lengths - task.ahead
+        assert (len(predictions), predictions.min(), predictions.max()) == (42068, 2, 518)
+        assert round(predictions.mean()) == 118
 
     def test_vorontsovs_subsets(self):
         shares = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 
 import numpy as np
@@ -144,3 +145,70 @@ def test_a_clock_among_the_inputs_is_told(tmp_path, recwarn, cells, told):
     for more in ({"time": "at"}, {"inputs": "at,x"}):
         Forecast(**options, **more).told()
     assert not any("which grows" in str(warning.message) for warning in recwarn)
+
+
+INDEXES = {
+    "in order": (lambda p, days: days, "dates"),
+    "out of order": (lambda p, days: days[::-1], "dates out of order: pass time"),
+    "zoned": (lambda p, days: days[::-1].tz_localize("Europe/Berlin"), "dates out of order: pass time"),
+    "periods": (lambda p, days: days.to_period("D")[::-1], "dates out of order: pass time"),
+    "gaps": (lambda p, days: days.delete([4, 5]).append(days[:2] + p.Timedelta(days=40)), "dates with gaps: pass time"),
+    "twice": (lambda p, days: days.delete(4).insert(3, days[3]), "dates, some twice: pass time"),
+    "numbers": (lambda p, days: np.arange(40), "numbers the rows"),
+    "shuffled": (lambda p, days: np.arange(40)[::-1], "numbers the rows out of order: pass time"),
+    "left out": (lambda p, days: np.r_[:20, 30:50], "numbers the rows with gaps: pass time"),
+    "two tables": (lambda p, days: np.r_[:25, :15], "numbers the rows"),
+    "tables": (lambda p, days: np.repeat(np.arange(5), 8), "numbers the rows"),
+    "words": (lambda p, days: [f"row {i}" for i in range(40)], "text"),
+    "measured": (lambda p, days: np.sin(np.arange(40)), None),
+    "counted": (lambda p, days: np.arange(40) * 7 % 12, None),
+    "switched": (lambda p, days: np.arange(40) // 3 % 2, None),
+    "below 0": (lambda p, days: np.arange(40) - 7, None),
+    "missing": (lambda p, days: np.where(np.arange(40) == 3, np.nan, np.arange(40)), None),
+}
+
+
+@pytest.mark.parametrize("reader", ["frame", "reset", "csv", "parquet", "feather", "polars"])
+@pytest.mark.parametrize("index", INDEXES)
+def test_an_index_without_a_name_is_told_by_its_cells(tmp_path, recwarn, index, reader):
+    """Dates out of order or with gaps, and measurements, were said to number the rows, and the latter left out."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    made, said = INDEXES[index]
+    days = pandas.date_range("2024-02-01", periods=40)
+    frame = pandas.DataFrame({"x": np.sin(np.arange(40.0)), "y": np.arange(40.0) % 7}, made(pandas, days))
+    name, data = "__index_level_0__", tmp_path / f"a.{reader}"
+    if reader in ("parquet", "feather", "polars") and index == "periods":
+        pytest.skip("of pandas only: a file would have numbers, which are refused")
+    if reader == "csv":
+        frame.to_csv(data)
+        name = "Unnamed: 0"
+    elif reader in ("parquet", "feather"):
+        pyarrow = pytest.importorskip("pyarrow")
+        write = importlib.import_module(f"pyarrow.{reader}")
+        (write.write_table if reader == "parquet" else write.write_feather)(pyarrow.Table.from_pandas(frame), data)
+    elif reader == "reset":
+        data = frame.reset_index(names=["level_0"])
+        name = "level_0"
+    elif reader == "polars":
+        polars = pytest.importorskip("polars")
+        data = polars.from_pandas(frame.reset_index(names=["level_0"]))
+        name = "level_0"
+    else:
+        data = frame
+    recwarn.clear()
+    task = Forecast(data=data, target="y", missing="hold")
+    columns = sorted(task.input_columns)
+    messages = " ".join(str(warning.message) for warning in recwarn)
+    if said is None:
+        assert columns == sorted(["x", "y", name])
+        assert f"sees {name}, a column without a name that does not number the rows" in messages
+    else:
+        assert columns == ["x", "y"]
+        assert f"does not see {name} ({said})" in messages
+    recwarn.clear()
+    named = Forecast(data=data, target="y", missing="hold", inputs="x", time=name if index == "gaps" else None)
+    assert ("every 1 d, with 1 gap(s), where steps are missing: 2 after" in "\n".join(named.told())) == (
+        index == "gaps"
+    )
+    assert not len(recwarn)

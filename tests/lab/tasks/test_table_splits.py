@@ -287,10 +287,36 @@ def test_categories_travel_with_the_run(tmp_path, columns):
         (["1970 Q1", "1970 Q2", "1970 Q3", "1970 Q4"], "every 3 months, without gaps"),
         ([1, 2, 2, 3], "5 times are those of the step before"),
         ([0.5, 1, 1.5, 2], "every 0.5, without gaps"),
+        ([0.1 * i for i in (5, 6, 7, 8)], "every 0.1, without gaps"),
+        ([1.7e9 + i / 30 for i in range(4)], "every 0.0333333, without gaps"),
+        ([0.1 * i for i in (5, 6, 9, 10)], "every 0.1, with 5 gap.*: 2 after '?0.6"),
+        (["0.033", "0.067", "0.1", "0.133"], "every about 0.033.*, without gaps"),
+        ([33, 67, 100, 133], "every about 33.3333, without gaps"),
+        ([1, 2, 4, 5], "every 1, with 5 gap"),
+        ([0.1, 0.2, 0.33, 0.4], "irregular, 0.07 to 0.13"),
+        ([20200131, 20200201, 20200202, 20200203], "every 1 d, without gaps"),
+        ([20200131, 20200201, 20200204, 20200205], "every 1 d, with 5 gap.*: 2 after '?20200201"),
+        ([202011, 202012, 202101, 202102], "every month, without gaps"),
+        ([20201231235900, 20210101000000, 20210101000100, 20210101000200], "every 1 min, without"),
+        ([20200131, 20200201, 20200230, 20200231], "irregular, 1 to 70"),  # no days
+        (["2024-01-31", "2024-02-29", "2024-03-31", "2024-04-30"], "every month, without gaps"),
+        (["2024-01-31", "2024-02-29", "2024-04-30", "2024-05-31"], "every month, with 5 gap"),
+        (
+            ["2023-12-29", "2024-01-31", "2024-02-29", "2024-03-29"],
+            "every month, without gaps",
+        ),  # the last working days
+        (["2024-01-04", "2024-01-05", "2024-01-08", "2024-01-09"], "every working day, without gaps"),
+        (["2024-01-05", "2024-01-08", "2024-01-10", "2024-01-11"], "every working day, with 5 gap.*: 1 after"),
+        (["2024-03-29T23:00Z", "2024-03-30T23:00Z", "2024-03-31T22:00Z", "2024-04-01T22:00Z"], "every 1 d, without"),
     ],
 )
-def test_the_grid_of_the_times_and_its_gaps(tmp_path, times, said):
+@pytest.mark.parametrize("reader", ["csv", "frame", "text"])
+def test_the_grid_of_the_times_and_its_gaps(tmp_path, times, said, reader):
     path = write(tmp_path / "a.csv", id=np.repeat(range(5), 4), t=times * 5, x=range(20), y=np.repeat(range(5), 4))
+    if reader != "csv":
+        pandas = pytest.importorskip("pandas")
+        pytest.importorskip("pyarrow")
+        path = pandas.read_csv(path, dtype={"t": str} if reader == "text" else None)
     task = Regress(data=path, target="y", sequence="id", time="t")
     assert re.search(f"^t: {said}", "\n".join(task.told()), re.M), task.told()
 

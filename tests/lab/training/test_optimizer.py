@@ -10,13 +10,14 @@ import torch
 
 from orthornn.errors import ArgumentError
 from orthornn.lab.systems import MODELS, build, model_named
-from orthornn.lab.tasks import Batch, Copying, PixelMNIST
+from orthornn.lab.tasks import Batch, Copying
 from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, Trainer, train
-from orthornn.lab.training.lasagne_rmsprop import LasagneRMSprop
 from orthornn.lab.training.penalized import penalized_loss
+from orthornn.lab.training.rmsprop import RootRMSprop
 from orthornn.modules import Transition
 from orthornn.optim import JointOptimizer
 from orthornn.optim.groups import bound_methods
+from support.labeled import Labeled
 
 MLP = {"head": "mlp", "head_width": 5}
 TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
@@ -98,7 +99,7 @@ def test_what_adamw_decays(name):
 
 @pytest.mark.parametrize("other", [{}, {"norm_stabilizer": 0.1}])
 def test_label_smoothing_is_that_of_cross_entropy(other):
-    task = PixelMNIST()
+    task = Labeled()
     model, inputs, targets = build("scornn", 1, 10, hidden_size=5), torch.rand(6, 4, 1), torch.tensor([1, 9, 0, 3])
     batch = Batch(inputs, targets)
     loss, extra = penalized_loss(model, task, batch, PenaltyConfig(label_smoothing=0.3, **other))
@@ -164,7 +165,7 @@ def test_what_scornn_can_be_told():
 
 def test_lasagnes_step_leaves_alone_what_has_no_gradient():
     moved, still = (torch.ones(3, requires_grad=True) for _ in range(2))
-    optimizer = LasagneRMSprop([{"params": [moved, still], "lr": 0.5}, {"params": [torch.ones(1)], "lr": 1.0}], lr=0.1)
+    optimizer = RootRMSprop([{"params": [moved, still], "lr": 0.5}, {"params": [torch.ones(1)], "lr": 1.0}], lr=0.1)
     seen = []
 
     def closure():

@@ -13,7 +13,8 @@ import torch
 
 from orthornn.errors import ArgumentError, CheckpointError, ConfigError, DeviceError, LockedError, OrthornnWarning
 from orthornn.lab.systems import MODELS, model_named
-from orthornn.lab.tasks import Adding, Amplifier, Forecast, PixelMNIST
+from orthornn.lab.tasks import TASKS as TASKS_BY_NAME
+from orthornn.lab.tasks import Adding, Amplifier, Forecast
 from orthornn.lab.training import (
     OptimizerConfig,
     RecordConfig,
@@ -29,7 +30,7 @@ from orthornn.lab.training import (
 from orthornn.lab.training.config import OPTIMIZERS
 from orthornn.lab.training.selection import Selection
 from orthornn.lab.training.weights import read_result
-from support.made_idx import write_images
+from support.labeled import Labeled
 from support.made_sounds import wav
 from support.run_cases import COPYING, EPOCHS, config, content, entries, numbers
 
@@ -110,9 +111,9 @@ def test_records_next_to_a_start_from_the_data(name, step, tmp_path):
     assert numbers(resume(tmp_path / "parts").records) == numbers(whole.records)
 
 
-def test_images_in_the_middle_of_an_epoch(tmp_path):
-    task = PixelMNIST(data=str(write_images(tmp_path / "images")), verify=False, validation_size=10)
-    check(tmp_path, config(task=task, batch_size=4), 11)
+def test_classes_in_the_middle_of_an_epoch(tmp_path, monkeypatch):
+    monkeypatch.setitem(TASKS_BY_NAME.own, "labeled", Labeled)
+    check(tmp_path, config(task=Labeled(), batch_size=4), 11)
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])

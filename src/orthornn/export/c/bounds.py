@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from ..._checks import check_integer, check_number
+from ..._masked import as_array
 from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
 from .folded import Array, FoldedLayer, FoldedNetwork
 
@@ -103,10 +104,10 @@ def _by_length(calibration: Any) -> list[Array]:
         tensor = calibration.detach().cpu()
         return [(tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy()]
     try:
-        return [np.asarray(calibration)]
+        return [as_array(calibration)]
     except ValueError as error:
         try:
-            sequences = [np.asarray(sequence) for sequence in calibration]
+            sequences = [as_array(sequence) for sequence in calibration]
         except ValueError:
             raise ShapeError(
                 "Expected calibration to hold sequences (T, I), but got rows of unequal lengths."

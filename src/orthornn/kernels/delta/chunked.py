@@ -2,10 +2,13 @@
 
 README.md has the derivation. It runs on every device and can be differentiated any number of times; autograd keeps a state
 per chunk and matrices of C x C numbers, no state per step. What is made of keys alone has twice the precision of the state:
-chunks of the same keys have the same rounding errors, which would add up.
+chunks of the same keys have the same rounding errors, which would add up. Products have zeros in place of NaN and infinity,
+and nonfinite.py finds what these reach.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,10 +16,29 @@ from torch import Tensor
 from ...layout import SequenceLayout
 from ..call import States
 from .call import DeltaCall
+from .nonfinite import finite, is_lost, over, reached
 from .reference import normalized
 
 UPDATES = 64  # of a chunk
 UPDATES_BY_KEY = 16  # of a chunk with a gate for every entry of a key: K numbers for each pair of updates
+
+
+class _Steps(NamedTuple):
+    """A call's tensors in chunks of C steps, n = C M updates. Gates are w numbers, 1 or K.
+
+    Shape:
+        - q: (chunks, B, H, C, K). k: (chunks, B, H, n, K). v: (chunks, B, H, n, V). beta: (chunks, B, H, n).
+        - gate: (chunks, B, H, C, w), or None. fresh: bool (chunks, B, 1, C, 1), or None. state, restart: (B, H, K, V).
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    beta: Tensor
+    gate: Tensor | None
+    fresh: Tensor | None
+    state: Tensor
+    restart: Tensor | None
 
 
 def forward(call: DeltaCall, updates: int | None = None) -> States:
@@ -26,18 +48,54 @@ def forward(call: DeltaCall, updates: int | None = None) -> States:
         call: The call.
         updates: C M, about how many of them a chunk has. Default: 64, or 16 with a gate per entry of a key.
     """
-    layout, (M, H, K, V) = call.layout, call.shape
+    layout, (M, H, _, V) = call.layout, call.shape
     if layout.length == 0:
         return States(call.state.new_zeros(*layout.shape(H), V), call.state.clone())
     by_key = call.gate is not None and call.gate.shape[-1] > 1
     steps = max(1, (updates or (UPDATES_BY_KEY if by_key else UPDATES)) // M)
-    q, k, v, beta = (_chunks(layout, t, steps) for t in (call.q, normalized(call.k), call.v, call.beta))
-    # (chunks, B, H, n, ...) with n = C M updates, or C steps.
-    q = q.permute(0, 2, 3, 1, 4)
-    k, v = (t.permute(0, 2, 4, 1, 3, 5).flatten(3, 4) for t in (k, v))
-    beta = beta.permute(0, 2, 4, 1, 3).flatten(3, 4)
-    decay = _decay(call, steps)
-    n = k.shape[3]
+    q = call.q
+    call, lost = finite(call.with_tensors((q, normalized(call.k), *call.tensors()[2:])))
+    given = _in_chunks(call, steps)
+    out, last, overflows = _products(given, M)
+    lost_steps = _steps(_chunks(layout, lost.steps, steps)) | overflows.unflatten(3, (-1, M)).any(4)
+    reads, end = reached(lost_steps, given.fresh, lost.state, lost.restart)
+    out, reads = (_rows(layout, t) for t in (out, reads))
+    last = last.masked_fill(end.unsqueeze(-2), torch.nan)
+    return States(over(out, reads | lost.q, q.sum(-1, keepdim=True)), last)
+
+
+def _rows(layout: SequenceLayout, chunks: Tensor) -> Tensor:
+    """Return (T, B, H, V) or (R, H, V) of (chunks, B, H, C, V)."""
+    rows = chunks.permute(0, 3, 1, 2, 4).flatten(0, 1)[: layout.length]
+    return rows if layout.batch_sizes is None else rows[layout.places()]
+
+
+def _in_chunks(call: DeltaCall, steps: int) -> _Steps:
+    """Return the tensors of a call, whose keys are normalized, in chunks of this many steps."""
+    layout = call.layout
+    q, k, v, beta = (_chunks(layout, t, steps) for t in (call.q, call.k, call.v, call.beta.unsqueeze(-1)))
+    gate = None if call.gate is None else _steps(_chunks(layout, call.gate, steps, 1))
+    fresh = restart = None
+    if layout.resets is not None:
+        resets = layout.unflatten(layout.resets)[..., None, None]
+        fresh, restart = _steps(_chunks(layout, resets, steps)), call.restart
+    return _Steps(_steps(q), _updates(k), _updates(v), _updates(beta).squeeze(-1), gate, fresh, call.state, restart)
+
+
+def _steps(chunks: Tensor) -> Tensor:
+    """Return (chunks, B, H, C, ...) of (chunks, C, B, H, ...)."""
+    return chunks.permute(0, 2, 3, 1, 4)
+
+
+def _updates(chunks: Tensor) -> Tensor:
+    """Return (chunks, B, H, n, ...) of (chunks, C, B, M, H, ...)."""
+    return chunks.permute(0, 2, 4, 1, 3, 5).flatten(3, 4)
+
+
+def _products(given: _Steps, M: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what the steps read, the last state, and which columns overflow at an update (chunks, B, H, n, V)."""
+    q, k, v, beta, gate, fresh, S, restart = given
+    n, K, V = k.shape[3], k.shape[4], v.shape[4]
     reads = slice(M - 1, None, M)  # o_t is read after the last update of a step
     wide = k.double()
     inner, outer = wide @ wide.mT, q @ k.mT
@@ -46,9 +104,9 @@ def forward(call: DeltaCall, updates: int | None = None) -> States:
     strengths = beta / torch.where(squares < 1 - 4 * torch.finfo(k.dtype).eps, 1, squares)
     k_0, q_0, k_end = k, q, k
     kept = again = None
-    if decay is not None:
-        between, since, again = decay
-        if by_key:
+    if gate is not None or fresh is not None:
+        between, since, again = _decay(given, M)
+        if between.shape[-1] > 1:
             inner = torch.einsum("cbhik,cbhijk,cbhjk->cbhij", wide, between.double(), wide)
             outer = torch.einsum("cbhik,cbhijk,cbhjk->cbhij", q, between[:, :, :, reads], k)
         else:
@@ -57,30 +115,33 @@ def forward(call: DeltaCall, updates: int | None = None) -> States:
         kept = since[:, :, :, -1].unsqueeze(-1)
     lower = (inner * strengths.unsqueeze(-2)).tril(-1) + torch.eye(n, dtype=inner.dtype, device=k.device)
     known = v
-    restart = None if again is None else call.restart
     if again is not None and restart is not None:
         known = v - (k * again) @ restart
     right = torch.cat([known, k_0], dim=-1).to(lower.dtype)
     solved = strengths.unsqueeze(-1) * torch.linalg.solve_triangular(lower, right, upper=False, unitriangular=True)
     from_values, from_state = solved.split([V, K], dim=-1)
     from_values, from_state, written = from_values.to(k.dtype), _parts(from_state, k.dtype), k_end.mT
-    S, starts, missing = call.state, [], []
+    starts, missing, overflows = [], [], []
     for c in range(k.shape[0]):
         starts.append(S)
         amounts = from_values[c]
         for part in from_state:
             amounts = torch.baddbmm(*_flat3(amounts, part[c], S), alpha=-1).view_as(amounts)
+        lost = is_lost(amounts)
+        amounts = amounts.masked_fill(lost, 0)
         missing.append(amounts)
         before = S if kept is None else kept[c] * S
         S = torch.baddbmm(*_flat3(before, written[c], amounts)).view_as(S)
         if again is not None and restart is not None:
             S = S + again[c, :, :, -1].unsqueeze(-1) * restart
+        infinite = is_lost(S)
+        S = S.masked_fill(infinite, 0)
+        overflows.append(torch.cat([lost[:, :, :-1], lost[:, :, -1:] | infinite.any(-2, keepdim=True)], 2))
     mask = torch.arange(n, device=k.device) <= torch.arange(M - 1, n, M, device=k.device).unsqueeze(1)
     out = torch.where(mask, outer, 0) @ torch.stack(missing) + q_0 @ torch.stack(starts)
     if again is not None and restart is not None:
         out = out + (q * again[:, :, :, reads]) @ restart
-    rows = out.permute(0, 3, 1, 2, 4).flatten(0, 1)[: layout.length]  # (T, B, H, V)
-    return States(rows if layout.batch_sizes is None else rows[layout.places()], S)
+    return out, S, torch.stack(overflows)
 
 
 def _parts(wide: Tensor, dtype: torch.dtype) -> list[Tensor]:
@@ -105,22 +166,16 @@ def _chunks(layout: SequenceLayout, tensor: Tensor, steps: int, fill: float = 0)
     return padded.unflatten(0, (-1, steps))
 
 
-def _decay(call: DeltaCall, steps: int) -> tuple[Tensor, Tensor, Tensor | None] | None:
-    """Return what is left of numbers after gates and resets, or None if there are neither; w is 1 or K.
+def _decay(given: _Steps, M: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return what is left of numbers after gates and resets; w is 1 or K.
 
     Shape:
         - of update j's at update i of the same chunk: (chunks, B, H, n, n, w), 0 for j > i;
         - of the chunk's first state at update i: (chunks, B, H, n, w);
         - of the restart's state at update i: likewise, or None without resets.
     """
-    layout, (M, H, _, _) = call.layout, call.shape
-    if call.gate is None and layout.resets is None:
-        return None
-    gate = call.k.new_ones(layout.shape(H)).unsqueeze(-1) if call.gate is None else call.gate
-    gate = _chunks(layout, gate, steps, 1).permute(0, 2, 3, 1, 4)  # (chunks, B, H, C, w)
-    fresh = None
-    if layout.resets is not None:
-        fresh = _chunks(layout, layout.unflatten(layout.resets), steps).permute(0, 2, 1)[:, :, None, :, None]
+    fresh, steps = given.fresh, given.q.shape[3]
+    gate = torch.ones_like(given.q[..., :1]) if given.gate is None else given.gate
     zero = torch.zeros_like(gate[:, :, :, 0])
     keeps = gate if fresh is None else torch.where(fresh, 0, gate)
     eye = torch.eye(steps, dtype=gate.dtype, device=gate.device)

@@ -17,8 +17,11 @@ from typing import Any
 from ... import __version__
 from ..._checks import check_choice
 from ..._printable import printable
+from ...cores import limited_threads
 from ...errors import Interrupted, MissingPackageError, OrthornnError, OrthornnWarning
 from ...kernels.backends.cpp import extension
+from ..entry_points import COMMANDS as OF_PACKAGES
+from ..entry_points import EVIDENCE, Command, is_known, load, loaded
 from ..given_once import check_given_once
 from .terminated import Terminated, terminable
 
@@ -32,9 +35,7 @@ COMMANDS = {
     "generate": "print text that a network trained on characters draws",
     "export": "write a trained network as ONNX, torch.export, safetensors, C, or C++ for audio",
     "sweep": "train with a grid of settings, or with random ones, on one machine or a cluster",
-    "reproduce": "reproduce the tables and figures of the papers",
     "figures": "draw what runs recorded: gradients through time, spectra, distance from orthogonality",
-    "bench": "verify the kernels, then time them next to torch's layers",
     "demo": "train four networks on copying for two minutes, and draw their gradients",
     "doctor": "report what this machine and installation can run, and what a network would get",
 }
@@ -44,30 +45,45 @@ _OF_OUTPUT = "_is_of_output"  # the mark of an error of writing to the output
 _LONGEST = 300  # characters of an error that nobody foresaw
 _CLOSED = 128 + getattr(signal, "SIGPIPE", 13)  # Windows has the error, and not the signal
 
-MANUAL = f"""\
+_MANUAL = """\
 orthornn - orthogonal and unitary recurrent networks
 
 usage: orthornn COMMAND ...
 
 commands:
-{chr(10).join(f"  {name:<11}{summary}" for name, summary in COMMANDS.items())}
+{commands}
 
 `orthornn COMMAND --help` explains a command, and `orthornn train TASK --help` a task with all options.
 
 examples:
   orthornn train copying --T 200 --model ornn-rotations --parameters 5k
-  orthornn train pixel-mnist --data FOLDER --epochs 1
+  orthornn train table.csv --target label --sequence id
   orthornn train --resume RUN
   orthornn compare copying --models ornn,ornn-rotations,scornn,lstm --parameters 5k --seeds 5
   orthornn report runs --out report.html
   orthornn train copying --T 200 --model spectral --margin 0.1 --record-gradients 20 --record-spectrum 20
   orthornn figures gradient-map runs/*
-  orthornn reproduce mhammedi2017 --only table3 --data FOLDER
-  orthornn bench --quick
   orthornn doctor --n 256 --m 32 --B 1 --T 784
-
+{examples}
 An error is one line; with --traceback anywhere, it shows where it came from. --version prints the version.
 """
+
+
+def commands() -> dict[str, Command]:
+    """Return every command by name, those of other installed packages last."""
+    own = {name: Command(summary, f"{__name__}.{name}") for name, summary in COMMANDS.items()}
+    return own | {name: command for name, command in loaded(OF_PACKAGES).items() if name not in own}
+
+
+def manual() -> str:
+    """Return what `orthornn --help` prints."""
+    known = commands()
+    lines = [f"  {name:<11} {command.summary}" for name, command in known.items()]
+    absent = [name for name in EVIDENCE[OF_PACKAGES] if name not in known]
+    if absent:
+        lines += ["", f"not installed: {', '.join(absent)}; each says how to get it"]
+    examples = "".join(f"  {command.example}\n" for command in known.values() if command.example)
+    return _MANUAL.format(commands="\n".join(lines), examples=examples)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _once()
         warnings.simplefilter("always", OrthornnWarning)
-        with terminable(), _marked_output():
+        with limited_threads(), terminable(), _marked_output():
             return _flushed(_run(words, traceback))
 
 
@@ -193,19 +209,25 @@ def _unexpected(error: Exception) -> str:
     return f"unexpected {what[:_LONGEST]} ({file}, line {place.lineno}). --traceback shows how it came about."
 
 
+def _module_of(command: str) -> str:
+    """Return the name of the module that runs a command. MissingPackageError for one of the evidence that is not there."""
+    if command not in COMMANDS and is_known(OF_PACKAGES, command):
+        return load(OF_PACKAGES, command).module
+    return f"{__name__}.{check_choice('command', command, commands())}"
+
+
 def _run(words: list[str], traceback: bool) -> int:
     try:
         if not words or words[0] in ("-h", "--help", "help"):
-            print(MANUAL, end="")
+            print(manual(), end="")
             return 0
         if words[0] == "--version":
             print(f"orthornn {__version__}")
             return 0
         extension.build()  # an ORTHORNN_ISA that is not there
-        command = check_choice("command", words[0], COMMANDS)
+        module = _module_of(words[0])
         check_given_once(words[1:])
-        module = importlib.import_module(f".{command}", __name__)
-        return module.main(words[1:])
+        return importlib.import_module(module).main(words[1:])
     except Interrupted as stop:
         print(f"\northornn: {printable(stop)}", file=sys.stderr)
         return 128 + stop.signal

@@ -8,7 +8,7 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from datetime import datetime
@@ -20,6 +20,7 @@ import torch
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError, OrthornnError
+from .. import entry_points
 from ..files.cells import listed
 from ..files.columns import SUFFIXES, is_data, read_columns, suffix_of
 from ..files.csv_format import CsvFormat, check_encoding, spellings
@@ -32,6 +33,7 @@ from ..tasks.table_task import TableTask
 from ..tasks.task_choice import choose_task, look_at_series
 from ..training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig, ScheduleConfig
 from ..training.config import Optimizer
+from ..training.threads import useful_threads
 from .complaints import one_line
 from .lines import say
 
@@ -70,8 +72,8 @@ class RunArguments(Generic[TaskT]):
     batch_size: int | None = None
     """Sequences per update. Default: that of the task, usually 50."""
     optimizer: Optimizer = OptimizerConfig.name
-    """Optimizer. rmsprop-tensorflow is RMSprop with a mean of squared gradients that starts at 1; rmsprop-lasagne adds 1e-6
-    to that mean before the root."""
+    """Optimizer. rmsprop-tensorflow is RMSprop with a mean of squared gradients that starts at 1, to which it adds 1e-10
+    before the root; rmsprop-lasagne adds 1e-6."""
     recurrent_optimizer: Optimizer | None = OptimizerConfig.recurrent
     """Optimizer of the parameters of the recurrent matrix. Default: --optimizer."""
     momentum: float = OptimizerConfig.momentum
@@ -155,7 +157,8 @@ class RunArguments(Generic[TaskT]):
     seconds: float | None = None
     """Seconds of training after which a run stops, counted over all its parts if it is resumed. Default: no limit."""
     threads: int | None = None
-    """Threads of torch. Default: torch's choice."""
+    """Threads of torch. Default: one per core that this process may use, or one for a small network that is computed step by
+    step, such as an LSTM."""
     out: Path | None = None
     """Folder for the results. Default: a new one in runs/."""
 
@@ -285,6 +288,12 @@ def most_threads() -> int:
 def set_threads(count: int) -> None:
     """Set how many threads torch uses. ArgumentError for less than 1 or more than `most_threads`."""
     torch.set_num_threads(check_integer("threads", count, 1, most_threads()))
+
+
+def choose_threads(configs: Iterable[RunConfig]) -> None:
+    """Let torch use no more threads than each of these runs has use for, unless OMP_NUM_THREADS says how many."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(torch.get_num_threads(), *map(useful_threads, configs)))
 
 
 def results_folder(name: str) -> Path:
@@ -461,6 +470,9 @@ def _check_paths(found: Any, words: Sequence[str]) -> None:
 def task_manual(command: str, summary: str) -> str:
     """Return what `orthornn COMMAND --help` prints."""
     tasks = "\n".join(f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items())
+    absent = [name for name in entry_points.EVIDENCE[entry_points.TASKS] if name not in set(TASKS)]
+    if absent:
+        tasks += f"\n\nnot installed: {', '.join(absent)}; each says how to get it"
     models = "\n".join(f"  {name:<18}{kind.summary}" for name, kind in MODELS.items())
     return (
         f"orthornn {command} - {summary}\n\nusage: orthornn {command} TASK [options]\n"

@@ -11,7 +11,7 @@ from ..report.figures import learning_curves
 from ..report.pictures import curves_with_bands, save
 from ..report.runs import groups, read_runs
 from ..systems import MODELS, model_named
-from .arguments import RunArguments, TaskT, announce, own_data, parse
+from .arguments import RunArguments, TaskT, announce, choose_threads, own_data, parse
 from .lines import show
 from .optimizer_options import announce_unused
 from .outputs import check_new_files
@@ -52,6 +52,8 @@ def main(words: Sequence[str]) -> int:
     options = arguments.given_model_options()
     configs = compare.configs(arguments.config(model_named(), None), names, options)
     configs = compare.with_seeds(configs, arguments.seeds)
+    if arguments.threads is None:
+        choose_threads(configs.values())
     folder = arguments.folder("compare")
     table, figure = folder / "table.txt", folder / "curves.png"
     if not compare.is_begun(folder):

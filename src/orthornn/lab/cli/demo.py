@@ -1,8 +1,11 @@
 """`orthornn demo`: which networks of equal size learn to copy, and what happens to their gradients.
 
-Four networks of one parameter count learn the copying task by turns, live, for a given time. Then: how fast a
-step is against torch's own layers of the same width, a table, and a figure with the learning curves, the
+Four networks of one parameter count learn the copying task by turns, live, each for an equal share of a given time. Then:
+how fast a step is against torch's own layers of the same width, a table, and a figure with the learning curves, the
 gradient's norm against the step, and the eigenvalues of the recurrent matrices.
+
+All of it runs on one thread: several would wait for each other where other programs use the cores, and sums that they divide
+are rounded otherwise; so the networks learn the same on any number of cores.
 """
 
 from __future__ import annotations
@@ -17,22 +20,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...cores import limited_threads
 from ...diagnostics import hidden_gradient_norms
 from ...modules import OrthogonalRNN
-from .. import bench, compare
+from .. import compare
 from ..report.figures import overview
 from ..report.table import Column, Table
+from ..shell_word import shell_word
 from ..systems import SequenceModel, model_named, parse_count
 from ..tasks import Copying, Task
+from ..timing import Contender, interleave
 from ..training import OptimizerConfig, RunConfig
 from .arguments import read_options, results_folder
 from .outputs import check_new_files
 from .progress import Display
 
 DESCRIPTION = (
-    "Trains four networks with equally many parameters on copying, in turns and for a given time. Prints what they recall "
-    "and the time of a pass next to torch's layers of the same width. Draws learning curves, the gradient's norm at each "
-    "time step, and the eigenvalues of the recurrent matrices."
+    "Trains four networks with equally many parameters on copying, in turns, on one thread, and for at most the given time. "
+    "Prints what they recall and the time of a pass next to torch's layers of the same width. Draws learning curves, the "
+    "gradient's norm at each time step, and the eigenvalues of the recurrent matrices."
 )
 LEARNING_RATES = {"ornn-rotations": 3e-3, "ornn": 1e-2, "scornn": 3e-3, "lstm": 1e-2}
 """The best rate of each network on the demo's task, of 1e-3, 3e-3, 1e-2 and 3e-2 (results/demo/learning_rates.json)."""
@@ -54,7 +60,8 @@ class DemoArguments:
     models: str = "ornn-rotations,ornn,scornn,lstm"
     """Names of the models, separated by commas."""
     seconds: float = 100.0
-    """Seconds of training of all networks together."""
+    """Seconds of training of all networks together, after which they stop, whatever they have learned. Each has an equal
+    share; what one leaves of its own goes to the others."""
     steps: int = 1500
     """Updates of each network, if --seconds allows."""
     batch_size: int = 20
@@ -87,6 +94,11 @@ def main(words: Sequence[str]) -> int:
         name: _with_rate(config, LEARNING_RATES.get(name, _RATE) if arguments.lr is None else arguments.lr)
         for name, config in compare.configs(dataclasses.replace(base, validate_every=base.steps), names).items()
     }
+    with limited_threads(1):
+        return _carry_out(arguments, task, configs)
+
+
+def _carry_out(arguments: DemoArguments, task: Task, configs: dict[str, RunConfig]) -> int:
     folder = arguments.out or results_folder("demo")
     figure = folder / "demo.png"
     if not compare.is_begun(folder):
@@ -112,6 +124,13 @@ def main(words: Sequence[str]) -> int:
         )
     print()  # after the figure: whoever reads this may be gone
     compare.table(results, comparison.diverged).show()
+    early = [f"{name} {one.steps} of {one.config.steps}" for name, one in results.items() if not one.finished]
+    if early:
+        print(
+            f"\nThe time, --seconds {arguments.seconds:g}, ended before the updates did ({', '.join(early)}): these networks "
+            f"have not learned what they can. To go on, run the same command with more --seconds and --out "
+            f"{shell_word(str(folder))}"
+        )
     speed = _speed(models, task, arguments.batch_size)
     if speed.rows:
         print()
@@ -151,7 +170,7 @@ def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Tab
                 "rnn": (nn.RNN(task.input_size, width), one_hot),
                 "lstm": (nn.LSTM(task.input_size, width), one_hot),
             }
-            times = bench.interleave([_contender(key, *pair) for key, pair in timed.items()], _SPEED_ROUNDS)
+            times = interleave([_contender(key, *pair) for key, pair in timed.items()], _SPEED_ROUNDS)
             ours, rnn, lstm = (times[key].median for key in timed)
             table.rows.append(
                 [
@@ -167,13 +186,11 @@ def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Tab
     return table
 
 
-def _contender(name: str, core: nn.Module, inputs: Tensor) -> bench.Contender:
+def _contender(name: str, core: nn.Module, inputs: Tensor) -> Contender:
     """Forward, and backward from a gradient of every output to all parameters."""
     with torch.no_grad():
         grad = torch.randn_like(core(inputs)[0])
-    return bench.Contender(
-        name, lambda: core(inputs)[0].backward(grad), before=lambda: core.zero_grad(set_to_none=True)
-    )
+    return Contender(name, lambda: core(inputs)[0].backward(grad), before=lambda: core.zero_grad(set_to_none=True))
 
 
 def _gradients(models: dict[str, SequenceModel], task: Task) -> dict[str, list[float]]:

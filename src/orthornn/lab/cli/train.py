@@ -25,6 +25,7 @@ from .arguments import (
     RunArguments,
     TaskT,
     announce,
+    choose_threads,
     most_threads,
     options_in,
     own_data,
@@ -40,7 +41,6 @@ from .outputs import check_new_files
 from .plain_results import show_all, with_baselines
 from .progress import Display
 from .recipes import announce_recipe, expand, leave_room_for_network, limit_warmup
-from .task_outputs import names_of_task_outputs, write_task_outputs
 from .terminated import terminable
 
 SUMMARY = (
@@ -211,7 +211,7 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
         observers = _observers(resumed.tensorboard, resumed.resume, processes)
         changes: dict[str, Any] = {"steps": _steps(resumed), "max_seconds": resumed.seconds, "device": resumed.device}
         return Run.resume(resumed.resume, **changes, processes=processes, observers=observers), resumed.resume
-    tensorboard = False
+    tensorboard, threads = False, None
     if words and words[0] == "--config":
         config, folder = _from_file(words[1:])
     else:
@@ -227,8 +227,10 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
         arguments = limit_warmup(arguments, words, processes.first)
         arguments = leave_room_for_network(arguments, words, processes.first)
         config = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
-        folder, tensorboard = arguments.folder(arguments.model), arguments.tensorboard
+        folder, tensorboard, threads = arguments.folder(arguments.model), arguments.tensorboard, arguments.threads
     _check_folder(folder, config.task)
+    if threads is None:
+        choose_threads([config])
     observers = _observers(tensorboard, folder, processes)
     run = Run(config, folder, processes=processes, observers=observers)
     if processes.first:
@@ -238,7 +240,7 @@ def _run(words: Sequence[str], processes: Processes) -> tuple[Run, Path]:
 
 def _check_folder(folder: Path, task: Task) -> None:
     """Raise ArgumentError if a file that `_show` is to write for a new run is in its folder: recordings, for example."""
-    names = ["curves.png", *([CLASS_SCORES] if isinstance(task, Classify) else []), *names_of_task_outputs(task)]
+    names = ["curves.png", *([CLASS_SCORES] if isinstance(task, Classify) else []), *task.output_files()]
     check_new_files(folder / name for name in names)
 
 
@@ -273,7 +275,8 @@ def _same_threads(folder: Path) -> None:
 
 def _show(result: RunResult, folder: Path) -> None:
     name, task = result.config.model.name, result.config.task
-    outcomes = write_task_outputs(task, result.model, folder)
+    result.model.eval()
+    outcomes = task.write_outputs(result.model, folder)
     shown = compare.table({name: result})
     if result.best:
         best = {key: value for key, value in result.best.items() if not key.endswith("seconds")}
@@ -286,8 +289,6 @@ def _show(result: RunResult, folder: Path) -> None:
     if result.whole_test:
         whole = ", ".join(f"{key} {value:.4g}" for key, value in result.whole_test.items())
         shown.notes.append(f"test of whole series, as predict and streams process them: {whole}")
-    if not result.finished:
-        shown.notes.append(f"ended after {result.steps} of {result.config.steps} updates, by --seconds or --patience")
     shown.notes.extend(outcomes)
     tables = [shown]
     if isinstance(task, Classify):

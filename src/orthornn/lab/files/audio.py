@@ -55,6 +55,13 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
             OrthornnWarning,
             stacklevel=2,
         )
+    if sizes.more:
+        warnings.warn(
+            f"{name} has {sizes.more} bytes behind the samples that its header promises, which are not read. Its writer may "
+            f"have been stopped, or it is two files in one. To silence this, save it again.",
+            OrthornnWarning,
+            stacklevel=2,
+        )
     if content[:4] == b"RIFF":
         found = _read_wave(content, name, first, count)
         if found is not None:

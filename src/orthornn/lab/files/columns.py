@@ -42,6 +42,7 @@ SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npz"
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _INDEX = re.compile(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__|level_\d+")  # what pandas calls an index without a name
 _SEPARATORS = "|; \t:"  # that a text file may have where it was read as one column
+_MOST_TABLES = 0.1  # of the rows: more falls are those of a measurement
 _INDEX_WORDS = ("index", "row", "rowid", "row_id")
 
 
@@ -102,13 +103,19 @@ class Columns(NamedTuple):
         return "truth values" if column.dtype.kind == "b" else "dates" if column.dtype.kind == "M" else "numbers"
 
     def is_index(self, name: str) -> bool:
-        """Return whether a column numbers the rows: by pandas' name for it, or by a usual name and its cells."""
-        if _INDEX.fullmatch(name):
-            return True
+        """Return whether a column numbers the rows, by its cells: of a usual name from 0 or 1 on, of pandas' name for an
+        index without one also where rows were left out, put in another order, or come from several tables.
+        """
         column = self.columns[name]
+        if self.is_nameless(name):
+            return column.dtype.kind in "iu" and _may_number_rows(column.astype(np.float64))
         if name.lower() not in _INDEX_WORDS or column.dtype.kind not in "iuf":
             return False
         return any(np.array_equal(column, np.arange(first, first + len(column))) for first in (0, 1))
+
+    def is_nameless(self, name: str) -> bool:
+        """Return whether a column has the name that pandas gives an index, or a column of a file, that has none."""
+        return _INDEX.fullmatch(name) is not None
 
     def numbers(self, name: str, what: str) -> np.ndarray:
         """Return a column as float64 (R,): NaN where a value is missing, 1 and 0 for truth values."""
@@ -346,6 +353,21 @@ def plain_cells(column: np.ndarray) -> np.ndarray:
         found[whole] = [int(cell) for cell in found[whole]]
     found[column != column] = None
     return found
+
+
+def _may_number_rows(numbers: np.ndarray) -> bool:
+    """Return whether whole numbers (R,) may be pandas' index of one table, or of several below each other."""
+    if (numbers < 0).any():
+        return False
+    if len(np.unique(numbers)) == len(numbers):
+        return True
+    steps = np.diff(numbers)
+    back, ahead = steps < 0, steps[steps >= 0]
+    if (ahead == 1).all() and (numbers[1:][back] == numbers[0]).all():  # tables of which no row was left out
+        return True
+    if (ahead > 0).all() and back.mean() <= _MOST_TABLES:
+        return True
+    return not back.any() and bool((ahead <= 1).all())  # the numbers of the tables themselves
 
 
 def _is_value(cell: object) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
+from ...cores import usable_cores
 from . import arrow_cells
 from .cells import LARGEST_WHOLE, typed
 from .csv_columns import POINT_GROUPS, Commas, proves_text
@@ -30,7 +31,7 @@ _LARGEST_PIECE = 1 << 28
 _LARGEST_BLOCK = 1 << 30  # bytes; pyarrow counts them in 31 bits
 _HEAD = 1 << 14  # bytes from which the kinds of columns are guessed
 _HEAD_PER_COLUMN = 1 << 8
-_THREADS = min(4, os.cpu_count() or 1)
+_THREADS = min(4, usable_cores())
 
 Kind = Literal["whole", "numbers", "commas", "text", "repeated", "undecided"]
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, OrthornnWarning
 from .cells import is_number, listed, shown
 from .csv_arrow import read_columns_by_arrow
 from .csv_columns import Commas, agreeing, column_of_texts, is_pointed, is_settled
 from .csv_format import CsvFormat
+from .csv_layout import SEPARATORS, line_of_names, separator_in, to_first_line, without_ends
 from .inflate import check_inflated, largest
 
 _PIECE = 1 << 20
@@ -65,27 +67,32 @@ def read_marked(path: Path, form: CsvFormat) -> Marked:
 
 def _read(path: Path, form: CsvFormat) -> dict[str, np.ndarray]:
     with _opened(path, form.encoding) as file:
-        start = file.tell()
-        separator = form.separator or _separator(path, _first_line(file))
+        above, start = to_first_line(file), file.tell()
+        given = form.separator or above.separator
+        separator = given or separator_in(_first_line(file), _is_tsv(path))
         file.seek(start)
         columns = _by_arrow(path, file, separator, form)
         if columns is None:
             file.seek(start)
-            columns = _by_python(path, file.read(), separator, form)
+            others = "" if given else SEPARATORS.replace(separator, "")
+            columns = _by_python(path, file.read(), separator + others, form, above.lines)
     return columns
 
 
 def read_numbers(path: Path) -> np.ndarray:
     """Return the numbers (lines, cells), float64, of a CSV file without names. Raises DataError for anything else."""
     with _opened(path) as file:
+        above = to_first_line(file)
         content = file.read()
-    lines = _lines(path, content, _separator(path, _first_line(io.BytesIO(content))))
+    separator = above.separator or separator_in(_first_line(io.BytesIO(content)), _is_tsv(path))
+    lines, first = _lines(path, content, separator), above.lines + 1
+    lines = [line[:-1] for line in lines] if all(line and not line[-1].strip() for line in lines) else lines
     if not lines:
         raise DataError(f"Expected lines of numbers in {path}, but got an empty file.")
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=first):
         if len(line) != len(lines[0]):
             raise DataError(
-                f"Expected {len(lines[0])} numbers in {path}, line {number}, as in line 1, but got {len(line)} cells. "
+                f"Expected {len(lines[0])} numbers in {path}, line {number}, as in line {first}, but got {len(line)} cells. "
                 f"Give sequences of other lengths in files of their own."
             )
         wrong = [cell for cell in line if not is_number(cell.strip())]
@@ -98,11 +105,12 @@ def has_names(path: Path) -> bool:
     """Return whether a CSV file begins with something else than a line of numbers."""
     try:
         with _opened(path) as file:
-            first = _first_line(file)
-            separator, line = _separator(path, first), first.decode()
+            above, first = to_first_line(file), _first_line(file)
+            separator, line = above.separator or separator_in(first, _is_tsv(path)), first.decode()
     except (DataError, UnicodeDecodeError):
         return True  # whoever reads it as a table says what is wrong
-    return not all(is_number(cell.strip()) for cell in line.strip().split(separator))
+    cells = [cell.strip() for cell in line.strip().split(separator)]
+    return not all(map(is_number, cells if len(cells) < 2 or cells[-1] else cells[:-1]))
 
 
 @contextmanager
@@ -181,18 +189,16 @@ def _first_line(file: BinaryIO) -> bytes:
     return file.readline().partition(b"\n")[0].partition(b"\r")[0]
 
 
-def _separator(path: Path, first: bytes) -> str:
-    if b"\t" in first and path.name.lower().endswith((".tsv", ".tsv.gz")):
-        return "\t"
-    return max(",;\t", key=lambda mark: first.count(mark.encode()))
+def _is_tsv(path: Path) -> bool:
+    return path.name.lower().endswith((".tsv", ".tsv.gz"))
 
 
 def _names(path: Path, names: Sequence[str]) -> list[str]:
-    """Return the names of the first line, as pandas has them where the first is empty. DataError if they are none."""
+    """Return the names of the first line, as pandas has them where the first ones are empty. DataError if they are none."""
     found = [name.strip() for name in names]
-    indexed = len(found) > 1 and not found[0]
-    if indexed:
-        found[0] = "Unnamed: 0"
+    first = next((place for place, name in enumerate(found) if name), 0)
+    found[:first] = [f"Unnamed: {place}" for place in range(first)]
+    indexed = first > 0
     numbers = [name for name in found if is_number(name)] if not indexed else []
     if numbers and len(numbers) < len(found):
         raise DataError(
@@ -203,6 +209,7 @@ def _names(path: Path, names: Sequence[str]) -> list[str]:
         raise DataError(
             f"Expected {path} to begin with a line of names, all different, but got {listed(found)[:200]!r}. "
             f"{'Write a line of names above it.' if numbers else 'Name each column, and no two alike.'}"
+            f"{'' if found[-1] else ' If only a separator ends the line, leave it out.'}"
         )
     return found
 
@@ -213,25 +220,32 @@ def _by_arrow(path: Path, file: BinaryIO, separator: str, form: CsvFormat) -> di
     if b"\0" in header or header.count(b'"') % 2 or header.count(b"\r") != header.endswith(b"\r\n"):
         return None
     try:
-        (cells,) = csv.reader([header.decode("utf-8").rstrip("\r\n")], delimiter=separator, strict=True)
+        (cells,) = _reader([header.decode("utf-8").rstrip("\r\n")], separator)
     except (ValueError, csv.Error):
         return None
+    if not cells or not cells[-1].strip():
+        return None  # the lines may end in a separator
     names = _names(path, cells)
     columns = read_columns_by_arrow(file, len(names), separator, form) if names else None
     return None if columns is None else dict(zip(names, columns))
 
 
-def _by_python(path: Path, content: bytes, separator: str, form: CsvFormat) -> dict[str, np.ndarray]:
+def _by_python(path: Path, content: bytes, separators: str, form: CsvFormat, above: int = 0) -> dict[str, np.ndarray]:
+    """Return the columns. separators: The likeliest, then others that there may be. above: The lines above the content."""
+    separator = separators[0]
     lines = _lines(path, content, separator)
     if not lines:
         return {}
+    if not _is_square(lines):
+        lines, separator, left = _laid_out(path, content, lines, separators)
+        above += left
     names = _names(path, lines[0])
     if len(names) == 1:
         lines = [line or [""] for line in lines]  # the empty line is how a lone column writes a missing value
     for number, line in enumerate(lines[1:], start=2):
         if len(line) != len(names):
             raise DataError(
-                f"Expected {len(names)} cells, one per name, but {path}, line {number}, has {len(line)}. "
+                f"Expected {len(names)} cells, one per name, but {path}, line {number + above}, has {len(line)}. "
                 f"{_advice(lines, number)}"
             )
     return {
@@ -240,14 +254,49 @@ def _by_python(path: Path, content: bytes, separator: str, form: CsvFormat) -> d
     }
 
 
+def _is_square(lines: list[list[str]]) -> bool:
+    """Return whether all lines have the cells of the first, whose last one is not empty."""
+    return all(len(line) == len(lines[0]) for line in lines) and bool(lines[0] and lines[0][-1].strip())
+
+
+def _laid_out(path: Path, content: bytes, lines: list[list[str]], separators: str) -> tuple[list[list[str]], str, int]:
+    """Return the lines of the table, its separator, and how many lines above it are left out, with a warning."""
+    ends = without_ends(lines)
+    if ends is not None:
+        return ends, separators[0], 0
+    for separator in separators:
+        try:
+            tried = lines if separator == separators[0] else _lines(path, content, separator)
+        except DataError:
+            continue
+        place = line_of_names(tried)
+        if place:
+            warnings.warn(
+                f"{path}: {place} line(s) above the line of names, {listed(tried[place])[:200]!r}, are left out. To silence "
+                f"this, remove them.",
+                OrthornnWarning,
+                stacklevel=2,
+            )
+        if place is not None:
+            return tried[place:], separator, place
+    return lines, separators[0], 0
+
+
 def _advice(lines: list[list[str]], number: int) -> str:
     """Return what to do about a line, counted from 1, with another number of cells than the first."""
     if not lines[number - 1]:
         return "Remove the empty line."
+    more = lines[number - 1][len(lines[0]) :]
+    if more and not any(cell.strip() for cell in more):
+        return "Leave out the separator at its end, or write one in every line."
     if number == len(lines):
         return "The file may be truncated."
     if lines[0][0].startswith("#"):
         return "Remove the comment above the line of names."
+    if {len(line) for line in lines[1:]} == {len(lines[0]) + 1}:
+        return "Name every column, or quote cells that hold a separator."
+    if len(lines[0]) == 1:
+        return "Remove what is above the line of names, or quote cells that hold a separator."
     return "Quote cells that hold a separator."
 
 
@@ -255,7 +304,7 @@ def _lines(path: Path, content: bytes, separator: str) -> list[list[str]]:
     """Return the cells of all lines, without empty lines at the end."""
     try:
         text = io.StringIO(content.decode("utf-8"), newline="")
-        lines = list(csv.reader(text, delimiter=separator, strict=True))
+        lines = list(_reader(text, separator))
     except UnicodeDecodeError as error:
         wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
         raise DataError(
@@ -264,7 +313,14 @@ def _lines(path: Path, content: bytes, separator: str) -> list[list[str]]:
         ) from error
     except csv.Error as error:
         advice = "Close the quote." if "end of data" in str(error) else "Correct it, or save it again as CSV."
+        if "expected after" in str(error):
+            advice = "Leave out what is between a closing quote and the separator, be it a space."
         raise DataError(f"Expected a CSV file in UTF-8, but {path} is none: {error}. {advice}") from error
     while lines and not lines[-1]:
         lines.pop()
     return lines
+
+
+def _reader(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+    """Return Python's strict reader, which takes a quote behind spaces for one around the cell."""
+    return csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=separator != " ")

@@ -86,6 +86,28 @@ def nanoseconds_of_dates(cells: Sequence[str]) -> np.ndarray:
         return np.array(wide, object)
 
 
+def compact_nanoseconds(numbers: np.ndarray) -> np.ndarray | None:
+    """Return whole numbers that are written as dates as nanoseconds since 1970, int64; None if they are no such numbers.
+
+    numbers: (R,), all months, 202012; days, 20201231; or times of a day, 2020123123, 202012312359 or 20201231235959.
+    """
+    if not len(numbers) or not ((numbers >= 190_001) & (numbers < 22 * 10**12) & (numbers % 1 == 0)).all():
+        return None
+    texts = numbers.astype(np.int64).astype(str).tolist()
+    if len(set(map(len, texts))) > 1 or not all("1900" <= text[:4] < "2200" for text in texts):
+        return None
+    try:
+        return nanoseconds_of_dates([f"{text[:4]}-{text[4:6]}{_spelled(text[6:])}" for text in texts]).astype(np.int64)
+    except ValueError:
+        return None
+
+
+def _spelled(rest: str) -> str:
+    """Return what is behind the month of a date in digits as ISO 8601 spells it."""
+    marks = ("-", "T", ":", ":")
+    return "".join(mark + rest[2 * place : 2 * place + 2] for place, mark in enumerate(marks) if rest[2 * place :])
+
+
 def _one_at_a_time(cells: Sequence[str]) -> list[int]:
     parts = [_DATE.fullmatch(cell) for cell in cells]
     if not all(parts):

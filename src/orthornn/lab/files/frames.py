@@ -22,7 +22,7 @@ from ..._files import write_atomically
 from ...errors import ArgumentTypeError, DataError, OrthornnError
 from .cells import listed
 from .optional_packages import import_optional
-from .parquet_files import column_of_arrow, without_margins
+from .parquet_files import check_shared, column_of_arrow, without_margins, without_views
 
 if TYPE_CHECKING:
     Source: TypeAlias = Any
@@ -132,6 +132,8 @@ def columns_of(frame: Frame) -> dict[str, np.ndarray]:
     names = frame.table.column_names
     if len(set(names)) != len(names) or not all(names):
         raise DataError(f"Expected columns with names, all different, in {frame}, but got {listed(names)}.")
+    for field in frame.table.schema:
+        check_shared(field.type, f"{frame}, column {field.name!r},")
     return {name: column_of_arrow(pyarrow, frame.table.column(name)) for name in names}
 
 
@@ -156,7 +158,7 @@ def cells_at(narwhals: Any, name: str, file: Any, column: str, rows: np.ndarray,
 
 def store(frame: Frame, folder: Path) -> str:
     """Write a table in memory as a Parquet file into a folder; return the file's absolute path."""
-    parquet = import_optional("pyarrow.parquet", "data", _USE)
+    arrow, parquet = (import_optional(name, "data", _USE) for name in ("pyarrow", "pyarrow.parquet"))
     path = (folder / f"{frame!s}.parquet").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():
@@ -164,7 +166,13 @@ def store(frame: Frame, folder: Path) -> str:
     try:  # several runs on one frame share one file
         os.link(frame.stored, path)
     except (OSError, TypeError):  # TypeError: it is not stored yet
-        write_atomically(path, lambda file: parquet.write_table(frame.table, file))
+        try:
+            write_atomically(path, lambda file: parquet.write_table(frame.table, file))
+        except arrow.ArrowException as error:
+            raise DataError(
+                f"Expected a table that a Parquet file can hold, to store it with the run, but got one that it cannot: "
+                f"{str(error)[:_LONGEST]}. Leave the column out."
+            ) from error
     frame.stored = path
     return str(path)
 
@@ -191,15 +199,21 @@ def _with_named_index(narwhals: Any, frame: Any) -> Any:
 
 def _with_dates(narwhals: Any, frame: Any) -> Any:
     """A frame of pandas with periods as their first moments: Arrow would have the numbers that stand for them."""
-    native = frame.to_native()
+    native, index = frame.to_native(), narwhals.maybe_get_index(frame)
     kinds = getattr(native, "dtypes", None)  # pandas has a table of them, others a list or none
     pairs = kinds.items() if kinds is not None and hasattr(kinds, "items") else ()
     periods = [name for name, kind in pairs if str(kind).startswith("period[")]
-    if not periods:
+    levels = getattr(index, "levels", [index])
+    in_index = [place for place, level in enumerate(levels) if str(getattr(level, "dtype", "")).startswith("period[")]
+    if not periods and not in_index:
         return frame
     native = native.copy(deep=False)
     for name in periods:
         native[name] = native[name].dt.to_timestamp()
+    for place in in_index:
+        first = levels[place].to_timestamp()
+        native.index = first if len(levels) == 1 else index.set_levels(first, level=place)
+        index = native.index
     return narwhals.from_native(native)
 
 
@@ -226,6 +240,8 @@ def _arrow_table(narwhals: Any, frame: Any) -> Any:
             kind = field.type.value_type if arrow.types.is_dictionary(field.type) else field.type
             if isinstance(kind, arrow.BaseExtensionType):
                 table = table.set_column(place, field.name, _as_text(arrow, frame[name]))
+        for place, field in enumerate(table.schema):
+            table = table.set_column(place, field.name, without_views(arrow, table.column(place)))
     return table.rename_columns(without_margins(table.column_names)).replace_schema_metadata(None)
 
 

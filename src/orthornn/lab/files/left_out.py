@@ -16,7 +16,7 @@ from .cells import listed
 NAMES = (
     *("__macosx", "icon\r", "network trash folder", "temporary items"),  # macOS
     *("$recycle.bin", "recycler", "system volume information", "thumbs.db", "desktop.ini"),  # Windows
-    *("lost+found", "@eadir", "#recycle", "#snapshot"),  # Linux, and storage on a network
+    *("lost+found", "@eadir", "@recycle", "#recycle", "#snapshot"),  # Linux, and storage on a network
     *("__pycache__", "_background_noise_"),  # Python; Speech Commands, whose long noises belong to no class
 )
 _MOST = 5  # in a message

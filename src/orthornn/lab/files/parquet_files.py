@@ -14,8 +14,9 @@ from .inflate import check_inflated
 from .optional_packages import import_optional
 
 _CELL = 8  # bytes, at least
-# Types of columns in which a few bytes stand for any number of cells.
-_SHARED = ("run_end_encoded", "string_view", "binary_view", "list_view", "large_list_view")
+_SHARED = ("run_end_encoded", "list_view")  # types of columns in which a few bytes stand for any number of cells
+_TEXTS = ("string", "large_string", "binary", "large_binary", "string_view", "binary_view")
+_VIEW = 16  # bytes of a text in a column of views, of which the first four are its length
 
 
 def read_parquet(path: Path) -> dict[str, np.ndarray]:
@@ -27,12 +28,12 @@ def read_parquet(path: Path) -> dict[str, np.ndarray]:
     pyarrow = import_optional("pyarrow", "data", "Parquet files")
     try:
         with parquet.ParquetFile(path) as file:
-            names, texts = without_margins(file.schema_arrow.names), _texts(pyarrow, file.schema_arrow)
+            names, texts = without_margins(file.schema_arrow.names), _texts(file.schema_arrow)
             becomes = max(file.metadata.num_rows * max(1, len(names)), _cells(file)) * _CELL
             check_inflated(path, path.stat().st_size, becomes, "Divide it into smaller files.")
             if len(set(names)) != len(names) or not all(names):
                 raise DataError(f"Expected columns with names, all different, in {path}, but got {listed(names)}.")
-            _refuse_numbers_of_others(pyarrow, file.schema_arrow)
+            _check_types(path, pyarrow, file.schema_arrow)
         with parquet.ParquetFile(path, read_dictionary=texts) as file:  # a text that is repeated is there once
             table = file.read()
         return {name: column_of_arrow(pyarrow, table.column(place)) for place, name in enumerate(names)}
@@ -56,12 +57,12 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
             names = without_margins(file.schema.names)
             if len(set(names)) != len(names) or not all(names):
                 raise DataError(f"Expected columns with names, all different, in {path}, but got {listed(names)}.")
-            _refuse_numbers_of_others(pyarrow, file.schema)
+            _check_types(path, pyarrow, file.schema)
             batches = []
             for number in range(file.num_record_batches):
                 batch = file.get_batch(number)
                 batch.validate(full=True)
-                becomes += max(batch.nbytes, batch.num_rows * _CELL)
+                becomes += max(batch.nbytes, batch.num_rows * _CELL) + sum(map(_viewed, batch.columns))
                 check_inflated(path, size, becomes, "Divide it into smaller files.")
                 batches.append(batch)
             table = pyarrow.Table.from_batches(batches, file.schema)
@@ -82,26 +83,57 @@ def without_margins(names: Sequence[str]) -> list[str]:
     return [name.strip() for name in names]
 
 
-def _refuse_numbers_of_others(pyarrow: Any, schema: Any) -> None:
-    """Raise ValueError for a column of numbers that stand for something else, such as the periods of pandas.
-
-    Without the package that knows them Arrow reads them as plain numbers.
+def _check_types(path: Path, pyarrow: Any, schema: Any) -> None:
+    """Raise DataError for a column in which a few bytes stand for any number of cells, and for one of numbers that stand for
+    something else, such as the periods of pandas: without the package that knows them Arrow reads plain numbers.
     """
     for field in schema:
         kind, name = field.type, (field.metadata or {}).get(b"ARROW:extension:name", b"").decode("utf-8", "replace")
         if isinstance(kind, pyarrow.BaseExtensionType):
             kind, name = kind.storage_type, kind.extension_name
+        check_shared(kind, f"{path}, column {field.name!r},")
         if name and pyarrow.types.is_primitive(kind):
-            raise ValueError(
-                f"its column {field.name!r} is of the kind {name[:60]}; needed plain numbers, dates or text. Convert it"
-            )
+            raise _unreadable(name, f"{path}, column {field.name!r},")
 
 
-def _texts(pyarrow: Any, schema: Any) -> list[str]:
+def check_shared(kind: Any, where: str) -> None:
+    """Raise DataError for a type of columns in which a few bytes stand for any number of cells."""
+    if any(word in str(kind) for word in _SHARED):
+        raise _unreadable(kind, where)
+
+
+def _unreadable(kind: Any, where: str) -> DataError:
+    return DataError(f"Expected plain numbers, dates or text in {where} but got {str(kind)[:60]}. Convert the column.")
+
+
+def without_views(pyarrow: Any, column: Any) -> Any:
+    """Return a column with its views of text as plain text, which all of Arrow and Parquet know."""
+    kind = column.type
+    plain = {"string_view": pyarrow.large_string(), "binary_view": pyarrow.large_binary()}
+    if pyarrow.types.is_dictionary(kind) and str(kind.value_type) in plain:
+        own = pyarrow.dictionary(kind.index_type, plain[str(kind.value_type)], kind.ordered)
+        parts = [(part.indices, without_views(pyarrow, part.dictionary)) for part in column.chunks]
+        arrays = [pyarrow.DictionaryArray.from_arrays(*part, ordered=kind.ordered) for part in parts]
+        return pyarrow.chunked_array(arrays, own)
+    return pyarrow.array(column.to_pylist(), plain[str(kind)]) if str(kind) in plain else column
+
+
+def _viewed(array: Any) -> int:
+    """Return how many bytes of text are in an array of views, which may share them, or in those within a nested one."""
+    kind = array.type
+    if str(kind) in ("string_view", "binary_view"):
+        lengths = np.frombuffer(array.buffers()[1], np.int32)[:: _VIEW // 4][array.offset : array.offset + len(array)]
+        return int(lengths.clip(0).sum())
+    if str(kind).startswith("struct"):
+        return sum(_viewed(array.field(place)) for place in range(kind.num_fields))
+    if str(kind).startswith(("list", "large_list", "fixed_size_list", "map")):
+        return _viewed(array.values)
+    return _viewed(array.dictionary) if str(kind).startswith("dictionary") else 0
+
+
+def _texts(schema: Any) -> list[str]:
     """Return the names of the columns of text."""
-    types = pyarrow.types
-    tests = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    return [field.name for field in schema if any(test(field.type) for test in tests)]
+    return [field.name for field in schema if str(field.type) in _TEXTS]
 
 
 def _cells(file: Any) -> int:
@@ -148,8 +180,6 @@ def column_of_arrow(pyarrow: Any, column: Any) -> np.ndarray:
             return _decoded(column)
         return column_of_arrow(pyarrow, column.cast(column.type.value_type))
     kind = column.type
-    if str(kind).startswith(_SHARED):
-        raise ValueError(f"it has a column of {str(kind)[:60]}; needed plain numbers, dates or text")
     if types.is_float32(kind) or types.is_float64(kind):
         return column.to_numpy().astype(np.float64)  # a null is NaN
     if types.is_decimal(kind) and kind.scale == 0:  # as integers are: those that float64 rounds stay as they are

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 _MOST_CHUNKS = 10_000
 _PLACEHOLDERS = ((2**31 - 4096, 2**31 + 4096), (2**32 - 4096, 2**32))  # of streams, as 0x7FFFF000 and 0xFFFFFFFF
+_TAGS = (b"TAG", b"ID3", b"APETAGEX")  # of players, which some programs append
 _UNKNOWN = 2**63  # in 64 bits
 
 
@@ -24,13 +25,14 @@ class Sizes(NamedTuple):
 
     content: The file; where its writer did not know the sizes, with those of what is there. samples: How many samples of each
         channel the header promises; None if it does not. truncated: Whether bytes are missing. marked: Whether the end is
-        marked, in a format that marks it.
+        marked, in a format that marks it. more: How many bytes are behind the samples that are neither chunks nor padding.
     """
 
     content: bytes
     samples: int | None = None
     truncated: bool = False
     marked: bool = True
+    more: int = 0
 
 
 def sizes_of(content: bytes) -> Sizes:
@@ -61,8 +63,12 @@ def _of_wave(content: bytes) -> Sizes:
             if _is_unknown(content, start, promised, order):
                 promised = there - there % max(block, 1)
                 content = _with_sizes(content, start, promised, order, large)
+            elif _number(content, 4, order + "I") + 8 < start + promised <= min(len(content), 2**32):
+                whole = struct.pack(order + "I", start + promised - 8)  # the module wave reads no further than this
+                content = content[:4] + whole + content[8:]
             plain = block > 0 and channels * bits == 8 * block
-            return Sizes(content, promised // block if plain else None, promised > there)
+            more = _bytes_behind(content, start + promised, order)
+            return Sizes(content, promised // block if plain else None, promised > there, more=more)
         place = start + size + size % 2
     return Sizes(content)
 
@@ -74,6 +80,15 @@ def _is_unknown(content: bytes, start: int, promised: int, order: str) -> bool:
         return there > 0 and not _are_chunks(content, start, order)
     large = promised >= _UNKNOWN or any(low <= promised < high for low, high in _PLACEHOLDERS)
     return large and promised > there
+
+
+def _bytes_behind(content: bytes, end: int, order: str) -> int:
+    """Return how many bytes are behind the end of the samples, if they may be samples: no chunks, tags or zeros."""
+    rest = content[end:]
+    if rest.startswith(_TAGS, 0) or rest.startswith(_TAGS, 1) or not rest.strip(b"\0"):
+        return 0
+    is_known = any(_are_chunks(content, end + padding, order) for padding in (0, 1))
+    return 0 if is_known else len(rest)
 
 
 def _are_chunks(content: bytes, place: int, order: str) -> bool:

@@ -45,15 +45,25 @@ class Lstm(Layered):
 
     forget_bias: float | None = None
     """Initial forget bias. Default: 5."""
+    init: Literal["uniform", "glorot"] | None = None
+    """Initial matrices: torch's (uniform), or uniform Glorot for each gate and the readout (glorot). Default: uniform."""
+
+    @property
+    def glorot_readout(self) -> bool:
+        """Whether the readout starts uniform Glorot with bias 0."""
+        return self.init == "glorot"
 
     def core(self, input_size: int, width: int, where: Where) -> nn.RNNBase:
         """Return the core with its initial values."""
         core = nn.LSTM(input_size, width, **where)
-        for name, bias in core.named_parameters():
+        for name, parameter in core.named_parameters():
             if name.startswith("bias_ih"):
-                nn.init.zeros_(bias)
-                forget = bias[width : 2 * width]  # torch's order: i, f, g, o
+                nn.init.zeros_(parameter)
+                forget = parameter[width : 2 * width]  # torch's order: i, f, g, o
                 nn.init.constant_(forget, 5.0 if self.forget_bias is None else self.forget_bias)
+            elif name.startswith("weight") and self.init == "glorot":
+                for gate in parameter.detach().split(width):
+                    nn.init.xavier_uniform_(gate)
         return one_bias_(core)
 
 

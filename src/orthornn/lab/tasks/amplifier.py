@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ..._checks import check_integer, check_number
 from ...errors import ArgumentError, DataError
-from ..files.audio import read_audio
+from ..files.audio import read_audio, write_wav
 from .circuit import overdrive
 from .splits import counts
 from .streams import stream
@@ -181,6 +181,19 @@ class Amplifier(Task):
                 y, state = model.stream(batch.inputs, state)
                 found.append(y[~batch.targets.isnan()].float().cpu())
         return torch.cat(found).numpy() * np.float32(self._scale[1])
+
+    def output_files(self) -> list[str]:
+        """Return the names of three sounds."""
+        return ["dry.wav", "wet.wav", "learned.wav"]
+
+    def write_outputs(self, model: Any, folder: Path) -> list[str]:
+        """Write the test part: dry, wet, and as the network makes it."""
+        files = {
+            folder / f"{name}.wav": sound for name, sound in {**self.sounds(), "learned": self.effect(model)}.items()
+        }
+        for file, sound in files.items():
+            write_wav(file, sound, self.rate)
+        return [f"sound of the test part: {', '.join(map(str, files))}"]
 
     def _emphasized(self, values: Tensor) -> Tensor:
         """Return values (T, ...) after pre-emphasis, (T - 1, ...); a single one as it is."""

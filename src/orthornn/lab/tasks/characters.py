@@ -1,16 +1,19 @@
 """Character prediction on lines of text (Mhammedi et al., 2017, section 5.4; Vorontsov et al., 2017, section 3).
 
 One line is one sequence; from its characters up to step t the network predicts character t + `ahead` (1 or 5 in
-Mhammedi et al.). Lines are stripped but in one variant. On the Penn Treebank in Mikolov's preprocessing:
+Mhammedi et al.). On the Penn Treebank in Mikolov's preprocessing, whose lines begin and end with a blank:
 
-variant               symbols
-mhammedi2017          49: the characters, <unk> spelled out as five of them
-vorontsov2017         49: <unk> as one symbol, and the end of the line as another
-vorontsov2017-code    the same, with the blanks at both ends of a line; after its end two padded <unk>, whose prediction
-                      counts like any other (one in a line of `max_length`), so that the bits per character are lower
+variant              symbols                                                              blanks of a line
+mhammedi2017         49: the characters, <unk> spelled out as five of them                left out at both ends
+mhammedi2017-code    the same                                                             left out at the end alone
+vorontsov2017        49: <unk> as one symbol, and the end of the line as another          left out at both ends
+vorontsov2017-code   the same; after the end two padded <unk>, whose prediction counts    kept
+                     like any other (one in a line of `max_length`), so that the bits
+                     per character are lower
 
-Mhammedi et al. count 49 symbols and 118 characters per line, both without the end of the line, but also 5017K, 393K and
-442K characters, which include it; with `line_ends` they have 50 symbols.
+The lines of mhammedi2017-code are those of the released code. They alone have all that the paper counts: 49 symbols, 5017K,
+393K and 442K characters, and from 2 to 518, 118 on average, that can be predicted in a line of the training part. A line
+has at least two predictions there, in the other variants one.
 
 Vorontsov et al. use the lines of at most 75 and at most 300 characters (`max_length`), "23 %" and "over 99 %" of the
 data: true of a line of the file with its spaces and its end (23.4 % and 99.4 %), so that is what is counted.
@@ -30,7 +33,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -45,6 +48,7 @@ from .splits import check_no_shares, shares
 from .streams import stream
 from .task import Batch, Task, batch_rows
 
+Variant = Literal["mhammedi2017", "mhammedi2017-code", "vorontsov2017", "vorontsov2017-code"]
 PTB_FILES = {"train": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
 UNKNOWN_WORD = "<unk>"
 UNKNOWN_SYMBOL = "\ue000"  # a private-use code point stands for the word; "\n" for the end of a line
@@ -74,12 +78,13 @@ class Characters(Task):
     divided at random."""
     ahead: int = 1
     """Steps ahead to predict: 1 for the next character."""
-    variant: Literal["mhammedi2017", "vorontsov2017", "vorontsov2017-code"] = "mhammedi2017"
+    variant: Variant = "mhammedi2017"
     """Symbols that the network reads: the characters of a line (mhammedi2017), or these with <unk> as one symbol and the
-    end of the line as another (vorontsov2017). Blanks at both ends of a line are left out; with vorontsov2017-code they
-    stay, and two <unk> follow the line, as in the released code of that paper."""
+    end of the line as another (vorontsov2017). Blanks at both ends of a line are left out. With -code as in the released
+    code of that paper: only those at the end are (mhammedi2017-code), or none is, and two <unk> follow the line
+    (vorontsov2017-code)."""
     line_ends: bool | None = None
-    """Whether the end of a line is a symbol. Default: as in the variant, no (mhammedi2017) or yes (the others)."""
+    """Whether the end of a line is a symbol. Default: as in the variant, yes for both of vorontsov2017, else no."""
     max_length: int | None = None
     """Most characters of a line, its end included; longer lines are left out (the paper vorontsov2017 has 75 and 300).
     Default: no limit."""
@@ -95,7 +100,7 @@ class Characters(Task):
 
     def __post_init__(self) -> None:
         check_integer("ahead", self.ahead, 1)
-        check_choice("variant", self.variant, ("mhammedi2017", "vorontsov2017", "vorontsov2017-code"))
+        check_choice("variant", self.variant, get_args(Variant))
         check_choice("batching", self.batching, ("packed", "equal"))
         if self.max_length is not None:
             check_integer("max_length", self.max_length, 2)
@@ -236,19 +241,23 @@ class Characters(Task):
     def _prepared(self, lines: list[str], part: str) -> list[str]:
         if self.max_length is not None:
             lines = [line for line in lines if len(line) + 1 <= self.max_length]
-        if self.variant != "vorontsov2017-code":
+        words, released = self.variant.startswith("vorontsov2017"), self.variant.endswith("-code")
+        if not released:
             lines = [line.strip() for line in lines]
-        if self.variant != "mhammedi2017":
+        elif not words:
+            lines = [line.rstrip() for line in lines]
+        if words:
             lines = [line.replace(UNKNOWN_WORD, UNKNOWN_SYMBOL) for line in lines]
-        if self.variant != "mhammedi2017" if self.line_ends is None else self.line_ends:
-            lines = [line + "\n" for line in lines if line]
-        if self.variant == "vorontsov2017-code":
-            most = None if self.max_length is None else self.max_length + 1
-            lines = [(line + 2 * UNKNOWN_SYMBOL)[:most] for line in lines]
-        lines = [line for line in lines if len(line) > self.ahead]  # no shorter one has anything to predict
+        if words if self.line_ends is None else self.line_ends:
+            lines = [line + "\n" for line in lines if line.strip()]
+        if words and released:
+            longest = None if self.max_length is None else self.max_length + 1
+            lines = [(line + 2 * UNKNOWN_SYMBOL)[:longest] for line in lines]
+        most = self.ahead + (released and not words)  # characters of a line that has too little to predict
+        lines = [line for line in lines if len(line) > most]
         if not lines:
             raise DataError(
-                f"Expected at least one line, but {self.data} has none for {part} of more than {self.ahead} "
+                f"Expected at least one line, but {self.data} has none for {part} of more than {most} "
                 f"characters{f' and at most {self.max_length}' if self.max_length else ''}. Check ahead and max_length."
             )
         return lines

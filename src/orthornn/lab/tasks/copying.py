@@ -2,7 +2,7 @@
 
 Classes 0 to 9. The input has T + 20 steps: ten symbols drawn uniformly from 1..8, then blanks (0), with the
 marker 9 near the end. The output wanted is 0 until the marker, then the ten symbols in their order. The papers
-place the marker differently:
+place the marker differently, and the released code of Helfrich et al. as vorontsov2017:
 
     step                       0 .. 9    10 .. T+8   T+9   T+10   T+11 .. T+19
     input  (helfrich2018)      a_0..a_9      0        0      9         0
@@ -11,9 +11,8 @@ place the marker differently:
 
 variant              differs from the paper in
 helfrich2018
-helfrich2018-code    20000 fixed sequences, visited in order again and again, which the paper leaves open. (The
-                     released script cuts its batches with an index that is not wrapped, so that after one pass they
-                     grow to the whole set; here they keep their size.)
+helfrich2018-code    the marker, one step earlier; 20000 fixed sequences, visited in order again and again, which the
+                     paper leaves open
 vorontsov2017
 vorontsov2017-code   the input is one number, the class, in place of ten classes
 
@@ -159,7 +158,7 @@ class Copying(Task):
         # numpy, because at B=1 it takes half as long as torch
         inputs, targets = np.zeros((2, self.steps, drawn.shape[1]), np.int64)
         inputs[: self.items] = drawn
-        early = 0 if self.variant.startswith("helfrich2018") else 1
+        early = 0 if self.variant == "helfrich2018" else 1
         if self.variable:
             sequences, start = np.arange(drawn.shape[1]), self.items + delays
             inputs[start - early, sequences] = self.symbols + 1

@@ -21,6 +21,7 @@ from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
 from .channels import Channel, beyond, channel_values
 from .sequences import Ragged
 from .table_options import TableOptions, modes_of, names_in
+from .time_grid import grid_of
 
 INFINITE = "An infinity is never taken for a missing value. Replace it by a number, or leave the cell empty."
 _FEWEST_OF_A_CLOCK = 10  # rows
@@ -82,13 +83,11 @@ class TableRows(TableOptions):
                 continue
             kind = self._file.kind(name)
             if self._file.is_index(name):
-                left[name] = "numbers the rows"
+                left[name] = f"numbers the rows{self._lacks(name, unique=True)}"
             elif name in names_in(self.categories or ""):
                 found.append(name)
             elif kind in ("dates", "text", "nested"):
-                left[name] = kind
-                if kind == "dates" and self.time is None and not self._is_in_order(name):
-                    left[name] = "dates out of order: pass time"
+                left[name] = f"{kind}{self._lacks(name) if kind == 'dates' else ''}"
             else:
                 self._file.numbers(name, "inputs")  # DataError where a cell is none
                 found.append(name)
@@ -115,6 +114,15 @@ class TableRows(TableOptions):
                 OrthornnWarning,
                 stacklevel=2,
             )
+        strange = [name for name in found if self._file.is_nameless(name)]
+        if strange:
+            warnings.warn(
+                f"{self._file.path}: the network sees {listed(strange)}, a column without a name that does not number the "
+                f"rows. If it is the time, name it with time, --time. To silence this, name the column, or what the network "
+                f"sees: inputs={','.join(found)[:200]!r}, --inputs.",
+                OrthornnWarning,
+                stacklevel=2,
+            )
         return found
 
     def _is_clock(self, name: str) -> bool:
@@ -129,16 +137,27 @@ class TableRows(TableOptions):
         steps = np.diff(column.astype(np.float64))
         return bool(steps[0] > 0 and (steps == steps[0]).all())
 
-    def _is_in_order(self, name: str) -> bool:
-        """Return whether the rows of each sequence are in the order of a column of dates, or it has no order."""
+    def _lacks(self, name: str, unique: bool = False) -> str:
+        """Return what a column of times that nobody named says of the steps, and advice: out of order, twice, or with gaps.
+
+        unique: Whether that is asked only of a column in which no cell is there twice.
+        """
+        if self.time is not None:
+            return ""
         try:
             times = self._file.order(name, "time")
         except DataError:
-            return True
+            return ""
+        if unique and len(np.unique(times)) < len(times):
+            return ""
         order, _, lengths = self._arranged_rows
         earlier = times[order][1:] < times[order][:-1]
         earlier[lengths.cumsum()[:-1] - 1] = False  # where another sequence begins
-        return not earlier.any()
+        if earlier.any():
+            return " out of order: pass time"
+        grid = grid_of(self._file, name, order, lengths)
+        what = "" if grid is None else {"doubled": ", some twice", "gaps": " with gaps"}.get(grid.kind)
+        return f"{what}: pass time" if what else ""
 
     def _named_inputs(self, inputs: str) -> list[str]:
         """Return the names that the option `inputs` has. DataError if one is there twice, or a category is not."""

@@ -164,6 +164,14 @@ class Task(ABC):
         path = Path(data).expanduser() if isinstance(data, str) and data else None
         return {path.name: path} if path is not None and path.is_file() else {}
 
+    def output_files(self) -> list[str]:
+        """Return the names of the files that `write_outputs` writes."""
+        return []
+
+    def write_outputs(self, model: Any, folder: Path) -> list[str]:
+        """Write what can be heard or seen of a trained network's outputs; return lines that describe it, with scores."""
+        return []
+
     def stored(self, folder: Path) -> Task:
         """Return a task with the same data, all of them in files: tables in memory are written into a folder."""
         return self

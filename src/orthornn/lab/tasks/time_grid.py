@@ -1,55 +1,171 @@
-"""Detection of a regular grid in the times of a table, and of its gaps."""
+"""Detection of a regular grid in the times of a table, and of its gaps.
+
+Times are on a grid if they are equal numbers of seconds, working days, days of a calendar, or months apart, up to rounding,
+or multiples of that, where steps are missing.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ..files import cells
 from ..files.columns import Columns
-from ..files.dates import are_dates, has_offset, nanoseconds_of_dates
+from ..files.dates import are_dates, compact_nanoseconds, has_offset, nanoseconds_of_dates
 
 _HOUR = 3600 * 10**9
+_DAY = 24 * _HOUR
 _MONTHS = (3, 4, 9, 10, 11)  # in which clocks change
 _MOST = 3  # gaps that are named
-_UNITS = ((86400 * 10**9, "d"), (3600 * 10**9, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (1, "ns"))
+_UNITS = ((_DAY, "d"), (_HOUR, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (1, "ns"))
+_ALIKE = 1e-3  # of a step, by which others may differ from it
+_DIGITS = 9  # behind the point, of times that were rounded
+
+
+class Grid(NamedTuple):
+    """A description of the times of steps."""
+
+    told: str
+    kind: Literal["regular", "gaps", "doubled", "irregular"]
+
+
+class _Steps(NamedTuple):
+    """The distances (S,) of steps as counts of a step: its length, as a number of a unit, and whether it is rounded."""
+
+    counts: np.ndarray
+    length: float
+    unit: str | None
+    rounded: bool
 
 
 def told_grid(file: Columns, name: str, order: np.ndarray, lengths: np.ndarray) -> str:
     """Return what there is to say about the times of sequences, put in this order; empty if there are no two."""
-    dates = _instants(file.columns[name])
-    times = file.order(name, "time") if dates is None else dates
-    if times.dtype.kind not in "iuf":
-        return ""
-    times = times[order]
+    found = grid_of(file, name, order, lengths)
+    return "" if found is None else found.told
+
+
+def grid_of(file: Columns, name: str, order: np.ndarray, lengths: np.ndarray) -> Grid | None:
+    """Return the grid of a column of times. None if no sequence has two, or if they are no times.
+
+    Args:
+        file: The table.
+        name: A column of numbers or dates, none missing.
+        order: The rows (R,), a sequence after the other, each in order of time.
+        lengths: Of the sequences.
+    """
+    column = file.columns[name]
+    dates = _instants(column)
+    if dates is None:
+        numbers = _numbers(file, name)
+        dates = compact_nanoseconds(numbers)
+    times = numbers if dates is None else dates
+    local = dates is not None and not has_offset(column[0])
+    return grid_of_times(times[order], lengths, dates is not None, lambda row: _shown(column[order[row]]), local)
+
+
+def grid_of_times(
+    times: np.ndarray, lengths: np.ndarray, dates: bool, shown: Callable[[int], str], local: bool = True
+) -> Grid | None:
+    """Return the grid of the times (R,) of sequences, each in order.
+
+    Args:
+        times: Numbers; nanoseconds since 1970, int64, for dates.
+        lengths: Of the sequences, one after the other.
+        dates: Whether they are dates.
+        shown: Returns a row's time as a message shows it.
+        local: Whether dates may be those of a clock that is changed for daylight saving.
+    """
     ends = np.cumsum(lengths)[:-1]
     inside = np.ones(max(len(times) - 1, 0), bool)
     inside[ends - 1] = False
-    unit = None if dates is None else "time"
-    if dates is not None and _are_months(times):
-        stamps = times.view("datetime64[ns]").astype("datetime64[M]").astype(np.int64)
-        steps, unit = np.diff(stamps)[inside], "month"
-    else:
-        steps = np.diff(times)[inside]
+    steps = np.diff(times)[inside]
     if not len(steps):
-        return ""
-    hint = "" if unit != "time" or has_offset(file.columns[name][0]) else _clock_change(times, inside)
-    if not steps.all():
-        return f"{int((steps == 0).sum())} times are those of the step before; their order is that of the file{hint}"
-    values, found = np.unique(steps, return_counts=True)
-    step = values[found.argmax()]
-    if len(values) == 1:
-        return f"every {_named(step, unit)}, without gaps"
-    if step <= 0 or (values % step != 0).any():
-        return f"irregular, {_named(values[0], unit)} to {_named(values[-1], unit)} between two steps"
-    places = np.flatnonzero(inside)[steps != step]
-    gaps = [
-        f"{int(steps[np.flatnonzero(inside) == place][0] // step) - 1} after {_shown(file.columns[name][order[place]])}"
-        for place in places[:_MOST]
-    ]
-    return (
-        f"every {_named(step, unit)}, with {len(places)} gap(s), where steps are missing: {', '.join(gaps)}"
+        return None
+    hint = _clock_change(times, inside) if dates and local else ""
+    doubled = int((steps == 0).sum())
+    if doubled:
+        return Grid(f"{doubled} times are those of the step before; their order is that of the table{hint}", "doubled")
+    found = [one for one in _readings(times, inside, dates) if one is not None]
+    unit = "time" if dates else None
+    if not found:
+        least, most = _named(steps.min(), unit), _named(steps.max(), unit)
+        return Grid(f"irregular, {least} to {most} between two steps", "irregular")
+    best = min(found, key=lambda one: int((one.counts != 1).sum()))
+    every = f"every {'about ' * best.rounded}{_named(best.length, best.unit)}"
+    missing = np.flatnonzero(best.counts != 1)
+    if not len(missing):
+        return Grid(f"{every}, without gaps", "regular")
+    places = np.flatnonzero(inside)[missing]
+    gaps = [f"{best.counts[at] - 1} after {shown(place)}" for at, place in zip(missing, places[:_MOST])]
+    told = (
+        f"{every}, with {len(places)} gap(s), where steps are missing: {', '.join(gaps)}"
         f"{', ...' if len(places) > _MOST else ''}; the network takes them for neighbors{hint}"
     )
+    return Grid(told, "gaps")
+
+
+def _readings(times: np.ndarray, inside: np.ndarray, dates: bool) -> Iterator[_Steps | None]:
+    """Yield the ways to read the distances of times as multiples of a step; None where it is none."""
+    steps = np.diff(times)[inside]
+    yield _multiples(steps, "time" if dates else None, _rounding(times))
+    days = np.rint(steps / _DAY).astype(np.int64) if dates else np.zeros(1, np.int64)
+    if days.min() < 1 or not np.isin(np.abs(steps - days * _DAY), (0, _HOUR)).all():  # clocks may be changed by an hour
+        return
+    stamps = (times // _DAY).view("datetime64[D]")
+    if np.is_busday(stamps).all():
+        found = _multiples(np.busday_count(stamps[:-1], stamps[1:])[inside], "working day")
+        yield found if found is not None and found.length == 1 else None
+    yield _multiples(days * _DAY, "time")
+    months = stamps.astype("datetime64[M]")
+    starts, ends = months.astype("datetime64[D]"), (months + 1).astype("datetime64[D]")
+    places = (stamps - starts, ends - stamps, np.busday_count(starts, stamps), np.busday_count(stamps, ends))
+    if any((place == place[0]).all() for place in places):  # such as the first, or the last working day of a month
+        yield _multiples(np.diff(months.astype(np.int64))[inside], "month")
+
+
+def _multiples(steps: np.ndarray, unit: str | None, rounding: float = 0.0) -> _Steps | None:
+    """Return distances (S,) as multiples of the most frequent one; None if they are none, or if some are no steps ahead.
+
+    Those that are about equal, or by the rounding of the times, are the same if they are most.
+    """
+    if steps.min() <= 0:
+        return None
+    values, found = np.unique(steps, return_counts=True)
+    step = values[found.argmax()]
+    if (steps % step == 0).all() and 2 * found.max() >= len(steps):
+        return _Steps((steps // step).astype(np.int64), step, unit, False)
+    group = np.append(0, np.cumsum(np.diff(values) > _differing(values[:-1], rounding)))
+    sizes = np.bincount(group, found)
+    own = group == sizes.argmax()
+    length = float(np.average(values[own], weights=found[own]))
+    counts = np.rint(steps / length)
+    if 2 * sizes.max() < len(steps) or counts.min() < 1:
+        return None
+    away = np.abs(steps / counts - length).max()
+    if away > _differing(length, rounding):
+        return None
+    return _Steps(counts.astype(np.int64), float(f"{length:.6g}"), unit, bool(away > 1e-6 * length))
+
+
+def _differing(step: Any, rounding: float) -> Any:
+    """Return by how much others must differ from a step to be no such steps."""
+    return np.maximum(_ALIKE * step, np.where(rounding <= step / 10, rounding, 0))
+
+
+def _rounding(times: np.ndarray) -> float:
+    """Return by how much the rounding of times changes their differences: by one of the last decimal, or bit, of all."""
+    if times.dtype.kind != "f":
+        steps = times - times[0]
+        return float(max(10**digits for digits in range(19) if not (steps % 10**digits).any()))
+    single = (times.astype(np.float32) == times).all()
+    bits = 2 * float(np.spacing(np.abs(times).max().astype(np.float32 if single else np.float64)))
+    for digits in range(_DIGITS):
+        scaled = times * 10.0**digits
+        if (np.abs(scaled - np.rint(scaled)) <= bits * 10.0**digits).all():
+            return bits + 10.0**-digits
+    return bits
 
 
 def _clock_change(times: np.ndarray, inside: np.ndarray) -> str:
@@ -83,11 +199,20 @@ def _shown(cell: object) -> str:
     return cells.shown(str(cell) if isinstance(cell, np.datetime64) else cell)
 
 
+def _numbers(file: Columns, name: str) -> np.ndarray:
+    """Return times that are no dates as int64 or float64: the differences count, so that no ranks are in their place."""
+    column = file.columns[name]
+    if column.dtype.kind in "iu" and column.max() <= np.iinfo(np.int64).max:
+        return column.astype(np.int64)
+    return file.numbers(name, "time")
+
+
 def _instants(column: np.ndarray) -> np.ndarray | None:
     """Return dates as nanoseconds, int64; None if the column holds none, or some that are too far away."""
     try:
         if column.dtype.kind == "M":
-            return None if np.isnat(column).any() else column.astype("datetime64[ns]").astype(np.int64)
+            exact = column.astype("datetime64[ns]")  # which wraps around
+            return exact.astype(np.int64) if (exact.astype(column.dtype) == column).all() else None
         if column.dtype == object and are_dates(column.tolist()):
             return nanoseconds_of_dates(column.tolist()).astype(np.int64)
     except (OverflowError, ValueError):
@@ -95,17 +220,10 @@ def _instants(column: np.ndarray) -> np.ndarray | None:
     return None
 
 
-def _are_months(times: np.ndarray) -> bool:
-    """Return whether all are the beginnings of months, which are no equal numbers of days apart."""
-    stamps = times.view("datetime64[ns]")
-    months = bool((stamps.astype("datetime64[M]").astype("datetime64[ns]") == stamps).all())
-    return months and len(np.unique(np.diff(times))) > 1
-
-
 def _named(step: float, unit: str | None) -> str:
     if unit is None:
         return f"{step:g}"
-    if unit == "month":
-        return "month" if step == 1 else f"{step} months"
+    if unit != "time":
+        return unit if step == 1 else f"{step:g} {unit}s"
     size, name = next((size, name) for size, name in _UNITS if abs(step) >= size or size == 1)
     return f"{step / size:g} {name}"

@@ -33,9 +33,9 @@ class OptimizerConfig:
 
     Args:
         name: "adam", "adamw" (Adam with decoupled weight decay), "rmsprop", "rmsprop-tensorflow" (its mean of squared
-            gradients starts at 1, not 0, so that the first updates are smaller), "rmsprop-lasagne" (1e-6 is added to the
-            mean before the root, not 1e-8 after it, so that gradients well below 1e-3 move a parameter less) or "sgd".
-            Default: "adam".
+            gradients starts at 1, not 0, so that the first updates are smaller, and 1e-10 is added to it before the root,
+            not 1e-8 after it), "rmsprop-lasagne" (1e-6 is added to the mean before the root, so that gradients well below
+            1e-3 move a parameter less) or "sgd". Default: "adam".
         recurrent: Optimizer of what parametrizes the recurrent matrix. Default: None, that of `name`.
         lr: Learning rate. Default: 1e-3.
         recurrent_lr: Learning rate of what parametrizes the recurrent matrix. Default: None, a tenth of lr.

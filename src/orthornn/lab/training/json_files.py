@@ -93,8 +93,8 @@ def parse(content: bytes, where: str) -> Any:
         ) from None
 
 
-def checked(value: Any, schema: str, where: str) -> dict[str, Any]:
-    """Return the value if it is an object that fits this schema of schemas.py, else raise DataError."""
+def checked(value: Any, schema: str | type, where: str) -> dict[str, Any]:
+    """Return the value if it is an object that fits this schema, one of schemas.py by name, else raise DataError."""
     try:
         from . import schemas
     except ModuleNotFoundError as error:

@@ -11,7 +11,7 @@ from torch import nn
 from ...optim import CayleyRMSprop, CayleySGD, JointOptimizer, param_groups
 from ...optim.recipes import joined
 from .config import Optimizer, OptimizerConfig
-from .lasagne_rmsprop import LasagneRMSprop
+from .rmsprop import RootRMSprop
 
 _NEVER = 2**62  # updates
 
@@ -60,10 +60,7 @@ def _one(name: Optimizer, groups: list[dict[str, Any]], config: OptimizerConfig)
     if name == "sgd":
         return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0)
     if name == "rmsprop-lasagne":
-        return LasagneRMSprop(groups, lr=config.lr, alpha=config.decay)
-    optimizer = torch.optim.RMSprop(groups, alpha=config.decay, foreach=True)
+        return RootRMSprop(groups, lr=config.lr, alpha=config.decay)
     if name == "rmsprop-tensorflow":
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                optimizer.state[parameter] = {"step": torch.zeros(()), "square_avg": torch.ones_like(parameter)}
-    return optimizer
+        return RootRMSprop(groups, lr=config.lr, alpha=config.decay, eps=1e-10, start=1.0)
+    return torch.optim.RMSprop(groups, alpha=config.decay, foreach=True)

@@ -279,40 +279,19 @@ class Divergence(Struct, forbid_unknown_fields=True):
     error: str
 
 
-class LeaderboardEntry(Struct):
-    """A result in a file of results/leaderboard; see leaderboard.py."""
-
-    task: str
-    system: str
-    metric: str
-    higher_is_better: bool
-    parameters: Step
-    head: str
-    seed: Step
-    test: Finite
-    command: str
-    validation: Finite | None
-    best_test: Finite | None
-    orthogonality_error: Finite | None
-    epochs: Finite | None
-    cpu_seconds: Finite | None
-    last_test: Finite | None
-
-
 _SCHEMAS: dict[str, type[Struct]] = {
     kind.__name__: kind
     for kind in (
         *(Description, Environment, Result, Data, Record, CheckpointFile, Objects, Failure),
-        LeaderboardEntry,
         SweepOptions,
         Divergence,
     )
 }
 
 
-def complaint(value: Any, schema: str) -> str | None:
+def complaint(value: Any, schema: str | type[Struct]) -> str | None:
     """Return what is wrong with a parsed JSON value, or None."""
-    kind: Any = _SCHEMAS[schema]
+    kind: Any = _SCHEMAS[schema] if isinstance(schema, str) else schema
     if kind is Record and isinstance(value, dict) and isinstance(value.get("kind"), str):
         kind = KINDS.get(value["kind"], Record)
         if kind is Training:

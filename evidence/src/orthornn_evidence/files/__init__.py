@@ -1,0 +1,1 @@
+"""Files that only the evidence reads: idx, and what is downloaded."""

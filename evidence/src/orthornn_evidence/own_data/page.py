@@ -1,0 +1,210 @@
+"""The page of the results on many sets: means over seeds, wins and losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev, variance
+from typing import Any, NamedTuple
+
+from ..markdown import markdown_table
+from .cells import OPTIONS, is_current
+from .sets import SETS
+
+NOISE = 2.0  # standard errors of a difference up to which two methods are level
+_PLAIN = "plain"
+_MAIN = ("default", "lstm", "gru", "goru", "auto")
+_VARIANTS = ("default", "lstm, pooled", "strict", "no recipe")
+_NAMES = {"lstm": "the LSTM", "gru": "the GRU", "goru": "the GORU"}
+
+
+class Row(NamedTuple):
+    """A set with its results.
+
+    values: The test metric of every seed, by method; that of the best plain method under `plain`. sign: 1 where higher is
+    better, else -1.
+    """
+
+    set: str
+    about: dict[str, Any]
+    values: dict[str, list[float]]
+    sign: int
+
+    @property
+    def best_plain(self) -> dict[str, Any] | None:
+        """The plain method with the best validation."""
+        return self.about["methods"][0] if self.about["methods"] else None
+
+    def verdict(self, method: str) -> str | None:
+        """Return "wins", "level" or "losses" of the default against a method; None if one has no result."""
+        own, theirs = self.values.get("default", []), self.values.get(method, [])
+        if not own or not theirs:
+            return None
+        if level(own, theirs * max(2, len(own)) if method == _PLAIN else theirs):
+            return "level"
+        return "wins" if self.sign * (fmean(own) - fmean(theirs)) > 0 else "losses"
+
+
+def level(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Return whether the means of two methods differ by no more than their seeds leave open.
+
+    A method with one seed has the variance of the other.
+    """
+    if len(one) < 2 and len(other) < 2:
+        return math.isclose(fmean(one), fmean(other), rel_tol=1e-3)
+    known = variance(one if len(one) > 1 else other)
+    variances = [variance(values) if len(values) > 1 else known for values in (one, other)]
+    error = (variances[0] / len(one) + variances[1] / len(other)) ** 0.5
+    return abs(fmean(one) - fmean(other)) <= NOISE * error
+
+
+def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) -> str:
+    """Return the page.
+
+    Args:
+        about: The plain methods by set. stored: The cells; those of other options or another recipe are left out.
+    """
+    runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in filter(is_current, stored):
+        runs.setdefault((one["set"], one["method"]), []).append(one)
+    rows = []
+    for name in (name for name in SETS if name in about):
+        entry, metric = about[name], about[name]["metric"]
+        values = {m: [one["test"][metric] for one in runs[name, m]] for m in OPTIONS if (name, m) in runs}
+        values |= {_PLAIN: [entry["methods"][0]["test"][metric]]} if entry["methods"] else {}
+        rows.append(Row(name, entry, values, 1 if entry["higher_is_better"] else -1))
+    there = [method for method in (*OPTIONS, _PLAIN) if any(method in row.values for row in rows)]
+    lines = ["# Your own data: the default on many sets", "", _INTRODUCTION, "", *_summary(rows), "", _HEAD]
+    kinds = (("Classes: test accuracy in percent", 1), ("Numbers and forecasts: test loss in thousandths", -1))
+    for title, sign in kinds:
+        own = [row for row in rows if row.sign == sign]
+        lines += ["", f"## {title}", "", *_table(own, [m for m in (*_MAIN, _PLAIN) if m in there])] if own else []
+    if any(row.set == "oscillator" and row.verdict("lstm") == "losses" for row in rows):
+        lines += ["", _TRIED]
+    variants = [m for m in _VARIANTS if m in there]
+    if len(variants) > 1:
+        lines += ["", "## Other options", "", _ABOUT_VARIANTS, "", *_table(rows, variants)]
+    lines += ["", "## The sets and their best plain methods", "", _ABOUT_SETS, ""]
+    cells = []
+    for row in rows:
+        best, pieces = row.best_plain, ", ".join(map(str, row.about["pieces"]))
+        its = "" if best is None else f"{_shown(row.values[_PLAIN][0], row.sign)}, {best['name']}"
+        cells.append([row.set, pieces, _cell(row.values.get("default", []), row.sign), its])
+    lines += markdown_table(["set", "sequences", "default", "best plain method"], cells, right=[2])
+    verdicts = {method: [row.verdict(method) for row in rows] for method in there[1:]}
+    kinds_of_verdict = ("wins", "level", "losses")
+    counts = [[method, *map(found.count, kinds_of_verdict)] for method, found in verdicts.items()]
+    lines += ["", "## Wins and losses of the default", ""]
+    lines += markdown_table(["against", *kinds_of_verdict], counts, right=[1, 2, 3])
+    lines += ["", *_seconds(there[:-1], runs), "", _COMMANDS]
+    lines += [f"| {m} | `{OPTIONS[m] or '(none)'}` |" for m in OPTIONS if m in there]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(rows: Sequence[Row]) -> list[str]:
+    """Return the lines on top: where the default stands against other networks and against plain methods."""
+    lines = []
+    for method, name in _NAMES.items():
+        verdicts = {row.set: row.verdict(method) for row in rows if row.verdict(method)}
+        if verdicts:
+            worse = [one for one, verdict in verdicts.items() if verdict == "losses"]
+            better, even = (list(verdicts.values()).count(kind) for kind in ("wins", "level"))
+            names = f": {', '.join(worse)}" if worse else ""
+            lines.append(
+                f"- The default is better than {name} on {better} of {len(verdicts)} sets, level (within {NOISE:g} standard "
+                f"errors) on {even}, and worse on {len(worse) or 'none'}{names}."
+            )
+    for kind, sign in (("accuracy in percent", 1), ("loss in thousandths", -1)):
+        lost = [row for row in rows if row.verdict(_PLAIN) == "losses" and row.sign == sign]
+        each = [
+            f"{row.set} ({row.best_plain['name']} {_shown(row.values[_PLAIN][0], sign)}, "  # type: ignore[index]
+            f"default {_shown(fmean(row.values['default']), sign)})"
+            for row in lost
+        ]
+        lines += [f"- A plain method is better than the default on {', '.join(each)}; {kind}."] if lost else []
+    if rows and not any(row.verdict(_PLAIN) == "losses" for row in rows):
+        lines.append("- No plain method is better than the default, beyond noise.")
+    return lines
+
+
+def _table(rows: Sequence[Row], methods: Sequence[str]) -> list[str]:
+    """Return a table of these sets and methods; the best mean of a row is bold."""
+    lines = []
+    for row in rows:
+        means = {m: row.sign * fmean(row.values[m]) for m in methods if row.values.get(m)}
+        cells = []
+        for method in methods:
+            cell = _cell(row.values.get(method, []), row.sign, method == _PLAIN)
+            cells.append(f"**{cell}**" if means.get(method) == max(means.values(), default=None) else cell)
+        lines.append([row.set, *cells])
+    return markdown_table(["set", *methods], lines, right=range(1, 1 + len(methods)))
+
+
+def _seconds(methods: Sequence[str], runs: Mapping[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
+    """Return a line on what training cost."""
+    spent = {m: [one["cpu_seconds"] for (_, own), all_ in runs.items() if own == m for one in all_] for m in methods}
+    each = ", ".join(f"{m} {fmean(seconds):.1f}" for m, seconds in spent.items() if seconds)
+    return [f"Mean processor time of a training run in seconds, on a shared two-core machine: {each}."]
+
+
+def _cell(values: Sequence[float], sign: int, known: bool = False) -> str:
+    """Return mean and standard deviation. known: A method without seeds."""
+    if not values:
+        return ""
+    mean = _shown(fmean(values), sign)
+    places = len(mean.partition(".")[2])
+    spread = f" ± {_factor(sign) * stdev(values):.{places}f}" if len(values) > 1 else ""
+    return f"{mean}{spread}{'' if known or len(values) == 3 else f' ({len(values)})'}"
+
+
+def _shown(value: float, sign: int) -> str:
+    """Return an accuracy in percent with one decimal, or a loss in thousandths with three digits."""
+    scaled = _factor(sign) * value
+    if sign > 0 or not math.isfinite(scaled):
+        return f"{scaled:.1f}"
+    return f"{scaled:.{max(0, 2 - math.floor(math.log10(scaled))) if scaled > 0 else 0}f}"
+
+
+def _factor(sign: int) -> int:
+    return 100 if sign > 0 else 1000
+
+
+_GUIDE = "your_data.md#default-model-and-training"
+_INTRODUCTION = f"""\
+`orthornn train FILE --target COLUMN` trains a [default network](../how_to/{_GUIDE}). This page
+compares it with gated networks and with plain methods. `python -m orthornn_evidence.own_data.results page` writes it from
+`results/own-data`."""
+_HEAD = f"""\
+Mean and standard deviation over three seeds; another number of seeds is in parentheses. The best mean of a row is bold.
+The weights are those of the best validation. Two methods are level where their means differ by at most {NOISE:g} standard
+errors of the difference. Every network is what `orthornn train` trains with the options of its name, listed at the end:
+at most 12000 parameters, 600 updates of up to 32 sequences (an epoch, if that is more), and an end after ten validations
+without a better one. `auto` has two minutes for search and training. `plain` is the plain method with the best validation.
+
+On `events` the LSTM and the GRU, read at their last step, stay near the level of chance, and some of their trainings ended
+early; the LSTM that reads the mean of its outputs learns the task in the same 600 updates. On `ItalyPowerDemand` two
+plain methods tie on the ten validation sequences, and the one that is not shown does better on the test. A forecast with
+a deviation of 0 is the regression from which training starts; no update improved its validation. A loss is the mean
+squared error of standardized targets: 1000 thousandths is what the training mean would reach there."""
+_TRIED = """\
+On `oscillator`, the frequency of a noisy oscillation, the LSTM and the GRU are better than the default, with its
+decays or without: `--model auto` tries them, too."""
+_ABOUT_VARIANTS = """\
+`lstm, pooled` reads the mean of the LSTM's outputs in the place of the last one, as the default does; `strict` is the default
+without its decays, so that its transitions are orthogonal; `no recipe` is the command with `--recipe none`. Percent, or
+thousandths, as above."""
+_ABOUT_SETS = """\
+"sequences": pieces for training, validation and test. The sets `sensors`, `events` and `oscillator` are made by
+`orthornn_evidence.own_data.sets`; `digits` are spoken digits of six speakers (Jakobovski et al., free-spoken-digit-dataset,
+20 log-mel bands, numbers 0 to 4 of each speaker for the test); the others are from the UCR/UEA archive and the files of the
+package aeon, with their own test parts or the default split."""
+_COMMANDS = """\
+## Commands
+
+    orthornn train FILE --target COLUMN --seed SEED OPTIONS
+    python -m orthornn_evidence.own_data.results run --made FOLDER --series FOLDER --digits FOLDER --out results/own-data
+
+`plan` in the place of `run` prints what is missing and the processor time that it takes.
+
+| name | options |
+|---|---|"""

@@ -1,0 +1,178 @@
+"""The sets on which the default for tables was chosen and is measured.
+
+From the folder of series: BasicMotions, JapaneseVowels, ItalyPowerDemand (UCR/UEA archive, with its test parts) and the
+forecasts Airline, Lynx, Uschange and solar. From a folder of WAVs named DIGIT_SPEAKER_NUMBER.wav: spoken digits, log-mel
+frames, the numbers 0 to 4 of every speaker for the test. Made here, from a seed:
+
+sensors     9 channels of a sensor on a body that is worn at any angle, 6 activities that differ in rate, harmonics and
+            which axis they shake; 24 people, of whom 6 are in the test; 40 to 90 steps
+oscillator  the damping and the frequency of a noisy oscillation, two channels, 60 to 120 steps: a regression
+events      which of 4 patterns came first in a noisy channel, 150 steps: the class is at the beginning
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from orthornn.errors import DataError
+from orthornn.lab.files.audio import read_audio
+from orthornn.lab.files.left_out import is_left_out
+from orthornn.lab.tasks import Classify, Forecast, Regress, Task
+
+MEL_BANDS = 20
+_WINDOW, _HOP = 256, 160  # samples of spoken digits, 8 kHz
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the sets are. series, digits: Folders of the user's. made: Where files are written."""
+
+    made: Path
+    series: Path | None = None
+    digits: Path | None = None
+
+
+def _archive(name: str) -> Callable[[Places], Task]:
+    def task(places: Places) -> Task:
+        folder = _folder(places.series, "series") / name
+        return Classify(data=str(folder / f"{name}_TRAIN.ts"), test_data=str(folder / f"{name}_TEST.ts"), target="y")
+
+    return task
+
+
+def _forecast(
+    file: str, target: str, *, time: str | None = None, inputs: str | None = None
+) -> Callable[[Places], Task]:
+    def task(places: Places) -> Task:
+        path = _folder(places.series, "series") / "forecast" / file
+        return Forecast(data=str(path), target=target, inputs=inputs or target, time=time)
+
+    return task
+
+
+def _folder(folder: Path | None, name: str) -> Path:
+    if folder is None or not folder.is_dir():
+        raise DataError(f"Expected a folder of {name}, but got {folder}. Name one with --{name}.")
+    return folder
+
+
+def _sensors(places: Places) -> Task:
+    path = places.made / "sensors.npz"
+    if not path.exists():
+        random = np.random.default_rng(1)
+        rates = np.array([0.0, 0.22, 0.27, 0.35, 0.22, 0.31])
+        harmonics = np.array([0.0, 0.2, 0.7, 0.3, 0.9, 0.5])
+        axes = random.standard_normal((6, 9)) * np.repeat([1.0, 0.6, 0.3], 3)
+        x, y, lengths, person = [], [], [], []
+        for who in range(24):
+            turn = np.linalg.qr(random.standard_normal((3, 3)))[0] * 0.5 + np.eye(3)
+            pace, gravity = random.uniform(0.85, 1.15), random.standard_normal(9) * 0.5
+            for activity in np.repeat(np.arange(6), 3):
+                steps = int(random.integers(40, 91))
+                t = np.arange(steps)[:, None]
+                phase = random.uniform(0, 2 * np.pi, (1, 9)) * 0.3 + random.uniform(0, 2 * np.pi)
+                angle = 2 * np.pi * rates[activity] * pace * t / 2 + phase
+                wave = np.sin(angle) + harmonics[activity] * np.sin(2 * angle + 1)
+                wave = wave * axes[activity] * random.uniform(0.7, 1.3)
+                wave = np.concatenate([wave[:, k : k + 3] @ turn for k in (0, 3, 6)], 1)
+                x.append(wave + gravity + 0.8 * random.standard_normal((steps, 9)))
+                y.append(activity)
+                lengths.append(steps)
+                person.append(who)
+        _write_parts(path, x, np.array(y), np.array(lengths), np.array(person) >= 18)
+    return Classify(data=str(path), test_data=str(_test_of(path)), target="y")
+
+
+def _oscillator(places: Places) -> Task:
+    path = places.made / "oscillator.npz"
+    if not path.exists():
+        random = np.random.default_rng(2)
+        x, y = [], []
+        for _ in range(400):
+            steps = int(random.integers(60, 121))
+            t = np.arange(steps)
+            rate, damping = random.uniform(0.1, 0.6), random.uniform(0.0, 0.04)
+            clean = np.exp(-damping * t) * np.sin(rate * t + random.uniform(0, 6))
+            drift = np.cumsum(random.standard_normal(steps)) * 0.02
+            x.append(np.stack([clean + drift, 0.5 * clean], 1) + 0.15 * random.standard_normal((steps, 2)))
+            y.append(rate)
+        _write_parts(path, x, np.array(y), np.array([len(one) for one in x]), np.arange(400) >= 300)
+    return Regress(data=str(path), test_data=str(_test_of(path)), target="y")
+
+
+def _events(places: Places) -> Task:
+    path = places.made / "events.npz"
+    if not path.exists():
+        random = np.random.default_rng(3)
+        patterns = random.standard_normal((4, 10)) * 1.2
+        x, y = [], []
+        for place in range(480):
+            kind, later = place % 4, int(random.integers(4))
+            signal = 0.4 * random.standard_normal(150)
+            first, second = int(random.integers(0, 30)), int(random.integers(60, 130))
+            signal[first : first + 10] += patterns[kind]
+            signal[second : second + 10] += patterns[later]
+            x.append(signal[:, None])
+            y.append(kind)
+        _write_parts(path, x, np.array(y), np.full(480, 150), np.arange(480) >= 320)
+    return Classify(data=str(path), test_data=str(_test_of(path)), target="y")
+
+
+def _digits(places: Places) -> Task:
+    path = places.made / "digits.npz"
+    if not path.exists():
+        files = sorted(_folder(places.digits, "digits").glob("*_*_*.wav"))
+        files = [file for file in files if not is_left_out(file.name) and int(file.stem.split("_")[2]) < 25]
+        if not files:
+            raise DataError(f"Expected DIGIT_SPEAKER_NUMBER.wav in {places.digits}, but got none. Name another folder.")
+        x = [log_mel(read_audio(file)[0]) for file in files]
+        y = np.array([int(file.stem.split("_")[0]) for file in files])
+        test = np.array([int(file.stem.split("_")[2]) < 5 for file in files])
+        _write_parts(path, x, y, np.array([len(one) for one in x]), test)
+    return Classify(data=str(path), test_data=str(_test_of(path)), target="y")
+
+
+def log_mel(samples: np.ndarray, rate: int = 8000) -> np.ndarray:
+    """Return log energies (frames, 20) in bands that are equally wide on the mel scale."""
+    samples = np.pad(samples, (0, max(0, _WINDOW - len(samples))))
+    frames = np.lib.stride_tricks.sliding_window_view(samples, _WINDOW)[::_HOP] * np.hanning(_WINDOW)
+    power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
+    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + rate / 1400), MEL_BANDS + 2) / 2595) - 1)
+    bins = np.arange(power.shape[1]) * rate / _WINDOW
+    rise = (bins[:, None] - edges[:-2]) / np.diff(edges)[:-1]
+    fall = (edges[2:] - bins[:, None]) / np.diff(edges)[1:]
+    return np.log(power @ np.clip(np.minimum(rise, fall), 0, None) + 1e-6)
+
+
+def _test_of(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-test.npz")
+
+
+def _write_parts(path: Path, x: list[np.ndarray], y: np.ndarray, lengths: np.ndarray, test: np.ndarray) -> None:
+    """Write the sequences for training, and those for the test in a file of their own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for file, chosen in ((_test_of(path), np.flatnonzero(test)), (path, np.flatnonzero(~test))):
+        rows = np.zeros((len(chosen), lengths[chosen].max(), x[0].shape[1]), np.float32)
+        for row, place in zip(rows, chosen):
+            row[: lengths[place]] = x[place]
+        np.savez(file, x=rows, y=y[chosen], lengths=lengths[chosen])
+
+
+SETS: dict[str, Callable[[Places], Task]] = {
+    "sensors": _sensors,
+    "digits": _digits,
+    "BasicMotions": _archive("BasicMotions"),
+    "JapaneseVowels": _archive("JapaneseVowels"),
+    "ItalyPowerDemand": _archive("ItalyPowerDemand"),
+    "events": _events,
+    "oscillator": _oscillator,
+    "Airline": _forecast("Airline.csv", "Passengers", time="Date"),
+    "Lynx": _forecast("Lynx.csv", "0"),
+    "Uschange": _forecast("Uschange.csv", "Consumption", inputs="Consumption,Income,Production,Savings,Unemployment"),
+    "solar": _forecast("solar.csv", "solar_gen", time="datetime_gmt"),
+}
+"""The sets by name: from where they are to a task."""

@@ -1,0 +1,33 @@
+"""The time of an update."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+from orthornn.lab.training import RunConfig, Trainer
+
+
+def clock() -> Callable[[], float]:
+    """Return the processor's clock with one thread, since other programs do not count in it, else the wall clock."""
+    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+
+
+def seconds_an_update(config: RunConfig, updates: int) -> float:
+    """Return the median of so many updates, data and optimizer included, after one to warm up."""
+    return median_seconds(Trainer(config).update, updates)
+
+
+def median_seconds(work: Callable[[], object], repetitions: int) -> float:
+    """Return the median of so many repetitions, after one to warm up."""
+    now = clock()
+    work()
+    times = []
+    for _ in range(repetitions):
+        start = now()
+        work()
+        times.append(now() - start)
+    return statistics.median(times)

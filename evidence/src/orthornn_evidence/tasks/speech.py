@@ -1,0 +1,341 @@
+"""Prediction of speech frames (Helfrich et al., 2018, section 5.4; Wisdom et al., 2016).
+
+Utterances at 8 kHz become frames of 129 log-magnitudes (spectrogram.py); from the frames up to t the network predicts
+frame t + 1. The loss is the squared error in dB^2, the mean over bins and over all frames that exist (no padding
+counts); `mse_utterance` is the mean over utterances of each one's mean. Network inputs are standardized, and its
+outputs scaled back, by mean and standard deviation of all training features; the loss is in dB^2 all the same.
+
+The trivial baseline is the mean frame of the training set; a far better simple one is the previous frame.
+
+For the scores of reconstructed sound, predicted log-magnitudes and the true phases of the same frames become samples
+again; the first frame, which nothing predicts, is the true one.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from orthornn._checks import check_integer, check_number
+from orthornn.errors import ArgumentError, DataError
+from orthornn.lab.files.audio import resample, write_wav
+from orthornn.lab.files.inflate import check_inflated
+from orthornn.lab.tasks.sequences import Ragged, flat, mean_of_each
+from orthornn.lab.tasks.splits import check_no_shares
+from orthornn.lab.tasks.task import Batch, Task, batch_rows
+
+from ..files.download import fetch_missing
+from . import speech_scores
+from .spectrogram import BINS, HOP, WINDOW, frames, log_magnitude, samples
+from .speech_files import EXTRA_ARCHIVE, kind_of, sound_files, sounds_below, utterances
+
+RATE = 8000
+_SCORED = 16  # test utterances; PESQ and STOI take about a tenth of a second each
+# CC BY 4.0; the address and the sum that the corpus is published with
+LIBRISPEECH = {
+    "test-clean.tar.gz": (
+        "https://www.openslr.org/resources/12/test-clean.tar.gz",
+        "sha256:39fde525e59672dc6d1551919b1478f724438a95aa55f874b576be21967e6c23",
+    )
+}
+
+
+class Utterances(NamedTuple):
+    """Utterances as one block of frames."""
+
+    features: Tensor  # (R, 129) float32, dB
+    frames: Ragged
+    names: list[str]
+    sounds: list[np.ndarray]  # float32 at 8 kHz
+
+
+@dataclass(frozen=True)
+class Speech(Task):
+    """Predict the next frame of a spectrogram of speech."""
+
+    name: ClassVar[str] = "speech"
+    input = "real"
+    output = "all"
+    predicts_ahead = True
+    metric: ClassVar[str] = "loss"
+    higher_is_better: ClassVar[bool] = False
+    trivial_formula: ClassVar[str] = "the squared distance in dB^2 of training frames from their mean frame"
+
+    data: str = "data/speech"
+    """Folder of TIMIT (with TRAIN and TEST), folder with train.zip, valid.zip and test.zip of WAV files, or any folder of
+    WAV, FLAC or OGG files."""
+    extra: bool = False
+    """Also train on train_extra.zip of the folder."""
+    download: bool = False
+    """Download LibriSpeech's test-clean (347 MB, CC BY 4.0) into the folder if it has no sound file, and divide its
+    speakers at random."""
+    validation_share: float = 0.1
+    """Share of the speakers, or files, for validation, from 0 to 1, where the folder does not name them."""
+    test_share: float = 0.1
+    """Share of the speakers, or files, for the test, from 0 to 1, where the folder does not name them."""
+    split_seed: int = 0
+    """Seed of that split."""
+
+    def __post_init__(self) -> None:
+        check_number("validation_share", self.validation_share, 0, 1)
+        check_number("test_share", self.test_share, 0, 1)
+        check_integer("split_seed", self.split_seed, 0)
+
+    @property
+    def input_size(self) -> int:
+        """129 bins."""
+        return BINS
+
+    @property
+    def output_size(self) -> int:
+        """129 bins."""
+        return BINS
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return the preprocessing: frames in dB, standardized by the training part."""
+        mean, deviation = self._scale
+        scaling = {"scale": 1 / deviation, "offset": -mean / deviation}
+        sound = {"features": "log-magnitude", "window": WINDOW, "hop": HOP}
+        return {**scaling, "target_scale": deviation, "target_offset": mean, "sample_rate": RATE, "sound": sound}
+
+    @property
+    def steps(self) -> int:
+        """The length of the longest training utterance."""
+        return int(self._train.frames.lengths.max()) - 1
+
+    @property
+    def trivial_loss(self) -> float:
+        """The squared error of the mean frame on the training set."""
+        return float(self._wanted(self._train).double().var(0, correction=0).mean())
+
+    def baselines(self) -> dict[str, float]:
+        """Return the test losses of the previous frame and of the training set's mean frame."""
+        wanted = self._wanted(self._test)
+        mean = self._wanted(self._train).double().mean(0)
+        before = self._test.features[self._predicted(self._test) - 1]
+        return {
+            "previous frame": float((wanted - before).square().mean(dtype=torch.float64)),
+            "mean frame of the training set": float((wanted - mean).square().mean()),
+        }
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """Return the number of full batches of the training utterances."""
+        return len(self._train.frames) // batch_size
+
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        """Return a batch of the training utterances."""
+        rows = batch_rows(step, batch_size, len(self._train.frames), seed)
+        return self._batch(self._train, rows.numpy())
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        """Yield the validation utterances."""
+        return self._batches(self._validation, batch_size)
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        """Yield the test utterances."""
+        return self._batches(self._test, batch_size)
+
+    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
+        """Return the mean squared error in dB^2."""
+        return self._errors(prediction, targets).mean()
+
+    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
+        """Return loss and mse_utterance, both in dB^2."""
+        errors = self._errors(prediction, targets).detach().double()
+        of_each = mean_of_each(errors, targets)
+        return {
+            "loss": (float(errors.sum()), len(errors)),
+            "mse_utterance": (float(of_each.sum()), len(of_each)),
+        }
+
+    def reconstruct(self, model: Any, utterance: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the sound of a test utterance, of its own frames, and of what predicts them, each (n,) float32 at 8
+        kHz.
+
+        model: maps a batch's inputs to predictions. Returns the true sound and, by name, the reconstructions
+        "model" and "previous frame".
+        """
+        truth, spectra, features = self._spectra(utterance)
+        phases = spectra.angle()
+        with torch.no_grad():
+            predicted = model(self._batch(self._test, np.array([utterance])).inputs)[:, 0]
+        predicted = predicted.float() * self._scale[1] + self._scale[0]
+        frames_of = {"model": predicted, "previous frame": features[:-1]}
+        sounds = {name: samples(torch.cat([features[:1], found]), phases).numpy() for name, found in frames_of.items()}
+        return truth[: len(sounds["model"])], sounds
+
+    def scores(self, model: Any, count: int) -> dict[str, dict[str, float | None]]:
+        """Return SegSNR, STOI and PESQ, the means over the first `count` test utterances, by reconstruction and score.
+
+        None where the score's package is not installed. An utterance for which a score is not defined is left out of
+        that score.
+        """
+        functions = speech_scores.available()
+        found: dict[str, dict[str, list[float]]] = {}
+        for utterance in range(min(check_integer("count", count, 1), len(self._test.names))):
+            truth, sounds = self.reconstruct(model, utterance)
+            for name, sound in sounds.items():
+                of_name = found.setdefault(name, {score: [] for score in functions})
+                for score, function in functions.items():
+                    if function is not None:
+                        of_name[score].append(function(truth, sound, RATE))
+        return {
+            name: {
+                score: float(np.nanmean(values)) if values and not np.isnan(values).all() else None
+                for score, values in of_name.items()
+            }
+            for name, of_name in found.items()
+        }
+
+    def output_files(self) -> list[str]:
+        """Return the names of three sounds."""
+        return ["true.wav", "model.wav", "previous-frame.wav"]
+
+    def write_outputs(self, model: Any, folder: Path) -> list[str]:
+        """Write the first test utterance as it is and as it is reconstructed; return the scores of the first ones."""
+        truth, sounds = self.reconstruct(model, 0)
+        for name, sound in {"true": truth, **sounds}.items():
+            write_wav(folder / f"{name.replace(' ', '-')}.wav", sound, RATE)
+        lines = []
+        scores = self.scores(model, _SCORED)
+        for name, of_name in scores.items():
+            shown = ", ".join(
+                f"{score} {'not computed' if value is None else f'{value:.3f}'}" for score, value in of_name.items()
+            )
+            lines.append(f"sound reconstructed from {name}, first {_SCORED} test utterances: {shown}")
+        absent = sorted({score for of_name in scores.values() for score, value in of_name.items() if value is None})
+        if absent:
+            lines.append(f"{', '.join(absent)}: package missing (extras speech and pesq), or no score defined")
+        return [*lines, f"sound: {', '.join(sorted(str(path) for path in folder.glob('*.wav')))}"]
+
+    def _spectra(self, utterance: int) -> tuple[np.ndarray, Tensor, Tensor]:
+        truth = self._test.sounds[utterance]
+        spectra = frames(torch.from_numpy(truth))
+        return truth, spectra, log_magnitude(spectra)
+
+    def _errors(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
+        rows, wanted = flat(prediction, targets)
+        return (rows * self._scale[1] + self._scale[0] - wanted).square().mean(-1)
+
+    def _batch(self, part: Utterances, chosen: np.ndarray) -> Batch:
+        steps = part.frames.steps(chosen, 1)
+        inputs, targets = steps.take(part.features), steps.take(part.features, 1)
+        mean, deviation = self._scale
+        if isinstance(inputs, PackedSequence):
+            return Batch(inputs._replace(data=(inputs.data - mean) / deviation), targets)
+        return Batch((inputs - mean) / deviation, targets)
+
+    def _batches(self, part: Utterances, batch_size: int) -> Iterator[Batch]:
+        check_integer("batch_size", batch_size, 1)
+        for start in range(0, len(part.frames), batch_size):
+            yield self._batch(part, np.arange(start, min(start + batch_size, len(part.frames))))
+
+    def _predicted(self, part: Utterances) -> Tensor:
+        """Return the rows that are predicted: all but the first of each utterance."""
+        there = torch.ones(len(part.features), dtype=torch.bool)
+        there[torch.from_numpy(part.frames.starts)] = False
+        return there.nonzero()[:, 0]
+
+    def _wanted(self, part: Utterances) -> Tensor:
+        return part.features[self._predicted(part)]
+
+    @cached_property
+    def _scale(self) -> tuple[float, float]:
+        """Mean and standard deviation of all training features."""
+        features = self._train.features.double()
+        deviation = float(features.std())
+        if deviation == 0:
+            raise DataError(f"Expected speech, but the training sounds in {self.data} are silent.")
+        return float(features.mean()), deviation
+
+    @cached_property
+    def _train(self) -> Utterances:
+        return self._read("train")
+
+    @cached_property
+    def _validation(self) -> Utterances:
+        return self._read("validation")
+
+    @cached_property
+    def _test(self) -> Utterances:
+        return self._read("test")
+
+    def files(self) -> dict[str, Path]:
+        """Return the archives, or every sound file of the folder."""
+        return sound_files(Path(self.data).expanduser(), self.extra)
+
+    def _read(self, part: str) -> Utterances:
+        folder = Path(self.data).expanduser()
+        if self.download:
+            self._fetch(folder)
+        kind = kind_of(folder)
+        if kind != "sounds":
+            check_no_shares(self, "a folder of sounds", folder)
+        if self.extra and kind != "archives":
+            raise ArgumentError(
+                f"Expected extra, --extra, only with a folder that has {EXTRA_ARCHIVE}, but got True for {folder}, which has "
+                f"no archives. Leave it out."
+            )
+        names, sounds, features = [], [], []
+        for name, sound, rate in utterances(
+            folder, part, self.extra, self.validation_share, self.test_share, self.split_seed
+        ):
+            sound = resample(sound, rate, RATE)
+            if len(sound) < WINDOW + HOP:
+                raise DataError(
+                    f"Expected at least {WINDOW + HOP} samples, two frames, but {name} in {folder} has {len(sound)} at "
+                    f"{RATE} Hz. Remove it."
+                )
+            names.append(name)
+            sounds.append(sound if part == "test" else sound[:0])
+            features.append(log_magnitude(frames(torch.from_numpy(sound))))
+        lengths = np.array([len(one) for one in features])
+        return Utterances(torch.cat(features), Ragged(lengths), names, sounds)
+
+    def _fetch(self, folder: Path) -> None:
+        """Download LibriSpeech's test-clean and unpack it into `folder`, one folder per speaker."""
+        if folder.is_dir() and (
+            sounds_below(folder)[0] or any(path.suffix.lower() == ".zip" for path in folder.iterdir())
+        ):
+            return
+        fetch_missing(folder, LIBRISPEECH)
+        for name in LIBRISPEECH:
+            try:
+                self._unpack(folder, folder / name)
+            except (tarfile.TarError, zlib.error, EOFError) as error:
+                raise DataError(
+                    f"Expected a tar archive, but {folder / name} is truncated, corrupt or another file: "
+                    f"{error}. Remove it and "
+                    f"fetch it again."
+                ) from error
+
+    def _unpack(self, folder: Path, path: Path) -> None:
+        becomes = 0
+        # Speakers come into the folder when all are there: what is found in it later is taken for the whole corpus.
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as new, tarfile.open(path) as archive:
+            for member in archive:
+                becomes += member.size
+                check_inflated(path, path.stat().st_size, becomes, "Remove it and fetch it again.")
+                if member.isfile() and member.name.endswith(".flac"):
+                    inside = Path(*Path(member.name).parts[2:])  # without LibriSpeech/test-clean/
+                    content = archive.extractfile(member)
+                    assert content is not None
+                    if ".." in inside.parts:
+                        raise DataError(
+                            f"Expected files inside its folder, but {path} has {member.name}. Fetch it from its publisher."
+                        )
+                    (Path(new) / inside).parent.mkdir(parents=True, exist_ok=True)
+                    (Path(new) / inside).write_bytes(content.read())
+            for speaker in sorted(Path(new).iterdir()):
+                speaker.rename(folder / speaker.name)

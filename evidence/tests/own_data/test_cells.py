@@ -1,0 +1,60 @@
+"""A cell is what the command trains, and the order is by what is worth most."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from orthornn.lab.recipes import OF_TASKS, RECIPES
+from orthornn.lab.systems import model_named
+from orthornn_evidence.own_data import cells
+from orthornn_evidence.own_data.cells import Cell, Costs
+from orthornn_evidence.own_data.sets import SETS, Places
+
+
+def config_of(asked):
+    return asked.config(model_named(asked.model, **asked.given_model_options()), None)
+
+
+def test_a_cell_has_the_options_of_the_command(tmp_path):
+    places = Places(tmp_path)
+    config = config_of(cells.arguments(places, Cell("events", "default", 4)))
+    assert config.task == SETS["events"](places)
+    assert (config.steps, config.seed, config.patience, config.model.name) == (600, 4, 10, "blocks")
+    words = RECIPES[OF_TASKS["classify"]].options.split()
+    assert config.optimizer.lr == float(words[words.index("--lr") + 1])
+    config = config_of(cells.arguments(places, Cell("oscillator", "lstm", 0)))
+    assert (config.task.name, config.model.name, config.model.pool) == ("regress", "lstm", "last")
+
+
+def test_a_series_with_a_long_period_is_read_as_the_command_reads_it(tmp_path):
+    folder = tmp_path / "forecast"
+    folder.mkdir()
+    rows = np.sin(np.arange(300) * 2 * np.pi / 24) + 0.01 * np.random.default_rng(0).standard_normal(300)
+    (folder / "solar.csv").write_text(
+        "\n".join(["datetime_gmt,solar_gen", *(f"{2000 + t}-01-01,{v:.4f}" for t, v in enumerate(rows))]) + "\n"
+    )
+    config = config_of(cells.arguments(Places(tmp_path, series=tmp_path), Cell("solar", "default", 0)))
+    assert (config.task.skipped, config.model.lags) == (25, 25)
+    assert config.task.time == "datetime_gmt"
+
+
+def test_what_is_worth_most_comes_first():
+    names = list(SETS)
+    found = cells.in_order(names, list(cells.OPTIONS), 3)
+    assert len(set(found)) == len(found) == len(names) * len(cells.OPTIONS) * 3
+    assert found[: len(names)] == [Cell(name, "default", 0) for name in names]
+    assert [cell.method for cell in found[:: len(names)]][:4] == ["default", "lstm", "gru", "goru"]
+    assert cells.in_order(["events"], ["gru"], 2) == [Cell("events", "gru", 0), Cell("events", "gru", 1)]
+
+
+def test_costs_are_those_of_the_same_cell_or_in_proportion():
+    runs = [
+        {"set": "events", "method": "default", "cpu_seconds": 4.0, "updates": 200},
+        {"set": "events", "method": "gru", "cpu_seconds": 8.0, "updates": 200},
+        {"set": "digits", "method": "default", "cpu_seconds": 20.0, "updates": 100},
+    ]
+    costs = Costs({"digits": {"pieces": [32_000, 1, 1]}}, runs)
+    assert costs.seconds(Cell("events", "gru", 2)) == 600 * 0.04
+    assert costs.seconds(Cell("digits", "default", 1)) == 1000 * 0.2
+    assert costs.seconds(Cell("digits", "gru", 0)) == 1000 * 0.4
+    assert costs.seconds(Cell("events", "auto", 0)) == 120

@@ -1,0 +1,34 @@
+"""How many threads of torch a run has use for.
+
+The compiled kernels share out the sequences of a batch once per pass. Other networks make a step at a time, and their
+threads meet several times in each: while there is little to do between two meetings, they wait more than they work.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ...cores import usable_cores
+from ...kernels.backends.cpp import extension
+from ...modules import DeltaRNN, OrthogonalBlocks, OrthogonalRNN, ReflectionRNN
+from .config import RunConfig
+from .description import describe, make_model
+
+_WHOLE = (OrthogonalRNN, OrthogonalBlocks, ReflectionRNN, DeltaRNN)  # their kernels run over whole sequences
+SMALL = 2_000_000
+"""Multiply-adds of a step of the whole batch from which on a second thread is worth its waiting: an LSTM of 128 units with
+50 sequences has 3.3 million, and is as fast with one thread as with two on two cores that others use too; one of 64 units
+with 32 sequences takes half as long again with two."""
+
+
+def useful_threads(config: RunConfig) -> int:
+    """Return as many threads as there are usable cores, or 1 for a small network that makes a step at a time."""
+    cores = usable_cores()
+    if cores == 1 or config.device != "cpu":
+        return cores
+    with torch.random.fork_rng(devices=[]):
+        core = make_model(config.model, describe(config.task), device="meta").core
+    if isinstance(core, _WHOLE) and extension.missing() is None:
+        return cores
+    per_step = config.batch_size * sum(parameter.numel() for parameter in core.parameters())
+    return 1 if per_step < SMALL else cores

@@ -1,0 +1,78 @@
+"""A task of the tests alone: fixed sequences of whole numbers, each with a class, read scaled and in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from orthornn.lab.tasks import Batch, Task
+from orthornn.lab.tasks.task import batch_rows
+
+ORDER = np.random.RandomState(5).permutation(9).tolist()
+
+
+@dataclass(frozen=True)
+class Labeled(Task):
+    """Name the class of a sequence of nine numbers from 0 to 255; the training set is fixed and has epochs."""
+
+    name: ClassVar[str] = "labeled"
+    input = "real"
+    output = "last"
+    metric: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+    trivial_formula: ClassVar[str] = "log 4"
+
+    train_size: int = 30
+    validation_size: int = 10
+    test_size: int = 12
+    input_size = 1
+    output_size = 4
+    steps = len(ORDER)
+    trivial_loss = float(np.log(4))
+
+    @cached_property
+    def raw(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Numbers (B, 9) and classes (B,) of every part."""
+        random, parts = np.random.default_rng(7), {}
+        for part in ("train", "validation", "test"):
+            classes = np.arange(getattr(self, f"{part}_size")) % self.output_size
+            parts[part] = random.integers(0, 20, (len(classes), self.steps)) + 50 * classes[:, None], classes
+        return parts
+
+    def preprocessing(self):
+        return {"scale": 1 / 255, "order": ORDER}
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        return self.train_size // batch_size
+
+    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+        return self._batch("train", batch_rows(step, batch_size, self.train_size, seed).numpy())
+
+    def validation(self, batch_size: int) -> Iterator[Batch]:
+        return self._batches("validation", self.validation_size, batch_size)
+
+    def test(self, batch_size: int) -> Iterator[Batch]:
+        return self._batches("test", self.test_size, batch_size)
+
+    def loss(self, prediction, targets):
+        return F.cross_entropy(prediction, targets)
+
+    def metrics(self, prediction, targets):
+        count = len(targets)
+        right = float((prediction.argmax(-1) == targets).sum())
+        return {"loss": (float(self.loss(prediction, targets)) * count, count), "accuracy": (right, count)}
+
+    def _batches(self, part: str, count: int, batch_size: int) -> Iterator[Batch]:
+        for start in range(0, count, batch_size):
+            yield self._batch(part, np.arange(start, min(start + batch_size, count)))
+
+    def _batch(self, part: str, rows: np.ndarray) -> Batch:
+        numbers, classes = (values[rows] for values in self.raw[part])
+        shown = torch.from_numpy(numbers[:, ORDER]).float().T.contiguous() / 255
+        return Batch(shown.unsqueeze(-1), torch.from_numpy(classes))
