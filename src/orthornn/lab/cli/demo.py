@@ -98,7 +98,7 @@ def main(words: Sequence[str]) -> int:
         return _carry_out(arguments, task, configs)
 
 
-def _carry_out(arguments: DemoArguments, task: Task, configs: dict[str, RunConfig]) -> int:
+def _carry_out(arguments: DemoArguments, task: Copying, configs: dict[str, RunConfig]) -> int:
     folder = arguments.out or results_folder("demo")
     figure = folder / "demo.png"
     if not compare.is_begun(folder):
