@@ -22,8 +22,7 @@ def lstm_context(core: nn.Module) -> Iterator[None]:
     if not isinstance(core, nn.LSTM) or torch.compiler.is_compiling():
         yield
         return
-    weight = core.weight_ih_l0
-    assert isinstance(weight, torch.Tensor)
+    weight = next(core.parameters())
     if not weight.is_cpu or not is_autocast(weight) or computes_lstm(torch.get_autocast_dtype("cpu")):
         yield
         return
