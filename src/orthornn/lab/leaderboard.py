@@ -36,6 +36,7 @@ from torch import nn
 from .._checks import check_integer, check_positive
 from .._files import read_bytes, write_bytes
 from .._printable import printable
+from .._warnings import warn
 from ..errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
 from .files.frames import shown_name
 from .given_once import parse_given_once
@@ -153,7 +154,7 @@ def finished(runs: Sequence[SavedRun]) -> list[SavedRun]:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, OrthornnWarning, stacklevel=3)
+    warn(text)
 
 
 def _command_of(run: SavedRun) -> str:

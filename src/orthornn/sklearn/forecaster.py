@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_integer
-from ..errors import OrthornnWarning
+from .._warnings import warn
 from ..lab.systems import Model
 from .estimator import SequenceEstimator, moments, whole, whole_or_not_at_all
 from .sequences import names_of, rounded
@@ -161,12 +160,10 @@ class OrthogonalForecaster(SequenceEstimator):
             if held < 2
             else f"{max(0, train)} of {count} windows whose forecasts end before the last part of the series"
         )
-        warnings.warn(
+        warn(
             f"The weights are chosen by the steps that they are trained on: horizon={self.horizon} leaves {left}, fewer than "
             f"2. Give a longer series, or lower horizon or lags; to silence this, use warnings.filterwarnings('ignore', "
-            f"category=orthornn.errors.OrthornnWarning).",
-            OrthornnWarning,
-            stacklevel=4,
+            f"category=orthornn.errors.OrthornnWarning)."
         )
         return {"train": which, "validation": which}
 
@@ -242,7 +239,7 @@ def _numbers(values: Any, which: str) -> np.ndarray:
     except (TypeError, ValueError) as error:
         found, got = None, str(error)
     if found is not None:
-        return rounded(array, stacklevel=5) if which == "y" else found
+        return rounded(array) if which == "y" else found
     raise ValueError(f"Expected real numbers as {which}, but got none: {got}. Convert them to numbers.")
 
 

@@ -159,18 +159,18 @@ def targets_of(sequences: list[np.ndarray], y: Any, X: Any = None) -> np.ndarray
     return targets
 
 
-def rounded(y: np.ndarray, stacklevel: int) -> np.ndarray:
+def rounded(y: np.ndarray) -> np.ndarray:
     """Return targets (n,) or (n, O), or a series, as float64.
 
     Raises ValueError if float64 cannot tell whole numbers apart, and warns if it rounds some.
     """
     values = y.astype(np.float64)
     if y.ndim == 1:
-        check_rounding(y, values, lambda row: f"as y[{row}]", "y", ValueError, stacklevel + 1)
+        check_rounding(y, values, lambda row: f"as y[{row}]", "y", ValueError)
     elif y.ndim == 2:
         for place, (given, own) in enumerate(zip(y.T, values.T)):
             name = "as y[{}, " + f"{place}]"
-            check_rounding(given, own, name.format, f"y[:, {place}]", ValueError, stacklevel + 1)
+            check_rounding(given, own, name.format, f"y[:, {place}]", ValueError)
     return values
 
 
