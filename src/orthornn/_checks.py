@@ -17,12 +17,12 @@ REAL_DTYPES = (torch.float32, torch.float64)
 
 
 def check_choice(name: str, value: object, allowed: Collection[str]) -> str:
-    """Return `value` if it is one of `allowed`, else raise ArgumentError with the nearest allowed name."""
+    """Return `value` if it is one of `allowed`, else raise ArgumentError with the allowed name that it resembles."""
     if isinstance(value, str) and value in allowed:
         return value
     choices = list(allowed)
     known = {choice.lower(): choice for choice in reversed(choices)}
-    near = difflib.get_close_matches(value.lower(), known, n=1, cutoff=0.4) if isinstance(value, str) else []
+    near = difflib.get_close_matches(value.lower(), known, n=1) if isinstance(value, str) else []
     hint = f" Did you mean {known[near[0]]!r}?" if near else ""
     kind = ArgumentError if isinstance(value, str) else ArgumentTypeError
     raise kind(f"Expected {name} to be one of {', '.join(map(repr, choices))}, but got {value!r}.{hint}")

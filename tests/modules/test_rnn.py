@@ -352,6 +352,7 @@ def test_bad_arguments():
         ({"dropout": 1.5}, "between 0 and 1"),
         ({"gain": float("inf")}, "gain"),
         ({"nonlinearity": "modrulu"}, r"Did you mean 'modrelu'\?"),
+        ({"nonlinearity": "sigmoid"}, r"'tanh', .*but got 'sigmoid'\.$"),  # none is like it
         ({"form": "densse"}, r"'dense'\?"),
         ({"parametrization": "householder"}, "Householder\\(reflections"),
         ({"clip_backward": 0.0}, "clip_backward"),

@@ -22,7 +22,7 @@ COUNTED = np.r_[:20, 25 : ROWS + 5]
 def told(index, lengths=None):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_of_steps(index, [len(index)] if lengths is None else lengths, "y", stacklevel=2)
+        warn_of_steps(index, [len(index)] if lengths is None else lengths, "y")
     assert all(warning.category is OrthornnWarning and warning.filename == __file__ for warning in caught)
     return " ".join(str(warning.message) for warning in caught)
 

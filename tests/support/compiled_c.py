@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -28,7 +29,10 @@ def selftest_passes(
     program = folder / f"check-{compiler}"
     sources = (folder / f"{name}.c", folder / f"{name}_selftest.c")
     command(compiler, *STRICT, *flags, "-DORTHORNN_MAIN", *sources, "-o", program, "-lm")
-    command(program)
+    said = command(program)
+    assert re.fullmatch(
+        rf"{name}_selftest: passed, (1 step has|\d+ steps have) the outputs of the exported network\n", said
+    )
 
 
 class Compiled:

@@ -37,6 +37,7 @@ from torch import nn
 from orthornn._checks import check_integer, check_positive
 from orthornn._files import read_bytes, write_bytes
 from orthornn._printable import printable
+from orthornn._warnings import warn
 from orthornn.environment import commit
 from orthornn.errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
 from orthornn.lab.files.frames import shown_name
@@ -179,7 +180,7 @@ def finished(runs: Sequence[SavedRun]) -> list[SavedRun]:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, OrthornnWarning, stacklevel=3)
+    warn(text)
 
 
 def _command_of(run: SavedRun) -> str:

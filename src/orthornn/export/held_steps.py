@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import OrthornnWarning
+from .._warnings import warn
 
 
 def warn_of_held_steps(description: Mapping[str, Any] | None) -> None:
@@ -17,10 +16,8 @@ def warn_of_held_steps(description: Mapping[str, Any] | None) -> None:
     """
     columns = (description or {}).get("holds") or []
     if columns:
-        warnings.warn(
+        warn(
             f"the network holds its state where {', '.join(map(repr, columns[:5]))}{', ...' if len(columns) > 5 else ''} "
             f"is missing (missing='hold'), and an exported one does not: its state becomes NaN for good, or, of integers, a "
-            f"NaN is the lowest number. Call it for no such step. To silence this, train with another missing, --missing.",
-            OrthornnWarning,
-            stacklevel=3,
+            f"NaN is the lowest number. Call it for no such step. To silence this, train with another missing, --missing."
         )

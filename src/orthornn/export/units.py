@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..errors import OrthornnWarning
+from .._warnings import warn
 
 _ROUNDING = 2.0**-23  # of the value and of the offset, half of that each
 _COARSE = 1e-3  # standard deviations
@@ -43,10 +42,8 @@ def warn_of_large_offsets(description: Mapping[str, Any] | None) -> None:
             name = names[place] if names is not None and len(names) == len(sizes) else place
             coarse.append(f"{kind} {name!r} to about {sizes[place] * _ROUNDING:.1g} standard deviations")
     if coarse:
-        warnings.warn(
+        warn(
             f"an exported network reads and returns float32 numbers, which hold {', '.join(coarse[:5])}"
             f"{', ...' if len(coarse) > 5 else ''} only, so that its results differ from those of predict. To silence this, "
-            f"subtract a constant near the mean from the column before training.",
-            OrthornnWarning,
-            stacklevel=3,
+            f"subtract a constant near the mean from the column before training."
         )

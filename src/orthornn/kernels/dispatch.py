@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import warnings
 
 import torch
 
 from .._checks import check_choice
-from ..errors import BackendError, OrthornnWarning
+from .._warnings import warn
+from ..errors import BackendError
 from .backends import BACKENDS, CPP, CUDA, GRAPH, REFERENCE, Backend
 from .call import Call, Size
 
@@ -50,12 +50,10 @@ def _on_cpu(used: bool = True) -> Backend:
 @functools.cache
 def _warn_of_reference(reason: str) -> None:
     """Warn once that calls run without the compiled kernels, and why."""
-    warnings.warn(
+    warn(
         f"Expected compiled kernels, but {reason}; the recurrences run as a loop of torch operations, up to 200 times "
         f"slower. `orthornn doctor` tells more. Silence this with warnings.filterwarnings('ignore', "
-        f"category=orthornn.errors.OrthornnWarning), or by backend='reference'.",
-        OrthornnWarning,
-        stacklevel=2,
+        f"category=orthornn.errors.OrthornnWarning), or by backend='reference'."
     )
 
 

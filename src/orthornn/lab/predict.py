@@ -10,7 +10,6 @@ import copy
 import dataclasses
 import importlib.util
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,7 +21,8 @@ from torch.nn import functional as F
 
 from .._checks import check_integer, check_number
 from .._masked import as_array
-from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingPackageError, OrthornnWarning, ShapeError
+from .._warnings import warn
+from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingPackageError, ShapeError
 from .files.columns import Columns
 from .files.frames import cells_at, source
 from .files.label_types import typed_labels
@@ -321,11 +321,9 @@ class Loaded:
                 f"predict without evaluating."
             )
         if not there.all() and task._strict_targets.any() and getattr(task, "ignore", None) is None:
-            warnings.warn(
+            warn(
                 f"{file.path}: {int((~there).sum())} of {len(there)} targets are missing, and are not evaluated. To silence "
-                f"this, fill them in, or leave their rows out.",
-                OrthornnWarning,
-                stacklevel=2,
+                f"this, fill them in, or leave their rows out."
             )
         found, targets = found[there], targets[there]
         if isinstance(task, Forecast):
@@ -423,11 +421,9 @@ class Loaded:
         if isinstance(task, Forecast):
             short = [one.name for one in series if len(one.steps) <= task.skipped]
             if short:
-                warnings.warn(
+                warn(
                     f"Expected sequences of more than {task.skipped} steps, which the network read in training before it "
-                    f"forecast, but got {len(short)} of {len(series)} that are shorter. Put earlier steps in front of them.",
-                    OrthornnWarning,
-                    stacklevel=3,
+                    f"forecast, but got {len(short)} of {len(series)} that are shorter. Put earlier steps in front of them."
                 )
         last = self.description["output"] == "last"
         for length in sorted({len(one.steps) for one in series}):
@@ -564,11 +560,9 @@ def _threshold(config: RunConfig, path: Path, checkpoint: str) -> float | None:
         checkpoint in ("chosen", "best", best) or (checkpoint, end) == ("last", best)
     ):
         return float(result["threshold"])
-    warnings.warn(
+    warn(
         f"{path}: no threshold was chosen for these weights, so the likelier class is predicted. To silence this, finish the "
-        f"run and use the weights of the best validation: checkpoint='chosen'.",
-        OrthornnWarning,
-        stacklevel=3,
+        f"run and use the weights of the best validation: checkpoint='chosen'."
     )
     return None
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import warnings
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from .._checks import check_flag, check_module
+from .._warnings import warn
 from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError, NotOnGroupError, OrthornnWarning
 from ..parametrizations.matrices import polar_factor, polar_of_determinant, widen
@@ -74,10 +74,9 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
             vars(module).update(parametrization=to)
     listed = ", ".join(f"{name}: {distance:.3g}" for name, distance in distances.items() if distance)
     if listed:
-        warnings.warn(
+        warn(
             f"{to!r} does not represent these transitions exactly. The nearest found are at Frobenius distance {listed}.",
             ApproximationWarning,
-            stacklevel=2,
         )
     return converted
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from ..errors import OrthornnWarning
+from .._warnings import warn
 from ..layout import SequenceLayout
 
 Segment = Callable[[Tensor, Tensor, SequenceLayout], tuple[Tensor | None, Tensor]]
@@ -114,9 +113,7 @@ def _drop(x: Tensor, dropout: float) -> Tensor:
 def warn_of_dropout(dropout: float, num_layers: int) -> None:
     """Warn of a dropout without effect. Called by a constructor."""
     if dropout and num_layers == 1:
-        warnings.warn(
+        warn(
             f"dropout={dropout} has no effect with one layer: it acts on the outputs of every layer but the last. Pass "
-            f"dropout=0 to silence this.",
-            OrthornnWarning,
-            stacklevel=3,
+            f"dropout=0 to silence this."
         )

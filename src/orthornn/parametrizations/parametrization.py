@@ -10,6 +10,7 @@ N is the hidden size; a complex matrix is built from real tensors whose last dim
 
 from __future__ import annotations
 
+import difflib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -75,9 +76,27 @@ def check_description(name: str, value: object, example: str = "Householder()") 
         advice = f" Call the class: {value.__name__}()."
     elif isinstance(value, BoundParametrization):
         advice = " Pass the description itself, before bind()."
+    elif isinstance(value, str):
+        names = _names()
+        letters = value.lower().replace("_", "").replace("-", "")
+        near = [known for known in names if len(letters) > 2 and letters in known.lower()]
+        near = near or difflib.get_close_matches(value, names, n=1)
+        others = [known for known in names if known not in near]
+        hint = f" Did you mean {' or '.join(f'{known}()' for known in near)}?" if near else ""
+        advice = f"{hint} Pass an object, not its name; {'the others' if near else 'they'} are {', '.join(others)}."
     raise ArgumentTypeError(
         f"Expected {name} to be one of orthornn's parametrizations, such as {example}, but got {value!r}.{advice}"
     )
+
+
+def _names() -> list[str]:
+    """Return the names of orthornn's parametrizations."""
+    found, kinds = [], list(Parametrization.__subclasses__())
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        found += [kind.__name__] * kind.__module__.startswith("orthornn.")
+    return sorted(found)
 
 
 class BoundParametrization(nn.Module, ABC):

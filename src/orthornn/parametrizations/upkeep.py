@@ -9,7 +9,6 @@ moved; and again when it first has a gradient of another such tensor, or another
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary, WeakSet, ref
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from ..errors import OrthornnWarning
+from .._warnings import warn
 from .parametrization import BoundParametrization
 
 _SILENCE = "Silence this with warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
@@ -95,7 +94,7 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
         reason = _neglected(owner, optimizer, moved)
         if reason is not None:
             _checked[optimizer] = _Checked(len(optimizer.param_groups), [])
-            warnings.warn(f"{reason} {_SILENCE}", OrthornnWarning, stacklevel=3)
+            warn(f"{reason} {_SILENCE}")
             return
         if owner.method.manifolds or optimizer not in _attached.get(owner.method, ()):
             behind = (id(tensor) for tensors in owner.trained() for tensor in tensors)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -13,6 +12,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from .._masked import as_array
+from .._warnings import warn
 from ..lab.files.rounded_targets import check_names
 from ..lab.tasks.decision_threshold import best_threshold, decided, read_threshold
 from .estimator import SequenceEstimator, whole_or_not_at_all
@@ -109,10 +109,9 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
             _check_classes(targets)
             check_classification_targets(targets)
             if targets.ndim == 2 and targets.shape[1] == 1:
-                warnings.warn(
+                warn(
                     "A column-vector y was passed when a 1d array was expected. Change it to y.ravel().",
                     DataConversionWarning,
-                    stacklevel=2,
                 )
                 targets = targets.ravel()
             self.classes_, codes = np.unique(targets, return_inverse=True)

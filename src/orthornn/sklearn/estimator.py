@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -16,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from .._checks import check_integer, check_number
+from .._warnings import warn
 from ..cores import limited_threads
-from ..errors import NonFiniteError, OrthornnWarning
+from ..errors import NonFiniteError
 from ..lab.systems import Model, model_named
 from ..lab.tasks.sequences import Ragged
 from ..lab.tasks.splits import divided
@@ -148,13 +148,11 @@ class SequenceEstimator(BaseEstimator):
         if held >= 2 and count - held >= 2:
             return divided(which, {"train": count - held, "validation": held}, seed, strata)
         if self.validation_share > 0:
-            warnings.warn(
+            warn(
                 f"The weights are chosen by the sequences that they are trained on: validation_share="
                 f"{self.validation_share:g} leaves {count - held} of {count} sequences for training and {held} for "
                 f"validation, fewer than 2. Give more sequences, or another validation_share, 0 if this is what you want; to "
-                f"silence this, use warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
-                OrthornnWarning,
-                stacklevel=4,
+                f"silence this, use warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
             )
         return {"train": which, "validation": which}
 
@@ -278,10 +276,10 @@ class SequenceEstimator(BaseEstimator):
         kind = type(self).__name__
         if names is None or fitted is None:
             if names is not None:
-                warnings.warn(f"X has feature names, but {kind} was fitted without feature names", stacklevel=4)
+                warn(f"X has feature names, but {kind} was fitted without feature names", UserWarning)
             elif fitted is not None:
                 said = f"X does not have valid feature names, but {kind} was fitted with feature names"
-                warnings.warn(said, stacklevel=4)
+                warn(said, UserWarning)
             return
         if names == fitted:
             return

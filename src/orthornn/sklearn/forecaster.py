@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_integer
 from .._masked import as_array
-from ..errors import OrthornnWarning
+from .._warnings import warn
 from ..lab.systems import Model
 from .estimator import SequenceEstimator, moments, whole, whole_or_not_at_all
 from .sequences import names_of, rounded
@@ -165,12 +164,10 @@ class OrthogonalForecaster(SequenceEstimator):
             if held < 2
             else f"{max(0, train)} of {count} windows whose forecasts end before the last part of the series"
         )
-        warnings.warn(
+        warn(
             f"The weights are chosen by the steps that they are trained on: horizon={self.horizon} leaves {left}, fewer than "
             f"2. Give a longer series, or lower horizon or lags; to silence this, use warnings.filterwarnings('ignore', "
-            f"category=orthornn.errors.OrthornnWarning).",
-            OrthornnWarning,
-            stacklevel=4,
+            f"category=orthornn.errors.OrthornnWarning)."
         )
         return {"train": which, "validation": which}
 
@@ -244,7 +241,7 @@ def _numbers(values: Any, which: str) -> np.ndarray:
         array = as_array(values)
         if array.dtype.kind not in "cmM":
             found = array.astype(np.float64)
-            return rounded(array, stacklevel=5) if which == "y" else found
+            return rounded(array) if which == "y" else found
         got = str(array.dtype)
     except (TypeError, ValueError) as error:
         sizes = _sizes(values if array is None else array.tolist())
@@ -270,7 +267,7 @@ def _warn_of_steps(y: Any, X: Any) -> None:
     table, which = (X, "X") if times_of(y) is None and times_of(X) is not None else (y, "y")
     index = getattr(table, "index", None)
     if index is not None and getattr(index, "nlevels", 1) == 1 and hasattr(index, "dtype"):
-        warn_of_steps(index, [len(index)], which, stacklevel=4)
+        warn_of_steps(index, [len(index)], which)
 
 
 def _if_several(y: Any) -> str:

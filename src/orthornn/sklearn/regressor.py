@@ -76,7 +76,7 @@ def _numbers(targets: np.ndarray) -> np.ndarray:
         except (TypeError, ValueError):
             pass
         else:
-            return rounded(targets, stacklevel=4)
+            return rounded(targets)
     raise ValueError(
         f"Expected numbers as y, but got {targets.flat[0]!r} and the like. For classes: OrthogonalClassifier."
     )

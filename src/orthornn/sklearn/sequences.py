@@ -115,7 +115,7 @@ def _of_frame(frame: Any, layout: str) -> Any:
             raise ValueError("Expected an index of sequence and time, but got missing values in it. Fill them in.")
         in_time = [own.sort_index(level=1, kind="stable") for _, own in frame.groupby(level=0, sort=False)]
         times = in_time[0].index.append([own.index for own in in_time[1:]]).get_level_values(1)
-        warn_of_steps(times, [len(own) for own in in_time], "X", stacklevel=5)
+        warn_of_steps(times, [len(own) for own in in_time], "X")
         found = [_numbers(own.to_numpy()) for own in in_time]
         return [one.T for one in found] if layout == "nct" else found
     try:
@@ -163,18 +163,18 @@ def targets_of(sequences: list[np.ndarray], y: Any, X: Any = None) -> np.ndarray
     return targets
 
 
-def rounded(y: np.ndarray, stacklevel: int) -> np.ndarray:
+def rounded(y: np.ndarray) -> np.ndarray:
     """Return targets (n,) or (n, O), or a series, as float64.
 
     Raises ValueError if float64 cannot tell whole numbers apart, and warns if it rounds some.
     """
     values = y.astype(np.float64)
     if y.ndim == 1:
-        check_rounding(y, values, lambda row: f"as y[{row}]", "y", ValueError, stacklevel + 1)
+        check_rounding(y, values, lambda row: f"as y[{row}]", "y", ValueError)
     elif y.ndim == 2:
         for place, (given, own) in enumerate(zip(y.T, values.T)):
             name = "as y[{}, " + f"{place}]"
-            check_rounding(given, own, name.format, f"y[:, {place}]", ValueError, stacklevel + 1)
+            check_rounding(given, own, name.format, f"y[:, {place}]", ValueError)
     return values
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import OrthornnWarning
+from .._warnings import warn
 from ..lab.files.cells import shown
 from ..lab.files.dates import are_dates, nanoseconds_of_dates
 from ..lab.tasks.time_grid import Grid, grid_of_times
@@ -40,14 +39,13 @@ def as_times(index: Any) -> Any:
         return None
 
 
-def warn_of_steps(index: Any, lengths: Sequence[int], which: str, stacklevel: int) -> None:
+def warn_of_steps(index: Any, lengths: Sequence[int], which: str) -> None:
     """Warn if the times of sequences, each in order, say that steps are missing, there twice, or of unequal lengths.
 
     Args:
         index: Of the rows of a table of pandas, a sequence after the other. None, and one without times, is left alone.
         lengths: Of the sequences.
         which: What the table is called.
-        stacklevel: Of the warning; 2 is the caller.
     """
     times = as_times(index)
     grid = _of_numbers(index, lengths) if times is None else _of_times(times, lengths)
@@ -58,11 +56,9 @@ def warn_of_steps(index: Any, lengths: Sequence[int], which: str, stacklevel: in
         "doubled": "Keep one row for each time",
         "irregular": "Resample it to equal distances",
     }
-    warnings.warn(
+    warn(
         f"The times in the index of {which}: {grid.told}. {advice[grid.kind]}. To silence this, use "
-        f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
-        OrthornnWarning,
-        stacklevel=stacklevel + 1,
+        f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
     )
 
 

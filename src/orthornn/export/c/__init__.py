@@ -16,7 +16,6 @@ source, text   the files; project_files those of build systems
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +25,8 @@ import numpy as np
 
 from ..._checks import check_choice, check_flag, check_number
 from ..._files import write_together
-from ...errors import ArgumentError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import ArgumentError
 from ..held_steps import warn_of_held_steps
 from ..units import warn_of_large_offsets
 from . import project_files
@@ -180,14 +180,12 @@ def _warn_of_wide_bounds(
     """Warn of a bound that leaves states fewer than 8 of their 15 bits: they are then no finer than int8 weights."""
     for k, lost in enumerate(bits_lost(folded, *input_range, steps, ranges)):
         if lost > _MOST_BITS_LOST:
-            warnings.warn(
+            warn(
                 f"The bound on the state of layer {k}, {ranges.states[k]:.3g}, is 2^{lost:.1f} times what calibration on "
                 f"random inputs from {input_range[0]:g} to {input_range[1]:g} gives, so that states use "
                 f"{max(0, 15 - lost):.1f} of their 15 bits. It grows with the norm of W at each step: pass calibration=, "
                 f"typical inputs, or fewer steps; an orthogonal W has a narrow bound. To silence this: "
-                f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
-                OrthornnWarning,
-                stacklevel=3,
+                f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
             )
 
 
@@ -198,14 +196,12 @@ def _warn_of_jumps(folded: FoldedNetwork) -> None:
             continue
         count = int((layer.parameter > 0).sum())
         if count:
-            warnings.warn(
+            warn(
                 f"layer {k} has {layer.phi.name} with a threshold b > 0 in {count} of {len(layer.parameter)} units. There it "
                 f"jumps from -b to b at 0, so that rounding flips signs and integers may leave the path of the network. "
                 f"Measure the accuracy of the result's `integers`; train with nonlinearity='tanh' or 'leaky_relu'. To "
                 f"silence this: "
-                f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
-                OrthornnWarning,
-                stacklevel=3,
+                f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
             )
 
 

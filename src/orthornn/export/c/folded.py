@@ -22,7 +22,6 @@ state is Q'h, Q' goes into V and b, and Q into the weights that read the state.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -33,9 +32,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..._checks import check_choice
+from ..._warnings import warn
 from ...activations import Activation, get
 from ...compact_wy import factors
-from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, OrthornnWarning, ShapeError
+from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
 from ...modules import OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell
 from ...rotation_basis import decompose
 
@@ -354,12 +354,10 @@ def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
         )
     count = len(d.get("quantiles") or ())
     if count > 1:
-        warnings.warn(
+        warn(
             f"What is written does not sort the {count} quantiles of a forecast, which predict does where they cross: sort "
             f"each {count} outputs. To silence this: "
-            f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
-            OrthornnWarning,
-            stacklevel=4,
+            f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
         )
     says, Y, offset = d.get("says", "values"), network.Y, network.d
     if says == "values" and network.has_head:

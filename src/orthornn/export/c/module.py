@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...errors import ArgumentError, CheckpointError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import ArgumentError, CheckpointError
 from .folded import Array, FoldedModule, FoldedNetwork
 from .reference import follow
 
@@ -68,12 +68,10 @@ def _compare(folded: FoldedNetwork, model: Any, description: dict[str, Any] | No
         return
     returned = [y for y in (_returned(model, given.unsqueeze(d), found.shape) for d in (1, 0)) if y is not None]
     if not returned:
-        warnings.warn(
+        warn(
             f"What is written computes head(core(x)), which the forward of {name} could not be compared with: it takes "
             f"neither (T, 1, ...) nor (1, T, ...), or does not return these outputs. Whatever else it computes is left out. "
-            f"To silence this: warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
-            OrthornnWarning,
-            stacklevel=5,
+            f"To silence this: warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
         )
         return
     difference = min(float(np.abs(found[-len(y) :] - scaled(y)).max()) for y in returned)

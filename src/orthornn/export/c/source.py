@@ -236,11 +236,17 @@ int main(void)
     const int step = {name}_selftest();
     if (step != 0)
         fprintf(stderr, "{name}_selftest: step %d of {steps} has other outputs than the exported network\\n", step);
+    else
+        printf("{name}_selftest: passed, {_steps(steps)} the outputs of the exported network\\n");
     return step != 0;
 }}
 #endif
 """
     )
+
+
+def _steps(count: int) -> str:
+    return "1 step has" if count == 1 else f"{count} steps have"
 
 
 def _head(made: Generated, file: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import struct
-import warnings
 import wave
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..._files import write_bytes
-from ...errors import DataError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import DataError
 from .inflate import check_inflated, largest
 from .optional_packages import import_optional
 from .sound_sizes import sizes_of
@@ -49,18 +49,14 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
     if sizes.truncated and sizes.samples is None and count < 0:
         raise _truncated(name, "its header promises more bytes than are there")
     if not sizes.marked:
-        warnings.warn(
+        warn(
             f"{name} has no mark at its end, as an Ogg file should: it may be the beginning of a longer sound. To silence "
-            f"this, fetch the file again.",
-            OrthornnWarning,
-            stacklevel=2,
+            f"this, fetch the file again."
         )
     if sizes.more:
-        warnings.warn(
+        warn(
             f"{name} has {sizes.more} bytes behind the samples that its header promises, which are not read. Its writer may "
-            f"have been stopped, or it is two files in one. To silence this, save it again.",
-            OrthornnWarning,
-            stacklevel=2,
+            f"have been stopped, or it is two files in one. To silence this, save it again."
         )
     if content[:4] == b"RIFF":
         found = _read_wave(content, name, first, count)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from ...errors import DataError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import DataError
 from .cells import is_number, listed, shown
 from .csv_arrow import read_columns_by_arrow
 from .csv_columns import Commas, agreeing, column_of_texts, is_pointed, is_settled
@@ -271,11 +271,9 @@ def _laid_out(path: Path, content: bytes, lines: list[list[str]], separators: st
             continue
         place = line_of_names(tried)
         if place:
-            warnings.warn(
+            warn(
                 f"{path}: {place} line(s) above the line of names, {listed(tried[place])[:200]!r}, are left out. To silence "
-                f"this, remove them.",
-                OrthornnWarning,
-                stacklevel=2,
+                f"this, remove them."
             )
         if place is not None:
             return tried[place:], separator, place

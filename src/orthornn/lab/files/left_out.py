@@ -6,11 +6,10 @@ Every reader of folders and archives leaves them out: hidden ones, whose names b
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from ...errors import OrthornnWarning
+from ..._warnings import warn
 from .cells import listed
 
 NAMES = (
@@ -36,10 +35,8 @@ def warn_of_left_out(folder: Path, names: Sequence[str], reason: str = "") -> No
     if names:
         several = len(names) > 1
         reason = reason or f"because of {'their names' if several else 'its name'}"
-        warnings.warn(
+        warn(
             f"{folder}: {len(names)} sound{'s are' if several else ' is'} left out {reason}: "
             f"{listed(sorted(names), _MOST)}. To silence this, remove {'them' if several else 'it'}; to read "
-            f"{'them' if several else 'it'}, rename the folder or the file.",
-            OrthornnWarning,
-            stacklevel=3,
+            f"{'them' if several else 'it'}, rename the folder or the file."
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 
-from ...errors import DataError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import DataError
 from .cells import LARGEST_WHOLE, whole_number
 
 
@@ -17,7 +17,6 @@ def check_rounding(
     said: Callable[[int], str],
     whole: str,
     error: type[Exception] | None,
-    stacklevel: int = 2,
     kind: str = "target",
 ) -> None:
     """Raise an error, or warn, if whole numbers of a column are others as float64.
@@ -30,7 +29,6 @@ def check_rounding(
         said: Returns where a row is, such as ``"in FILE, column 'y', row 3,"``.
         whole: What the column is called in the advice.
         error: The class of the error; None for a warning in any case.
-        stacklevel: Of the warning; 2 is the caller.
         kind: What the column is for, "target" or "input".
     """
     large = np.flatnonzero((np.abs(values) >= LARGEST_WHOLE) & np.isfinite(values))
@@ -47,10 +45,8 @@ def check_rounding(
         raise error(
             f"Expected targets that differ by more than float64 rounds them, but got others: {found}. {advice}."
         )
-    warnings.warn(
-        f"Whole numbers above {LARGEST_WHOLE} are rounded: the {kind} {found}. {advice}; this also silences the warning.",
-        OrthornnWarning,
-        stacklevel=stacklevel,
+    warn(
+        f"Whole numbers above {LARGEST_WHOLE} are rounded: the {kind} {found}. {advice}; this also silences the warning."
     )
 
 

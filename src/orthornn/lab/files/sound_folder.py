@@ -17,7 +17,6 @@ to half the rate, and ln(1e-8 + energy).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +25,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..._checks import check_choice, check_integer, check_number
-from ...errors import ArgumentError, DataError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import ArgumentError, DataError
 from .audio import SUFFIXES, read_audio, resample
 from .cells import listed, shown
 from .csv_files import read_named
@@ -267,11 +267,9 @@ def _of_manifest(path: Path, manifest: Path, text: CsvFormat) -> tuple[list[str]
     found = [file.relative_to(path).as_posix() for file in _sounds(path, left_out)]
     more = [name for name in (*found, *left_out) if (path / name).resolve() not in listed_ones]
     if more:
-        warnings.warn(
+        warn(
             f"{manifest} leaves out {len(more)} of the sounds in {path}, such as {sorted(more)[0]!r}. To silence this, "
-            f"remove them.",
-            OrthornnWarning,
-            stacklevel=2,
+            f"remove them."
         )
     return names, columns
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..._files import write_atomically
-from ...errors import OrthornnWarning
+from ..._warnings import warn
 
 _LONGEST = 300  # characters of an error in a warning
 # Okabe and Ito's colors, which color-blind readers can tell apart
@@ -42,11 +41,9 @@ def or_a_warning(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        warnings.warn(
+        warn(
             f"The figure {path} was not drawn: {type(error).__name__}: {' '.join(str(error).split())[:_LONGEST]}. All "
-            f"results are written.",
-            OrthornnWarning,
-            stacklevel=3,
+            f"results are written."
         )
 
 

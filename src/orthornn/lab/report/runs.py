@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..._html import table_html
-from ...errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import ArgumentError, DataError, OrthornnError
 from ..files.frames import without_folder
 from ..files.left_out import is_left_out
 from ..shell_word import shell_word
@@ -89,9 +89,9 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
     if not found and unreadable:
         raise DataError(f"Expected runs that can be read, but got none of {len(unreadable)}. {unreadable[0]}")
     for path in without:
-        warnings.warn(f"{path} is left out: it holds no run.", OrthornnWarning, stacklevel=2)
+        warn(f"{path} is left out: it holds no run.")
     for reason in unreadable:
-        warnings.warn(f"a run is left out: {reason}", OrthornnWarning, stacklevel=2)
+        warn(f"a run is left out: {reason}")
     return list(found.values())
 
 
@@ -134,11 +134,9 @@ def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
     kept = {label: _one_of_each_seed(own) for label, own in made.items()}
     left = len(runs) - sum(map(len, kept.values()))
     if left:
-        warnings.warn(
+        warn(
             f"{left} run(s) of a seed that another run has, too, count for nothing: they are the same training. To silence "
-            f"this, move them away.",
-            OrthornnWarning,
-            stacklevel=2,
+            f"this, move them away."
         )
     return kept
 
@@ -162,11 +160,9 @@ def read_run(path: Path) -> SavedRun:
     config = read_config(path / "config.json")
     records, result = read_metrics(path / "metrics.jsonl"), read_result(path)
     if result is None and any(record["kind"] == "test" and record["step"] >= config.steps for record in records):
-        warnings.warn(
+        warn(
             f"{path} has come to its end, but has no {RESULT}: it counts as unfinished. Restore the file, or write it again: "
-            f"orthornn train --resume {shell_word(path)}.",
-            OrthornnWarning,
-            stacklevel=2,
+            f"orthornn train --resume {shell_word(path)}."
         )
     return SavedRun(
         path,

@@ -15,13 +15,13 @@ the last steps of a sequence there is none.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import DataError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import DataError
 from ..files.cells import listed
 from ..files.columns import Columns
 from ..files.same_names import in_known_spelling
@@ -161,11 +161,9 @@ def _values_now(
 def _name_unknown(file: Columns, column: str, labels: np.ndarray, known: set[str]) -> None:
     unknown = sorted({label for label in labels if label is not None} - known)
     if unknown:
-        warnings.warn(
+        warn(
             f"{file.path}, column {column!r}: {listed(map(str, unknown))} was not in the training data, and is 0 in "
-            f"every input of the column. To silence this, replace it by a value that was.",
-            OrthornnWarning,
-            stacklevel=2,
+            f"every input of the column. To silence this, replace it by a value that was."
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, DataError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import ArgumentError, DataError
 from ..files.cells import coded, is_missing, listed
 from ..files.columns import Columns, is_text, joined, read_columns
 from ..files.csv_format import CsvFormat, spellings
@@ -98,30 +98,24 @@ class TableRows(TableOptions):
                 f"--inputs; or to forecast the target from its own past, pass ahead, --ahead 1."
             )
         if left:
-            warnings.warn(
+            warn(
                 f"{self._file.path}: the network does not see "
                 f"{listed(f'{name} ({why})' for name, why in left.items())}. To silence this, name what it sees: "
-                f"inputs={','.join(found)[:200]!r}, --inputs.",
-                OrthornnWarning,
-                stacklevel=2,
+                f"inputs={','.join(found)[:200]!r}, --inputs."
             )
         clocks = [name for name in found if name not in self.target_columns and self._is_clock(name)]
         if clocks:
-            warnings.warn(
+            warn(
                 f"{self._file.path}: the network sees {listed(clocks)}, which grows by the same amount from row to row, as a "
                 f"clock does: later steps have values that training never saw. Name it with time, --time, and the network "
-                f"does not see it. To silence this, name what it sees: inputs={','.join(found)[:200]!r}, --inputs.",
-                OrthornnWarning,
-                stacklevel=2,
+                f"does not see it. To silence this, name what it sees: inputs={','.join(found)[:200]!r}, --inputs."
             )
         strange = [name for name in found if self._file.is_nameless(name)]
         if strange:
-            warnings.warn(
+            warn(
                 f"{self._file.path}: the network sees {listed(strange)}, a column without a name that does not number the "
                 f"rows. If it is the time, name it with time, --time. To silence this, name the column, or what the network "
                 f"sees: inputs={','.join(found)[:200]!r}, --inputs.",
-                OrthornnWarning,
-                stacklevel=2,
             )
         return found
 
@@ -174,11 +168,9 @@ class TableRows(TableOptions):
             )
         seen = [name for name in names if name in self.target_columns and not self.sees_target]
         if seen:
-            warnings.warn(
+            warn(
                 f"{self._file.path}: the network sees the target {seen[0]} of the step that it predicts, which is not known "
-                f"then. To silence this, leave it out of inputs, --inputs.",
-                OrthornnWarning,
-                stacklevel=2,
+                f"then. To silence this, leave it out of inputs, --inputs."
             )
         return names
 
@@ -324,14 +316,12 @@ class TableRows(TableOptions):
         equal = np.flatnonzero(inside & (times[1:] == times[:-1]))
         if len(equal):
             one_time = len(equal) == int(inside.sum())
-            warnings.warn(
+            warn(
                 f"{file.path}, column {self.time!r}: {len(equal)} row(s) have the time of the step before in their sequence, "
                 f"the first in row {order[equal[0] + 1] + 1}; they are in the order of the table."
                 f"{' No sequence has two times, so that the column gives the steps no order.' * one_time} If they are of "
                 f"several sequences, name the column of these with sequence, --sequence; else put the table "
-                f"in order and leave time out, which also silences the warning.",
-                OrthornnWarning,
-                stacklevel=2,
+                f"in order and leave time out, which also silences the warning."
             )
         return found
 
@@ -384,11 +374,9 @@ class TableRows(TableOptions):
                     f"vector: {names}. Leave them out; or train with the mean of all vectors for them, "
                     f"new_series='mean', --new-series mean."
                 )
-            warnings.warn(
+            warn(
                 f"{file.path}: series that were not in the training part are read with the mean of the vectors of all "
-                f"{len(series)}: {names}. To silence this, leave them out.",
-                OrthornnWarning,
-                stacklevel=2,
+                f"{len(series)}: {names}. To silence this, leave them out."
             )
         return features
 

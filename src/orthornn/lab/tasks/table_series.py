@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import DataError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import DataError
 from ..files.cells import listed
 from ..files.columns import Columns
 from .channels import Channel
@@ -108,11 +108,9 @@ class TableSeries(TableRows):
                 f"Expected a step in {file.path} that is observed in all of {columns}{more}, but got none in sequence "
                 f"{listed(names)}. Fill in missing values."
             )
-        warnings.warn(
+        warn(
             f"{file.path}: {len(names)} sequence(s) have no step that is observed in all of {columns}{more}, and are left "
-            f"out: {listed(names)}. Fill in their missing values to have predictions of them.",
-            OrthornnWarning,
-            stacklevel=2,
+            f"out: {listed(names)}. Fill in their missing values to have predictions of them."
         )
 
     def _check_domain(self, file: Columns, name: str, what: str) -> np.ndarray:
@@ -140,12 +138,10 @@ class TableSeries(TableRows):
         given = np.add.reduceat(coming.astype(np.int64), lengths.cumsum() - lengths)
         short = np.minimum(later - given, lengths - given).clip(0)
         if short.any():
-            warnings.warn(
+            warn(
                 f"{path}: the last {short.max()} step(s) of {(short > 0).sum()} sequence(s) have no forecast, because "
                 f"{', '.join(self.known_columns_of(channels))} is not given for the steps after them. Append {later} row(s) "
-                f"to each sequence, with it and with the other inputs empty.",
-                OrthornnWarning,
-                stacklevel=2,
+                f"to each sequence, with it and with the other inputs empty."
             )
 
     @staticmethod

@@ -14,7 +14,6 @@ step is left out and the others are packed, so nothing is computed for it, and t
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
@@ -26,7 +25,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_integer
-from ...errors import ArgumentError, DataError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import ArgumentError, DataError
 from ..files.cells import listed, missing_cells
 from ..files.frames import shown_name
 from .channels import Channel, beyond, category_channels, described
@@ -346,12 +346,10 @@ class TableTask(TableSplits, TableSeries):
         plain = [channel.kind in ("number", "last", "interpolated") and not channel.lead for channel in self._channels]
         same = [channel.name for channel, own, spread in zip(self._channels, plain, deviation) if own and not spread]
         if same:
-            warnings.warn(
+            warn(
                 f"{shown_name(self.data)}: {listed(same)} is constant in the training part, so that the network learns "
                 f"nothing from it, but reads it: another value in new data disturbs the predictions. To silence this, leave "
-                f"it out of inputs, --inputs.",
-                OrthornnWarning,
-                stacklevel=2,
+                f"it out of inputs, --inputs."
             )
         return mean, np.where(deviation > 0, deviation, 1.0)
 

@@ -11,10 +11,10 @@ import contextlib
 import errno
 import os
 import socket
-import warnings
 
 from ..._folder import Folder
-from ...errors import LockedError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import LockedError
 
 try:
     import fcntl
@@ -39,11 +39,9 @@ class Lock:
         try:
             if not (_lock(self._file, folder) or folder_is_locked):
                 place = "this system" if fcntl is None else f"the file system of {folder.path}"
-                warnings.warn(
+                warn(
                     f"{place} has no locks, so a second process that writes this run would go unnoticed. Start only one. "
-                    f"Silence this with warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning).",
-                    OrthornnWarning,
-                    stacklevel=2,
+                    f"Silence this with warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
                 )
             os.ftruncate(self._file, 0)
             os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())

@@ -13,7 +13,6 @@ interval; none in between.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,8 +21,8 @@ from torch import Tensor
 from torch.linalg import matrix_norm
 from torch.nn.utils.rnn import PackedSequence
 
+from ..._warnings import warn
 from ...diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
-from ...errors import OrthornnWarning
 from ...modules import Transition
 from ...parametrizations.matrices import as_complex
 from ..systems import SequenceModel
@@ -41,11 +40,7 @@ class Recorder:
         self._last_step = -1
         self._first = {name: list(on_manifold(module)) for name, module in _transitions(model)}
         if config.spectrum is not None and not self._first:
-            warnings.warn(
-                f'{type(model.core).__name__} has no recurrent matrix, so there will be no "spectrum" records of it.',
-                OrthornnWarning,
-                stacklevel=2,
-            )
+            warn(f'{type(model.core).__name__} has no recurrent matrix, so there will be no "spectrum" records of it.')
 
     def at(self, step: int) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (kind, numbers) of the records that are due after `step` updates; asked twice for a step, none."""

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from ..._html import table_html
+from ..._warnings import warn
 from ...errors import (
     ArgumentError,
     CheckpointError,
@@ -22,7 +22,6 @@ from ...errors import (
     DataError,
     NonFiniteError,
     OrthornnError,
-    OrthornnWarning,
 )
 from ...kernels import denormals_as_zero
 from ..systems import SequenceModel, count_parameters
@@ -621,7 +620,7 @@ class Run:
     def _warn(self, text: str) -> None:
         self._record("warning", {"text": text})
         if self.writes:
-            warnings.warn(text, OrthornnWarning, stacklevel=2)
+            warn(text)
 
     def _last_good(self) -> str:
         if self.directory is None:
@@ -688,7 +687,7 @@ class Run:
             self._notice(f"{reason} The damaged one is renamed to {aside}; training resumes from step {found.step}.")
 
     def _notice(self, text: str) -> None:
-        warnings.warn(text, OrthornnWarning, stacklevel=3)
+        warn(text)
 
 
 def _copied(value: Any) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...errors import ArgumentError, CheckpointError, DataError, OrthornnError, OrthornnWarning
+from ..._warnings import warn
+from ...errors import ArgumentError, CheckpointError, DataError, OrthornnError
 from ..shell_word import shell_word
 from ..systems import Model, SequenceModel
 from .checkpoint import FOLDER, WEIGHTS, Checkpoints, Damaged, read_checkpoint, read_plain
@@ -87,23 +87,19 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
         step, end = _best_step(path, checkpoints), (read_result(path) or {}).get("steps")
         which = "last" if step is None or step == end or step not in checkpoints.steps() else str(step)
         if which == "last" and step not in (None, end):
-            warnings.warn(
+            warn(
                 f"{path}: the weights of the best validation, after update {step}, are not there, so the last ones are used. "
-                f"To silence this, name them: checkpoint='last', --checkpoint last.",
-                OrthornnWarning,
-                stacklevel=3,
+                f"To silence this, name them: checkpoint='last', --checkpoint last."
             )
     if which == "last":
         result = read_result(path)
         if (path / WEIGHTS).exists() and (result is not None or not checkpoints.steps()):
             expected = expected_weights(config, description, path / WEIGHTS)
             if result is None:
-                warnings.warn(
+                warn(
                     f"{path} has no {RESULT}, which holds the sum of its weights, and no checkpoints: whether {WEIGHTS} was "
                     f"changed cannot be seen. Restore the file. Silence this with warnings.filterwarnings('ignore', "
-                    f"category=orthornn.errors.OrthornnWarning).",
-                    OrthornnWarning,
-                    stacklevel=3,
+                    f"category=orthornn.errors.OrthornnWarning)."
                 )
             return read_weights(path / WEIGHTS, expected, None if result is None else result["weights_sha256"])
         step, damaged = checkpoints.newest(check)
@@ -149,11 +145,9 @@ def _best_step(path: Path, checkpoints: Checkpoints) -> int | None:
 def _warn_of(damaged: list[Damaged], step: int | None) -> None:
     """Report the checkpoints that are newer than the one that is taken, after `step` updates."""
     if step is not None and damaged:
-        warnings.warn(
+        warn(
             f"{damaged[0].reason} The weights after update {step} are used. Resuming the run sets the damaged checkpoint "
-            f"aside.",
-            OrthornnWarning,
-            stacklevel=4,
+            f"aside."
         )
 
 

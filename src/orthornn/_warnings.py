@@ -1,0 +1,30 @@
+"""Warnings at the user's line, however deep in the library they arise."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+
+from .errors import OrthornnWarning
+
+# Between a user's line and a warning: this package, and what calls it on the user's behalf.
+_BETWEEN = {
+    *("orthornn", "orthornn_command", "torch", "sklearn", "joblib"),
+    *("functools", "contextlib", "threading", "concurrent"),
+}
+
+
+def warn(message: str, category: type[Warning] = OrthornnWarning) -> None:
+    """Warn at the innermost line outside of this package; at the caller's where a thread has no other."""
+    caller = frame = sys._getframe(1)
+    outer: FrameType | None = frame
+    while outer is not None and _name(outer).partition(".")[0] in _BETWEEN:
+        outer = outer.f_back
+    frame = caller if outer is None else outer
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, _name(frame), registry)
+
+
+def _name(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__") or "<unknown>")
