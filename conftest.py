@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all but K cases of a test with `sampled(K)` as slow; those that stay are spread evenly over its cases."""
     cases = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("sampled") is not None:
+        if item.get_closest_marker("sampled") is not None and item.get_closest_marker("slow") is None:
             cases[item.nodeid.partition("[")[0]].append(item)
     for group in cases.values():
         marker = group[0].get_closest_marker("sampled")

@@ -174,6 +174,7 @@ def test_a_damaged_file_is_one_error(tmp_path):
         assert message.startswith("orthornn: the network's JSON has "), name
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rate", [None, 44100, 22050.5])
 def test_the_class_warns_of_a_host_at_another_rate(rate, tmp_path):
     made = to_audio(network(8), tmp_path, sample_rate=rate)

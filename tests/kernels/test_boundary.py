@@ -182,6 +182,7 @@ def test_gradcheck_with_batched_gradients():
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("output", ["all", "last"])
 @pytest.mark.parametrize("memory", ["store", "checkpoint"])
 @pytest.mark.parametrize("kind", ["dense", "packed"])

@@ -131,6 +131,7 @@ def test_plain_torch_is_the_definition(case, backend):
     against_oracle(case, backend, torch.float64)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_the_kernel_is_the_definition(case, isa):
     against_oracle(case, "cpp", torch.float64)
@@ -219,6 +220,7 @@ def spoiled(case: Case, name: str, value: float) -> list[dict[str, Tensor]]:
     return found
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ["q", "k", "v", "beta", "gate", "state", "restart"])
 @pytest.mark.parametrize("case", LAW, ids=str)
 @pytest.mark.parametrize("backend", ["chunked", "cpp"])

@@ -704,6 +704,7 @@ def reached(subject: Subject, at: int, resets: list[int]) -> Tensor:
     return where
 
 
+@pytest.mark.sampled(20)
 @SEQUENCES
 @pytest.mark.parametrize("way", [plainly, without_gradients, forward_mode, vmapped])
 def test_what_is_not_finite_reaches_what_depends_on_it(subject, way):
@@ -729,6 +730,7 @@ def test_what_is_not_finite_reaches_what_depends_on_it(subject, way):
                 assert both[0][0][at, 0].isnan().any()
 
 
+@pytest.mark.sampled(20)
 @SEQUENCES
 @pytest.mark.parametrize("read", ["all", "others"])
 def test_gradients_of_what_is_not_finite(subject, read):
@@ -1008,6 +1010,7 @@ def test_compile_with_resets_of_other_sizes(subject):
         check_episodes((compiled(x, reset),), (net(x, reset=reset)[0],), list(net.parameters()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(TORCH < (2, 10), reason="a PackedSequence breaks the graph")
 @pytest.mark.parametrize(  # the others with `make test-slow`
     "subject",

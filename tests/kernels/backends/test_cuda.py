@@ -100,6 +100,7 @@ CLUSTERS = [(2, 16, 1, 1), (4, 4, 1, 2), (2, 16, 4, 1), (1, 8, 2, 1)]
 SLOW_CLUSTERS = [(8, 8, 1, 1), (8, 8, 2, 2), (4, 8, 2, 3), (1, 32, 4, 2), (2, 32, 8, 1), (4, 16, 2, 1)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("count", "lanes", "side", "turns"),
     [*CLUSTERS, *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW_CLUSTERS)],

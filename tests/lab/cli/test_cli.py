@@ -630,6 +630,7 @@ def test_epochs_and_steps_are_one_too_many(capsys):
     assert "Expected --steps, as copying has no epochs, but got --epochs 3. Pass --steps." in error
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("command", "model", "words", "variable", "expected"),
     [

@@ -62,6 +62,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("settings", HOSTILE)
 def test_figures_do_not_follow_the_settings_of_the_user(tmp_path, settings):
     """With text.usetex, as SciencePlots sets it, and no LaTeX, no figure could be drawn."""
