@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ._checks import check_integer
+from ._recording import recording
 from .compact_wy import packed_reflections, product
 from .complex_as_real import embed_matrix
 from .errors import NotOnGroupError, ShapeError
@@ -71,6 +72,7 @@ def tolerance(dtype: torch.dtype, operations: int = 1) -> float:
     return 8 * torch.finfo(dtype).eps * max(operations, 1)
 
 
+@recording()
 def check_parametrization(method: Parametrization, n: int, *, seed: int = 0) -> None:
     """Raise AssertionError unless `method`, bound to a matrix of size n, keeps every law of :data:`LAWS`.
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._checks import check_choice
+from .._recording import recording
 from ..cores import limited_threads
 from ..errors import ArgumentError, MissingPackageError
 from .cli.arguments import own_data
@@ -26,6 +27,7 @@ from .tasks import TASKS
 from .tasks.table_options import entry_of
 
 
+@recording()
 def train(data: Any, target: str | Iterable[str] | None = None, *, task: str | None = None, **options: Any) -> Loaded:
     """Train a network on a table of your own, and show what the command `orthornn train` shows.
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from .._checks import check_flag, check_module
+from .._recording import recording
 from .._warnings import warn
 from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError, NotOnGroupError, OrthornnWarning
@@ -35,7 +36,6 @@ class ApproximationWarning(OrthornnWarning):
     """A transition was replaced by the nearest one that the target can represent."""
 
 
-@torch.no_grad()
 def convert(network: Network, to: Parametrization, approximate: bool = True) -> Network:
     """Return a copy of the network whose transitions are under another parametrization.
 
@@ -51,13 +51,18 @@ def convert(network: Network, to: Parametrization, approximate: bool = True) -> 
             complex or the other way round: a state of N complex units is not one of N real ones.
         NotOnGroupError: With ``approximate=False``, if ``to`` does not represent a transition.
     """
+    with recording(), torch.no_grad():  # without recording, under inference_mode, the copy could not be trained
+        return _converted_network(network, to, approximate)
+
+
+def _converted_network(network: Network, to: Parametrization, approximate: bool) -> Network:
     check_module("network", network)
     _refuse_input_dependent(network)
     check_flag("approximate", approximate)
     check_description("`to`", to)
     if isinstance(network, Transition):
         alone = nn.ModuleDict({"transition": network})
-        return convert(alone, to, approximate)["transition"]  # type: ignore[return-value]
+        return _converted_network(alone, to, approximate)["transition"]  # type: ignore[return-value]
     converted = copy.deepcopy(network)
     distances: dict[str, float] = {}
     replaced: dict[Transition, Transition] = {}

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._recording import recording
 from ..errors import ArgumentError, ArgumentTypeError
 
 _OWN = "parts"  # in a state_dict: what parts have besides torch's layout; without "param_groups", the earlier layout
@@ -119,10 +120,11 @@ class JointOptimizer(torch.optim.Optimizer):
         """
         loss = None
         if closure is not None:
-            with torch.enable_grad():
+            with recording():
                 loss = closure()
-        for part in self.parts:
-            part.step()
+        with torch.inference_mode(False):  # what a part remembers must be writable outside of it, too
+            for part in self.parts:
+                part.step()
         return loss
 
     def state_dict(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from .._checks import check_dtype, check_finite, check_integer, check_number, check_tensor
+from .._recording import recording
 from ..errors import ArgumentError, ArgumentTypeError, NonFiniteError, NotOnGroupError, OrthornnError, ShapeError
 from ..parametrizations.matrices import as_complex, as_pairs, orthogonality_error, rounding, widen
 from ..parametrizations.sharded import gathered, sharded_like
@@ -118,7 +119,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
         """
         loss = None
         if closure is not None:
-            with torch.enable_grad():
+            with recording():
                 loss = closure()
         for group in self.param_groups:
             self._check_group(group)  # a value may have been changed since it was added

@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from .._checks import check_choice, check_finite, check_module
+from .._recording import recording
 from ..errors import ArgumentError, DTypeError, NotOnGroupError, ShapeError
 from .frames import StiefelFrame, bind_frame
 from .matrices import polar_factor, polar_of_determinant
@@ -77,6 +78,7 @@ class _Registered(nn.Module):
             tensor.copy_(sharded_like(value, tensor))
 
 
+@recording()
 def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, init: Init = "new") -> Layer:
     """Put `layer`'s weight `name` under a parametrization, initialized on the set that it spans.
 

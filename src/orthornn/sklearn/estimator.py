@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from .._checks import check_integer, check_number
+from .._recording import recording
 from .._warnings import warn
 from ..cores import limited_threads
 from ..errors import NonFiniteError
@@ -44,10 +45,14 @@ def whole(value: Any) -> Any:
 
 @contextlib.contextmanager
 def whole_or_not_at_all(estimator: BaseEstimator) -> Iterator[None]:
-    """Inside, an error leaves the estimator as it was: with the attributes of an earlier fit, or without any."""
+    """Inside, an error leaves the estimator as it was: with the attributes of an earlier fit, or without any.
+
+    Gradients are recorded, also where the caller has switched that off.
+    """
     before = dict(vars(estimator))
     try:
-        yield
+        with recording():
+            yield
     except BaseException:
         vars(estimator).clear()
         vars(estimator).update(before)

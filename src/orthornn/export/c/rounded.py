@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice
+from ..._recording import recording
 from ...compact_wy import normalize, product
 from ...kernels.functional import dense_rnn
 from . import fixed
@@ -148,6 +149,7 @@ class _RoundedLayer(nn.Module):
         return replace(self._layer, V=V, b=_array(self.b), parameter=_array(self.parameter), W=_array(self.W), U=U)
 
 
+@recording()
 def rounded(network: Any, numbers: str = "int8", *, calibration: Any = None, form: CForm = "auto") -> RoundedNetwork:
     """Return a network that rounds its weights as the C of :func:`orthornn.export.to_c` does, for fine-tuning.
 

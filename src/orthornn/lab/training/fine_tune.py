@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ..._checks import check_float32, check_integer
+from ..._recording import recording
 from ...errors import ArgumentError, NonFiniteError
 from ...export.c import RoundedNetwork
 from ..tasks import Batch, Task
@@ -31,6 +32,7 @@ class FineTuning(NamedTuple):
     used: bool
 
 
+@recording()
 def fine_tune(network: RoundedNetwork, config: RunConfig, begin: int, steps: int, lr: float) -> FineTuning:
     """Train a network with rounded weights on the training data of its run: Adam, cosine schedule, gradient norm 1.
 

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from ..._recording import recording
 from ...errors import CheckpointError, Interrupted, NonFiniteError, OrthornnError
 from ..shell_word import shell_word
 from .config import RunConfig
@@ -17,6 +18,7 @@ from .signals import StopSignals
 _PROGRESS_SECONDS = 0.25  # at most one report in this long
 
 
+@recording()
 def train(
     config: RunConfig,
     directory: str | Path | None = None,
@@ -42,6 +44,7 @@ def train(
     return carry_out(Run(config, directory), on_progress)
 
 
+@recording()
 def resume(
     directory: str | Path,
     on_progress: Callable[[Progress], None] | None = None,
@@ -53,6 +56,7 @@ def resume(
     return carry_out(Run.resume(directory, steps=steps, max_seconds=max_seconds), on_progress)
 
 
+@recording()
 def carry_out(run: Run, on_progress: Callable[[Progress], None] | None = None) -> RunResult:
     """Advance a run to its end, or to a signal: then its state is saved and Interrupted names the command that resumes
     it. So it is if on_progress fails because a pipe is closed or a disk is full.

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from ..._recording import recording
 from ...errors import ArgumentError, DeviceError, NonFiniteError
 from ...kernels import denormals_as_zero
 from ...modules import Transition
@@ -61,6 +62,7 @@ class Trainer:
         finally:
             torch.set_rng_state(outside)
 
+    @recording()
     def _build(self) -> None:
         """Make the network and its optimizer, with the random numbers of the run's seed."""
         config, task = self.config, self.config.task
@@ -96,6 +98,7 @@ class Trainer:
             self._random, self._draws = torch.get_rng_state(), False
             torch.set_rng_state(outside)
 
+    @recording()
     @denormals_as_zero()
     def update(self, stop: int = 0) -> float:
         """Run one update and return the loss before it, without penalties.
@@ -203,6 +206,7 @@ class Trainer:
                 f"{config.batch_size}, {config.seed})."
             )
 
+    @recording()
     def evaluate(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
         """Return the task's metrics over these batches. threshold: What `choose_threshold` returned."""
         sums: dict[str, float] = {}
