@@ -1,4 +1,4 @@
-"""What trains records gradients by itself, whatever the caller has switched off."""
+"""The recording of gradients while a network trains, whatever the caller has switched off."""
 
 from __future__ import annotations
 
