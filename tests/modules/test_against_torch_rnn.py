@@ -9,6 +9,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from orthornn import OrthogonalRNN, OrthogonalRNNCell, Unconstrained
+from orthornn.errors import ReadOnlyError
 from support.tolerances import tolerance
 
 T, B, I, N = 6, 4, 3, 5
@@ -162,3 +163,31 @@ def test_padded_output_of_a_packed_sequence():
         alone = ours(padded[:length, b])[0]
         torch.testing.assert_close(states[:length, b], alone, rtol=0, atol=tolerance(torch.float64, T * N))
         torch.testing.assert_close(h_n[0, b], alone[-1], rtol=0, atol=tolerance(torch.float64, T * N))
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False}], ids=str)
+def test_mode_and_all_weights(nonlinearity, options):
+    peer, ours = pair(nonlinearity, **options)
+    assert ours.mode == peer.mode
+    assert len(ours.all_weights) == len(peer.all_weights)
+    for mine, theirs in zip(ours.all_weights, peer.all_weights):
+        torch.testing.assert_close(mine[:2], theirs[:2], rtol=0, atol=0)
+        assert len(mine) == 2 + ours.bias
+        torch.testing.assert_close(mine[2:], [sum(theirs[2:])] if ours.bias else [], rtol=0, atol=0)
+    own = {id(parameter) for parameter in ours.parameters()}
+    assert all(id(weights[0]) in own for weights in ours.all_weights)
+    sum(weight.square().sum() for weights in ours.all_weights for weight in weights).backward()
+    assert all(parameter.grad is not None for parameter in ours.parameters())  # of what W is made of, too
+
+
+def test_all_weights_of_other_nonlinearities():
+    net = OrthogonalRNN(I, N, 2, nonlinearity="prelu", learn_gain=True, learn_h0=True)
+    assert net.mode == "RNN_PRELU"
+    for k, weights in enumerate(net.all_weights):
+        assert [id(w) for w in weights[2:]] == [
+            id(net.get_parameter(f"{kind}_l{k}")) for kind in ("bias_ih", "activation", "gain")
+        ]
+    for name in ("mode", "all_weights"):
+        with pytest.raises(ReadOnlyError, match=name):
+            setattr(net, name, None)

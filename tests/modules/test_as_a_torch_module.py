@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import pickle
+import weakref
 
 import pytest
 import torch
@@ -27,7 +29,7 @@ from orthornn import (
     Unconstrained,
     activations,
 )
-from orthornn.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from orthornn.errors import ArgumentError, DeviceError, DTypeError, OrthornnWarning, ReadOnlyError, ShapeError
 from orthornn.modules.fold import fold
 from support.tolerances import tolerance
 
@@ -257,15 +259,95 @@ def test_tensors_may_be_swapped_after_an_evaluation(parametrization):
         assert torch.equal(net(x)[0], other(x)[0])
 
 
-def test_writing_into_a_weight_that_was_read_does_not_reach_the_network():
+def set_data(W: torch.Tensor) -> None:
+    W.data = torch.eye(N, dtype=W.dtype)
+
+
+def set_a_row(W: torch.Tensor) -> None:
+    W[0] = 0
+
+
+IN_PLACE = {
+    "eye_": nn.init.eye_,
+    "orthogonal_": nn.init.orthogonal_,
+    "uniform_": nn.init.uniform_,
+    "copy_": lambda W: W.copy_(torch.eye(N)),
+    "a view": lambda W: W.detach().T[1:].zero_(),
+    "data": set_data,
+    "item": set_a_row,
+    "parameter": lambda W: nn.Parameter(W).zero_(),
+    "foreach": lambda W: torch._foreach_mul_([W], 2.0),
+    "vector_to_parameters": lambda W: nn.utils.vector_to_parameters(torch.zeros(N * N).double(), [W]),
+}
+USES = {
+    "forward": lambda net: net(inputs()),
+    "step": lambda net: net.step(inputs()[0]),
+    "read": lambda net: net.weight_hh_l0,
+    "state_dict": lambda net: net.state_dict(),
+    "to": lambda net: net.to(torch.float64),
+}
+
+
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize("change", IN_PLACE)
+@pytest.mark.parametrize("parametrization", [Householder(), Unconstrained()], ids=repr)
+def test_a_change_in_place_of_a_weight_that_was_read_is_refused(parametrization, change, trained):
+    """It would change a copy. The next use of the network says so, once, and the network is as it was."""
+    net, x = network(parametrization=parametrization).requires_grad_(trained), inputs()
+    expected = net(x)[0].detach()
+    for use in USES.values():
+        with torch.no_grad():
+            IN_PLACE[change](net.weight_hh_l0)
+        with pytest.raises(ReadOnlyError, match=r"rnn\.weight_hh_l0 = W; .* rnn\.weight_hh_l0\.clone\(\)"):
+            use(net)
+        use(net)
+    assert torch.equal(net(x)[0], expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda W: W.data.fill_(0), lambda W: W.numpy().fill(0)],
+    ids=["data", "numpy"],
+)
+def test_a_change_that_torch_does_not_count_is_told(change):
     net, x = network(), inputs()
     with torch.no_grad():
         expected = net(x)[0]
-        net.weight_hh_l0.zero_()
-        assert torch.equal(net(x)[0], expected)
-        net.step(x[0])
-        net.weight_hh_l0.zero_()
-        torch.testing.assert_close(net.step(x[0])[0], expected[0], rtol=0, atol=EXACT)
+        change(net.weight_hh_l0)
+        with pytest.warns(OrthornnWarning, match=r"What was read of weight_hh_l0 .* rnn\.weight_hh_l0\.clone\(\)"):
+            assert torch.equal(net(x)[0], expected)
+        net(x)  # once
+
+
+@pytest.mark.filterwarnings("error::orthornn.errors.OrthornnWarning")
+def test_what_does_not_change_a_weight_that_was_read_is_no_error():
+    """Reading, copies, graphs, assignments; and a matrix that is read and dropped is not held past the next use."""
+    net, x = network(parametrization=Unconstrained()), inputs()
+    W = net.weight_hh_l0
+    held = weakref.ref(W)
+    other = nn.Linear(N, N, bias=False, dtype=torch.float64)
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+        with mode():
+            read = net.weight_hh_l0
+            (read @ read).sum(), torch.linalg.eigvals(read), read.detach().numpy().sum(), repr(read)
+            read.clone().zero_(), read.detach().clone().fill_(2.0), read.abs().mul_(2)
+            net(x)
+    with torch.no_grad():
+        other.weight.copy_(net.weight_hh_l0)
+        net.weight_hh_l0 *= -1
+        torch.testing.assert_close(net.weight_hh_l0, -other.weight.detach(), rtol=0, atol=0)
+    other.weight = nn.Parameter(net.weight_hh_l0)
+    compiled = torch.compile(lambda W: (W @ W.mT).sum(), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(net.weight_hh_l0), compiled(W).detach())
+    copy.deepcopy(net), pickle.loads(pickle.dumps(net))
+    net.transition_l0.weight.data.add_(1)  # Unconstrained: W is this parameter, and what was read a copy
+    (net.weight_hh_l0.sum() + net(x)[0].sum()).backward()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    optimizer.step()
+    net(x)
+    del W, read
+    net(x), net(x)
+    assert held() is None
 
 
 @pytest.mark.parametrize("wrap", [torch.Tensor.clone, nn.Parameter], ids=["tensor", "parameter"])

@@ -69,13 +69,13 @@ def test_a_weight_that_was_read_is_the_readers_own(parametrization):
     """In every way past autograd's version counter: NumPy, .data, a detached view; of W, real or complex."""
     net, x = network(parametrization=parametrization, form="dense"), inputs()
     cell = OrthogonalRNNCell(I, N, parametrization=parametrization, dtype=torch.float64)
+    # Of weight_hh_l0 torch's users expect that it is a parameter: tests/modules/test_as_a_torch_module.py.
     with torch.no_grad():
         expected, step, one = net(x)[0], net.step(x[0])[0], cell(x[0])
         for read in (
-            lambda: net.weight_hh_l0,
             lambda: net.transition_l0.matrix(),
             lambda: net.layers()[0].matrix(),
-            lambda: cell.rnn.weight_hh_l0,
+            lambda: cell.rnn.transition_l0.matrix(),
         ):
             for change in (
                 lambda W: np.subtract(W.numpy(), np.eye(len(W)), out=W.numpy()),
@@ -87,7 +87,7 @@ def test_a_weight_that_was_read_is_the_readers_own(parametrization):
             assert torch.equal(net(x)[0], expected)
             assert torch.equal(net.step(x[0])[0], step)
             assert torch.equal(cell(x[0]), one)
-    net.weight_hh_l0.data.zero_()  # with gradient W may be a parameter itself
+    net.transition_l0.matrix().data.zero_()  # with gradient W may be a parameter itself
     with torch.no_grad():
         assert torch.equal(net(x)[0], expected)
 

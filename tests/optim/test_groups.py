@@ -75,6 +75,29 @@ def test_rates():
     assert [g["lr"] for g in groups] == [1.0, 0.1, 1.0, 0.001, 0.2, 1e-6]
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (torch.optim.lr_scheduler.OneCycleLR, {"total_steps": 9}),
+        (torch.optim.lr_scheduler.CyclicLR, {"base_lr": None, "step_size_up": 4, "cycle_momentum": False}),
+    ],
+)
+def test_schedules_that_set_rates_take_one_per_group(kind, options):
+    """As docs/how_to/optimizers.md has it: with a number all groups have one rate, with their own they keep their ratio."""
+    for ratio in (1, 10):
+        optimizer = torch.optim.Adam(param_groups(OrthogonalRNN(1, 8), lr=1e-3))
+        rates = 1e-3 if ratio == 1 else [group["lr"] for group in optimizer.param_groups]
+        base = {name: 1e-4 if ratio == 1 else [rate / 10 for rate in rates] for name in options if name == "base_lr"}
+        schedule, seen = kind(optimizer, max_lr=rates, **{**options, **base}), set()
+        for _ in range(8):
+            optimizer.step()
+            schedule.step()
+            other, recurrent = (group["lr"] for group in optimizer.param_groups)
+            assert other == pytest.approx(ratio * recurrent)
+            seen.add(other)
+        assert len(seen) > 3
+
+
 def test_rates_may_be_tensors_of_one_number():
     """As in CayleySGD and torch's optimizers. The groups get numbers: no two share a tensor that a schedule changes."""
     model = nn.ModuleList([network(SpectralMargin(0.5)), network(Householder())])

@@ -50,8 +50,9 @@ class OrthogonalRNN(CheckpointedNetwork):
     With a complex parametrization (``field="complex"``) states and outputs are complex, and inputs real or complex; modrelu
     is then eq. 4 of Mhammedi et al. (2017). Parameters stay real, with a last dimension of 2.
 
-    Reading ``weight_hh_l{k}`` builds W (N, N), and writing into what was read changes nothing; assigning it sets the free
-    tensors to those of the matrix, or raises NotOnGroupError.
+    Reading ``weight_hh_l{k}`` builds W (N, N), a copy: once it is changed in place, as by torch.nn.init or copy_, the next
+    use of the network raises ReadOnlyError. Assigning it sets the free tensors to those of the matrix, or raises
+    NotOnGroupError.
 
     Args:
         input_size: Number of input features, I.
@@ -105,7 +106,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         "gain": check_number,
         "linear_transition": check_flag,
     }
-    _fixed = RecurrentNetwork._fixed | {"learn_gain"}
+    _fixed = RecurrentNetwork._fixed | {"learn_gain", "mode", "all_weights"}
     _traces: list[LayerTrace] | None = None  # see tracing.py
 
     def __init__(
@@ -203,6 +204,20 @@ class OrthogonalRNN(CheckpointedNetwork):
                 nn.init.uniform_(parameter, -0.01, 0.01)
             else:
                 nn.init.uniform_(parameter, -bound, bound)
+
+    @property
+    def mode(self) -> str:
+        """The nonlinearity, as torch.nn.RNN names it: "RNN_TANH", and so on."""
+        return f"RNN_{self.nonlinearity.upper()}"
+
+    @property
+    def all_weights(self) -> list[list[Tensor]]:
+        """The weights of each layer and direction, in the order of torch.nn.RNN: weight_ih, weight_hh, which is computed, and
+        bias_ih; then the parameter of the activation and the gain, where there are any.
+        """
+        kinds = ("weight_ih", "weight_hh", "bias_ih", "activation", "gain")
+        found = [[getattr(self, f"{kind}_{suffix}") for kind in kinds] for suffix in self.suffixes]
+        return [[weight for weight in weights if weight is not None] for weights in found]
 
     def transitions(self) -> Iterator[tuple[str, Transition]]:
         """Yield (name, Transition) of every layer and direction."""
@@ -433,7 +448,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         if own is not None and name in own:  # the usual case, found in half of torch's time
             return own[name]
         transition = self._transition_of(name)
-        return super().__getattr__(name) if transition is None else transition.matrix()
+        return super().__getattr__(name) if transition is None else transition.read(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         transition = self._transition_of(name)

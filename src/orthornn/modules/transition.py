@@ -20,6 +20,7 @@ from ..parametrizations.sharded import care_for, gathered
 from ..parametrizations.torch_tools import parameters_behind
 from ..parametrizations.upkeep import watch
 from .current import assign_, check_assignable, current
+from .read_weight import Read, check_unchanged, read
 
 _SHARED = "W of orthornn"  # among the tensors that torch.nn.utils.parametrize.cached() keeps, by module and name
 
@@ -57,6 +58,8 @@ class Transition(nn.Module):
     Attributes:
         method: The bound parametrization, with its buffers.
     """
+
+    _reads: tuple[Read, ...] = ()
 
     def __init__(
         self,
@@ -128,11 +131,18 @@ class Transition(nn.Module):
             ShapeError, DTypeError: If W does not fit.
         """
         check_tensor("W", W)
+        self._reads = ()  # rnn.weight_hh_l0 *= -1 changes what was read, and assigns it
         check_assignable(self, *self.method.names)  # before right_inverse, which sets buffers
         self.assign_(self.method.right_inverse(W.detach()))
 
     def free(self) -> tuple[Tensor, ...]:
-        """Return the free tensors, in the parametrization's order: parameters, or what a tool of torch computes of some."""
+        """Return the free tensors, in the parametrization's order: parameters, or what a tool of torch computes of some.
+
+        Raises:
+            ReadOnlyError: If W has been changed in place where a user `read` it.
+        """
+        if not torch.compiler.is_compiling() and self._reads:
+            self._check_reads()
         own, names = self._parameters, self._method.names
         return tuple([own[name] if name in own else current(self, name) for name in names])  # type: ignore[misc]
 
@@ -143,6 +153,28 @@ class Transition(nn.Module):
     def wide_free(self) -> tuple[Tensor, ...]:
         """Return the free tensors, gathered if they are sharded, in at least float32: W in 16 bits is not orthogonal."""
         return tuple(map(_wide, self.free()))
+
+    def read(self, name: str) -> Tensor:
+        """Return W as `matrix` does, to one who may take it for a parameter: after a change in place the next use raises.
+
+        Args:
+            name: What the user read.
+        """
+        W = self.matrix()
+        self._reads = (*self._reads, *read(name, W))
+        return W
+
+    def _check_reads(self) -> None:
+        reads, self._reads = self._reads, ()
+        self._reads = check_unchanged(reads)
+
+    def _save_to_state_dict(self, *arguments: Any, **options: Any) -> None:
+        self._check_reads()
+        super()._save_to_state_dict(*arguments, **options)
+
+    def _load_from_state_dict(self, *arguments: Any, **options: Any) -> None:
+        self._reads = ()  # whose graph would hold the free tensors, which torch may exchange
+        super()._load_from_state_dict(*arguments, **options)
 
     def matrix(self) -> Tensor:
         """Return W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32).
@@ -255,7 +287,7 @@ class Transition(nn.Module):
         care_for(self.method, self.free())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_cache": None}
+        return {**super().__getstate__(), "_cache": None, "_reads": ()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -263,6 +295,8 @@ class Transition(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Transition:
         self._cache = None
+        self._check_reads()
+        self._reads = ()
         return super()._apply(fn, recurse)
 
 

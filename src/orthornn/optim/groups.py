@@ -80,6 +80,9 @@ def param_groups(
     The last group is for CayleySGD or CayleyRMSprop; any other optimizer takes it off the manifold (`attach` raises
     then).
 
+    A schedule that sets rates instead of multiplying them, OneCycleLR or CyclicLR, gives all groups the same rate if its
+    max_lr is a number: pass the rates of the groups, a list.
+
     The spectrum's rate is divided by 2 margin, as Vorontsov et al. (2017) do after eq. 11, because ds/dp = 2 margin
     sigma'(p). What that means depends on the optimizer. Under SGD a step changes s by lr 2 margin sigma'^2 dL/ds, so
     that it still grows with the margin (dividing by its square would be needed). Under RMSprop and Adam, which take the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from orthornn.lab.files import dates
 from orthornn.lab.files.cells import kind_of_cells
 from orthornn.lab.files.columns import read_columns
 from orthornn.lab.files.dates import are_dates, is_date, nanoseconds_of_dates, ranks_of_dates
+from orthornn.lab.files.frames import source
 
 AWKWARD = [
     *("2020-02-29", "2019-02-29", "1900-02-29", "2000-02-29", "2021-04-31", "2020-13-01", "2020-00-10", "2020-01-00"),
@@ -47,15 +49,31 @@ AWKWARD = [
 @st.composite
 def columns(draw):
     """Usual columns: one way of writing, or two; and among them, sometimes, what is awkward."""
-    shape = draw(st.sampled_from(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H", "iso", "%Y-%m"]))
-    zones = draw(st.sampled_from([[""], ["Z"], ["+01:00", "+02:00", "-03:30"], [" +0545"], ["Z", "+01:00"], ["", "Z"]]))
+    shape = draw(
+        st.sampled_from(
+            [
+                *("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H", "iso", "%Y-%m"),
+                *("%Y/%m/%d %H:%M", "%Y%m%dT%H%M%S", "%Y%m%d %H:%M", "%Y/%m/%d"),
+            ]
+        )
+    )
+    zones = draw(
+        st.sampled_from(
+            [
+                *([""], ["Z"], ["+01:00", "+02:00", "-03:30"], [" +0545"], ["Z", "+01:00"], ["", "Z"]),
+                *(["+01", "+02", "-03"], [" UTC"], ["z", " GMT"], ["+01", "+01:30"]),
+            ]
+        )
+    )
     digits = draw(st.sampled_from([0, 1, 3, 6, 9]))
     found = []
     for moment in draw(st.lists(st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)), min_size=1, max_size=12)):
         cell = (
             moment.isoformat()
             if shape == "iso"
-            else moment.strftime(shape).zfill(len("2020-01-01") * (shape != "%Y-%m"))
+            else moment.strftime(shape).zfill(
+                len("2020-01-01") * (shape not in ("%Y-%m", "%Y%m%dT%H%M%S", "%Y%m%d %H:%M"))
+            )
         )
         cell = cell if moment.year > 999 else f"{moment.year:04d}{cell[-len(cell) + 4 :]}"
         if shape == "%Y-%m-%d %H:%M:%S" and digits:
@@ -108,6 +126,56 @@ def test_usual_columns_are_parsed_as_arrays(monkeypatch):
     ]
     assert nanoseconds_of_dates(away).tolist() == [value // 10**9 * 10**9 for value in wanted]
     assert nanoseconds_of_dates(["2020-02-29", "2020-03-01"]).dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("cells", "moments"),
+    [
+        (["2020-12-31 21:25:58.745232+02", "2020-12-31 21:25:58.7-03"], ["19:25:58.745232", "24:25:58.7"]),
+        (["2020-12-31T21:25:58+00", "2020-12-31 21:25+05"], ["21:25:58", "16:25:00"]),
+        (["2020-12-31 21:25:58 UTC", "2020-12-31 21:25:58.5 GMT"], ["21:25:58", "21:25:58.5"]),
+        (["2020-12-31 21:25:58,745", "2020-12-31 21:25:58,5"], ["21:25:58.745", "21:25:58.5"]),
+        (["20201231T212558Z", "20201231T2125z", "20201231 212558.25+0130"], ["21:25:58", "21:25:00", "19:55:58.25"]),
+        (["20201231T21", "20201231 21:25", "20201231 212558"], ["21:00:00", "21:25:00", "21:25:58"]),
+        (["2020-12-31t21:25:58", "2020-12-31T21"], ["21:25:58", "21:00:00"]),
+        (["2020/12/31 21:25", "2020/12/31"], ["21:25:00", "00:00:00"]),
+    ],
+)
+@pytest.mark.parametrize("reader", ["csv", "csv by pyarrow", "frame", "parquet", "polars"])
+def test_the_dates_of_databases_are_dates(tmp_path, cells, moments, reader):
+    """PostgreSQL writes offsets of two digits, BigQuery UTC; they were text, refused as times."""
+    day, second = np.datetime64("2020-12-31", "ns"), 10**9
+    seconds = [sum(float(part) * 60**power for power, part in enumerate(m.split(":")[::-1])) for m in moments]
+    expected = [int(day.astype(np.int64)) + round(one * 1000000) * second // 1000000 for one in seconds]
+    assert nanoseconds_of_dates(cells).tolist() == expected
+    name = tmp_path / "a.csv"
+    text = "".join(
+        f'"{cell}";{place}\n' if reader == "csv" else f"{cell};{place}\n" for place, cell in enumerate(cells)
+    )
+    if not reader.startswith("csv"):
+        table = {"when": cells, "x": range(len(cells))}
+        library = pytest.importorskip("polars" if reader == "polars" else "pandas")
+        pytest.importorskip("pyarrow")
+        name = library.DataFrame(table)
+        if reader == "parquet":
+            name.to_parquet(tmp_path / "a.parquet")
+            name = tmp_path / "a.parquet"
+    else:
+        name.write_text(f"when;x\n{text}")
+    kept = source(name)
+    file = read_columns(Path(kept))
+    assert file.kind("when") == "dates"
+    assert (
+        np.argsort(file.order("when", "time"), kind="stable").tolist() == np.argsort(expected, kind="stable").tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["2020-12-31 21-03", "2020/12", "20201231", "20201231T2", "2020-12/31", "2020-12-31 21:25:58+2", "20201231T212"],
+)
+def test_what_may_be_something_else_is_no_date(cell):
+    assert not is_date(cell)
 
 
 def test_dates_far_away_are_put_in_order():

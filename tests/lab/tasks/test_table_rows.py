@@ -128,11 +128,12 @@ def test_a_label_in_one_row_only_is_told(tmp_path, row):
     ("cells", "told"),
     [
         (lambda i: 1_700_000_000 + 60 * i, True),
+        (lambda i: 20200101 + i % 31 + i // 31 * 100, True),  # days
         (lambda i: 60 * (i % 12), False),  # begins again
         (lambda i: 60 * i + (i > 20), False),
         (lambda i: 0.5 * i, False),
     ],
-    ids=["clock", "minute of the hour", "irregular", "not whole"],
+    ids=["clock", "day", "minute of the hour", "irregular", "not whole"],
 )
 def test_a_clock_among_the_inputs_is_told(tmp_path, recwarn, cells, told):
     """Seconds since 1970 became an input, whose values in the test part are beyond all that training saw."""
@@ -212,3 +213,41 @@ def test_an_index_without_a_name_is_told_by_its_cells(tmp_path, recwarn, index, 
         index == "gaps"
     )
     assert not len(recwarn)
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "twice"),
+    [
+        (("h", "h is missing"), {"missing": "indicator"}, "'h is missing', of the columns 'h' and 'h is missing'"),
+        (("a", "a=b"), {"categories": "a,a=b"}, "'a=b=c', of the columns 'a' and 'a=b'"),
+        (("x", "x+1"), {"known": "x"}, r"'x\+1', of the columns 'x\+1' and 'x'"),
+    ],
+)
+@pytest.mark.parametrize("reader", ["csv", "frame"])
+def test_two_inputs_of_one_name_are_refused(tmp_path, names, options, twice, reader):
+    cells = {
+        "h": ["", *range(39)],
+        "h is missing": range(40),
+        "a": ["b=c", "d"] * 20,
+        "a=b": ["c", "e"] * 20,
+        "x": range(40),
+        "x+1": range(40),
+    }
+    path = tmp_path / "a.csv"
+    rows = zip(*(cells[name] for name in names), range(40))
+    path.write_text("\n".join([",".join([*names, "y"]), *(",".join(map(str, row)) for row in rows)]))
+    if reader == "frame":
+        pytest.importorskip("pyarrow")
+        path = pytest.importorskip("pandas").read_csv(path)
+    task = Forecast(data=path, target="y", inputs=",".join([*names, "y"]), skipped=1, window=4, **options)
+    with pytest.raises(DataError, match=f"Expected inputs of different names, but got two that are called {twice}"):
+        task.preprocessing()
+    Forecast(
+        data=path,
+        target="y",
+        inputs=f"{names[0]},y",
+        skipped=1,
+        window=4,
+        missing="hold",
+        categories=names[0] if "categories" in options else None,
+    ).preprocessing()

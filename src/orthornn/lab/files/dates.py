@@ -1,24 +1,33 @@
-"""Dates in ISO 8601 as text: 2020-12-31, 2020-12-31T23:59:59.5, or a quarter, 2020 Q4.
+"""Dates in ISO 8601 as text: 2020-12-31, 2020-12-31T23:59:59.5, 20201231T235959; and 2020/12/31, or a quarter, 2020 Q4.
 
-They may have an offset from UTC (Z, +01:00). One without an offset is compared with others as it is written, in no time
-zone. A column of dates is parsed as arrays of digits: cells of one length are usually written alike, with the same signs at
-the same places. Cells that are not are parsed one at a time, by the same rules.
+They may have an offset from UTC (Z, UTC, +01:00, +01). One without an offset is compared with others as it is written, in
+no time zone. A column of dates is parsed as arrays of digits: cells of one length are usually written alike, with the same
+signs at the same places. Cells that are not are parsed one at a time, by the same rules.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-_DATE = re.compile(
-    r"(\d{4}-\d{2}(?:-\d{2})?|\d{4}[ -]?Q[1-4])"
-    r"(?:(?<=-\d\d-\d\d)[T ](\d{2}(?::\d{2}(?::\d{2}(?:\.(\d{1,9}))?)?)?)\s?(Z|[+-]\d{2}:?\d{2})?)?",
-    re.ASCII,
-)
+_END = r"(?:[.,](?P<fraction>\d{1,9}))?)?)?\s?(?P<offset>[Zz]|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?"
+_FORMS = [
+    re.compile(form, re.ASCII)
+    for form in (
+        r"(?P<year>\d{4})(?P<mark>[-/])(?P<month>\d{2})(?P=mark)(?P<day>\d{2})"
+        r"(?:[Tt ](?P<hour>\d{2})(?::(?P<minute>\d{2})(?::(?P<second>\d{2})" + _END + ")?",
+        r"(?P<year>\d{4})(?P<month>\d{2})(?P<day>\d{2})"
+        r"[Tt ](?P<hour>\d{2})(?::?(?P<minute>\d{2})(?::?(?P<second>\d{2})" + _END,
+        r"(?P<year>\d{4})-(?P<month>\d{2})",
+        r"(?P<year>\d{4})[ -]?Q(?P<quarter>[1-4])",
+    )
+]
 _LONGEST = 36  # characters of a date: 2020-12-31T23:59:59.123456789 +01:00
+_YEAR = re.compile(r"\d{4}", re.ASCII)
+_HOURS = len("+01")  # an offset without minutes
 _SECOND = 10**9
 _FAR = 9_223_372_035  # seconds from 1970 whose nanoseconds int64 holds
 _DIGITS = re.compile(r"[0-9]")
@@ -36,13 +45,13 @@ class _Instants(NamedTuple):
 
 def is_date(cell: object) -> bool:
     """Return whether a cell is a date in ISO 8601, with or without a time of day."""
-    return isinstance(cell, str) and _DATE.fullmatch(cell) is not None
+    return _parts(cell) is not None
 
 
 def has_offset(cell: object) -> bool:
     """Return whether a cell is a date with an offset from UTC."""
-    match = _DATE.fullmatch(cell) if isinstance(cell, str) else None
-    return match is not None and match[4] is not None
+    parts = _parts(cell)
+    return parts is not None and parts.groupdict().get("offset") is not None
 
 
 def exists(cell: object) -> bool:
@@ -109,24 +118,33 @@ def _spelled(rest: str) -> str:
 
 
 def _one_at_a_time(cells: Sequence[str]) -> list[int]:
-    parts = [_DATE.fullmatch(cell) for cell in cells]
-    if not all(parts):
+    found = [parts.groupdict() for parts in map(_parts, cells) if parts is not None]
+    if len(found) < len(cells):
         raise ValueError(_NO_DATES)
-    offsets = [match[4] for match in parts if match]
-    if len({offset is None for offset in offsets}) > 1:
+    if len({parts.get("offset") is None for parts in found}) > 1:
         raise ValueError(_SOME_OFFSETS)
-    return [_nanoseconds(*match.groups()) for match in parts if match]
+    return list(map(_nanoseconds, found))
 
 
-def _nanoseconds(date: str, time: str | None, fraction: str | None, offset: str | None) -> int:
-    if "Q" in date:
-        date = f"{date[:4]}-{3 * int(date[-1]) - 2:02d}"
-    whole = (time or "00:00").partition(".")[0]
-    seconds = int(np.datetime64(f"{date}T{whole}" if date.count("-") == 2 else date, "s").astype(np.int64))
-    if offset is not None and offset != "Z":
-        hours, minutes = int(offset[1:3]), int(offset[-2:])
-        seconds -= (1 if offset[0] == "+" else -1) * (60 * hours + minutes) * 60
-    return seconds * _SECOND + int((fraction or "0").ljust(9, "0"))
+def _parts(cell: object) -> re.Match[str] | None:
+    """Return the parts of a date; None if the cell is none."""
+    if not isinstance(cell, str) or _YEAR.match(cell) is None:
+        return None
+    found = next((parts for parts in (form.fullmatch(cell) for form in _FORMS) if parts is not None), None)
+    own = {} if found is None else found.groupdict()
+    # an offset of two digits behind an hour would be minutes behind a sign
+    return None if own.get("minute") is None and len(own.get("offset") or "") == _HOURS else found
+
+
+def _nanoseconds(parts: Mapping[str, str | None]) -> int:
+    month = parts.get("month") or f"{3 * int(parts['quarter'] or 1) - 2:02d}"
+    time = ":".join(parts.get(name) or "00" for name in ("hour", "minute", "second"))
+    moment = np.datetime64(f"{parts['year']}-{month}-{parts.get('day') or '01'}T{time}", "s")
+    seconds, offset = int(moment.astype(np.int64)), parts.get("offset") or ""
+    if offset[:1] in ("+", "-"):
+        minutes = 0 if len(offset) == _HOURS else int(offset[-2:])
+        seconds -= (1 if offset[0] == "+" else -1) * (60 * int(offset[1:3]) + minutes) * 60
+    return seconds * _SECOND + int((parts.get("fraction") or "0").ljust(9, "0"))
 
 
 def _as_arrays(cells: Sequence[str]) -> np.ndarray | None:
@@ -167,14 +185,15 @@ def _layout(group: list[str]) -> tuple[np.ndarray, re.Match[str]] | None:
     None if the first is no date but a quarter or something else, or if others have a sign where it has a digit, or another
     sign; but + and - are alike in an offset.
     """
-    first = _DATE.fullmatch(group[0])
+    first = _parts(group[0])
     if first is None or "Q" in group[0]:
         return None
     text = "".join(group)
     if not text.isascii():
         return None
     letters = np.frombuffer(text.encode("ascii"), np.uint8).reshape(len(group), -1)
-    sign = first.start(4) if first[4] not in (None, "Z") else -1
+    start, _ = _span(first, "offset")
+    sign = start if group[0][start : start + 1] in ("+", "-") else -1
     for place, letter in enumerate(group[0]):
         column = letters[:, place]
         if _DIGITS.match(letter):
@@ -197,29 +216,34 @@ def _parsed(letters: np.ndarray, parts: re.Match[str]) -> _Instants | None:
             found = 10 * found + (letters[:, place] - np.uint8(ord("0")))
         return found
 
-    month = number(5, 7)
+    def part(name: str, otherwise: int) -> np.ndarray:
+        start, end = _span(parts, name)
+        return number(start, end) if start >= 0 else np.full(len(letters), otherwise, np.int64)
+
+    month, day = part("month", 1), part("day", 1)
     if ((month < 1) | (month > 12)).any():
         return None
-    months = (12 * (number(0, 4) - 1970) + month - 1).view("datetime64[M]")
+    months = (12 * (part("year", 1970) - 1970) + month - 1).view("datetime64[M]")
     days = months.astype("datetime64[D]").astype(np.int64)
-    seconds: np.ndarray = days * 86400
-    if parts.end(1) == 10:  # not a month
-        day = number(8, 10)
-        if ((day < 1) | (day > (months + 1).astype("datetime64[D]").astype(np.int64) - days)).any():
+    if ((day < 1) | (day > (months + 1).astype("datetime64[D]").astype(np.int64) - days)).any():
+        return None
+    seconds: np.ndarray = (days + day - 1) * 86400
+    for name, limit, unit in (("hour", 24, 3600), ("minute", 60, 60), ("second", 60, 1)):
+        value = part(name, 0)
+        if (value >= limit).any():
             return None
-        seconds = seconds + (day - 1) * 86400
-        if parts[2] is not None:
-            start = parts.start(2)
-            for place, (limit, unit) in zip(range(start, parts.end(2), 3), ((24, 3600), (60, 60), (60, 1))):
-                value = number(place, place + 2)
-                if (value >= limit).any():
-                    return None
-                seconds = seconds + unit * value
-    fraction = np.zeros(len(letters), np.int64)
-    if parts[3] is not None:
-        fraction = number(*parts.span(3)) * 10 ** (9 - len(parts[3]))
-    if parts[4] is not None and parts[4] != "Z":
-        start, end = parts.span(4)
-        away = 3600 * number(start + 1, start + 3) + 60 * number(end - 2, end)
+        seconds = seconds + unit * value
+    start, end = _span(parts, "fraction")
+    fraction = part("fraction", 0) * 10 ** (9 - max(0, end - start))
+    start, end = _span(parts, "offset")
+    if start >= 0 and parts[0][start] in "+-":
+        away = 3600 * number(start + 1, start + 3)
+        if end - start > _HOURS:
+            away = away + 60 * number(end - 2, end)
         seconds = seconds - np.where(letters[:, start] == ord("+"), away, -away)
-    return _Instants(seconds, fraction, parts[4] is not None)
+    return _Instants(seconds, fraction, start >= 0)
+
+
+def _span(parts: re.Match[str], name: str) -> tuple[int, int]:
+    """Return where a part begins and ends, -1 and -1 if it is not there."""
+    return parts.span(name) if name in parts.re.groupindex else (-1, -1)

@@ -3,19 +3,26 @@
 Lines that begin with # are comments, lines that begin with @ a header; below @data a line is a sequence: channels apart by
 colons, values by commas, the class or the target last. ? and NaN are missing values. They become the columns x0, x1, ...,
 y and sequence.
+
+With time stamps, @timestamps true, a value is a pair, (time,value), and they become the column time, too. The steps of a
+sequence are in the order of their times; where the channels have different ones, some values are missing.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ...errors import DataError
-from .cells import is_number, shown
+from .cells import is_number, shown, typed
+from .dates import nanoseconds_of_dates
 
 _MISSING = ("?", "nan", "")
-_FLAGS = {"true": True, "false": False}
+_PAIR = re.compile(r"\(([^(),]*),([^(),]*)\)")
+_COLON = re.compile(r":(?![^(]*\))")  # that is in no pair
 
 
 def read_ts(path: Path) -> tuple[dict[str, np.ndarray], int]:
@@ -39,21 +46,25 @@ def read_ts(path: Path) -> tuple[dict[str, np.ndarray], int]:
             raise DataError(f"Expected a line with @ or # in {path}, line {number + 1}, but got {shown(line)}.")
     if start is None:
         raise DataError(f"Expected a line @data in {path}, but got none. The file may be truncated, or no .ts file.")
-    if _FLAGS.get(header.get("timestamps", "false").lower(), True):
-        raise DataError(f"Expected @timestamps false in {path}, but got pairs of a time and a value. Convert the file.")
-    labeled = any(header.get(name, "false").split(" ")[0].lower() == "true" for name in ("classlabel", "targetlabel"))
+    stamped, has_classes, has_numbers = (_flag(header, name) for name in ("timestamps", "classlabel", "targetlabel"))
+    labeled = has_classes or has_numbers
     sequences: list[np.ndarray] = []
     targets: list[str] = []
+    times: list[str] = []
     for number, line in enumerate(lines[start:], start=start + 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
-        parts = text.split(":")
+        parts = _COLON.split(text) if stamped else text.split(":")
         if labeled:
             targets.append(parts.pop().strip())
             if not targets[-1] or not parts:
                 raise DataError(f"Expected values and a class in {path}, line {number}, but got {shown(text)}.")
-        channels = [_values(path, number, part) for part in parts]
+        if stamped:
+            own, channels = _pairs(path, number, parts)
+            times += own
+        else:
+            channels = [_values(path, number, part) for part in parts]
         if sequences and len(channels) != len(sequences[0]):
             raise DataError(
                 f"Expected {len(sequences[0])} channels in {path}, line {number}, as in the first sequence, but got "
@@ -71,7 +82,42 @@ def read_ts(path: Path) -> tuple[dict[str, np.ndarray], int]:
     strange = sorted(set(targets) - set(classes)) if labeled and classes else []
     if strange:
         raise DataError(f"Expected the classes {' '.join(classes)[:200]} in {path}, but got {shown(strange[0])}.")
-    return _columns(path, header, sequences, targets, "targetlabel" in header)
+    columns, features = _columns(path, header, sequences, targets, has_numbers)
+    return ({**columns, "time": typed(times)} if stamped else columns), features
+
+
+def _flag(header: Mapping[str, str], name: str) -> bool:
+    return header.get(name, "false").split(" ")[0].lower() == "true"
+
+
+def _pairs(path: Path, line: int, parts: Sequence[str]) -> tuple[list[str], list[np.ndarray]]:
+    """Return the times of a sequence, in order, and the values of each channel at them, NaN where it has none."""
+    found: list[dict[str, float]] = []
+    for part in parts:
+        pairs = _PAIR.findall(part)
+        if part.strip() not in ("", "?") and _PAIR.sub("", part).strip(", "):
+            raise DataError(f"Expected pairs (time,value) in {path}, line {line}, but got {shown(part)}.")
+        own = {time.strip(): value for time, value in pairs}
+        if len(own) < len(pairs):
+            raise DataError(f"Expected each time once in a channel of {path}, line {line}, but got one twice.")
+        found.append({time: float(_values(path, line, value)[0]) for time, value in own.items()})
+    times = list(dict.fromkeys(time for own in found for time in own))
+    if not times:
+        raise DataError(f"Expected a step in {path}, line {line}, but got none.")
+    try:
+        order = np.argsort(_instants(times), kind="stable").tolist()
+    except ValueError as error:
+        raise DataError(
+            f"Expected numbers, or dates such as 2020-12-31 23:59:00, as times in {path}, line {line}, but got "
+            f"{shown(times[0])} and the like ({error})."
+        ) from None
+    ordered = [times[place] for place in order]
+    return ordered, [np.array([own.get(time, np.nan) for time in ordered]) for own in found]
+
+
+def _instants(times: list[str]) -> np.ndarray:
+    """Return what puts times in order. ValueError if they are neither numbers nor dates."""
+    return np.array([float(time) for time in times]) if all(map(is_number, times)) else nanoseconds_of_dates(times)
 
 
 def _columns(

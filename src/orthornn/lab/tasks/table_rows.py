@@ -16,6 +16,7 @@ from ...errors import ArgumentError, DataError
 from ..files.cells import coded, is_missing, listed
 from ..files.columns import Columns, is_text, joined, read_columns
 from ..files.csv_format import CsvFormat, spellings
+from ..files.dates import compact_nanoseconds
 from ..files.frames import Frame, shown_name, store
 from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
 from .channels import Channel, beyond, channel_values
@@ -82,7 +83,9 @@ class TableRows(TableOptions):
             if name in others:
                 continue
             kind = self._file.kind(name)
-            if self._file.is_index(name):
+            if self._file.features and name == "time":  # of a file of arrays
+                left[name] = f"times{self._lacks(name)}"
+            elif self._file.is_index(name):
                 left[name] = f"numbers the rows{self._lacks(name, unique=True)}"
             elif name in names_in(self.categories or ""):
                 found.append(name)
@@ -128,7 +131,8 @@ class TableRows(TableOptions):
             return False
         if column.dtype.kind not in "iu" or len(column) < _FEWEST_OF_A_CLOCK:
             return False
-        steps = np.diff(column.astype(np.float64))
+        dates = compact_nanoseconds(column)
+        steps = np.diff(column.astype(np.float64) if dates is None else dates)
         return bool(steps[0] > 0 and (steps == steps[0]).all())
 
     def _lacks(self, name: str, unique: bool = False) -> str:

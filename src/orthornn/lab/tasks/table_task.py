@@ -289,7 +289,17 @@ class TableTask(TableSplits, TableSeries):
                     f"tells them apart with sequence, --sequence."
                 )
             series = [Channel(self.sequence_column, "series")]
-        return [*now, *(channel._replace(lead=lead) for lead in self.leads for channel in known), *series]
+        found = [*now, *(channel._replace(lead=lead) for lead in self.leads for channel in known), *series]
+        first: dict[str, Channel] = {}
+        for channel in found:
+            other = first.setdefault(channel.name, channel)
+            if other is not channel:
+                raise DataError(
+                    f"Expected inputs of different names, but got two that are called {channel.name!r}, of the columns "
+                    f"{other.column!r} and {channel.column!r} of {shown_name(self.data)}. Rename one of these, or name the "
+                    f"inputs without it: inputs, --inputs."
+                )
+        return found
 
     @cached_property
     def _series_names(self) -> list[str]:
