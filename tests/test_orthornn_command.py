@@ -1,7 +1,9 @@
-"""The command's start: Ctrl-C ends it at once while it imports, and is Python's own again afterwards."""
+"""The command's start: what it answers without torch, and Ctrl-C, which ends it at once while it imports."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -9,6 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import orthornn
+from orthornn.lab import cli
 
 START = Path(__file__).parent.parent / "src" / "orthornn_command"
 # A stand-in for the package, whose import swallows the exception that Ctrl-C raises, as some of torch's does.
@@ -34,6 +39,7 @@ def start(folder: Path, wait: bool, handler: str = "default_int_handler") -> sub
     code = f"""
 import signal, sys
 sys.path[:0] = {[str(folder), str(START.parent)]!r}
+sys.argv[1:] = ["doctor"]
 signal.signal(signal.SIGINT, signal.{handler})
 from orthornn_command import main
 sys.exit(main())
@@ -64,7 +70,7 @@ def test_the_command_has_the_handler_that_was_there(ignored, tmp_path):
     ("words", "chosen", "expected"),
     [
         (["demo"], {}, "passive"),
-        ([], {}, "passive"),
+        (["doctor"], {}, "passive"),
         (["bench", "--quick"], {}, None),
         (["train"], {"OMP_WAIT_POLICY": "active"}, "active"),
         (["train"], {"GOMP_SPINCOUNT": "7"}, None),
@@ -85,3 +91,49 @@ def test_threads_that_wait_for_each_other_sleep(words, chosen, expected, tmp_pat
         [sys.executable, "-S", "-c", code, *words], env=plain | chosen, capture_output=True, text=True, check=True
     )
     assert done.stdout == f"{expected}\n"
+
+
+# What Python imports before the first line of a program is not the command's: a .pth file may name anything.
+ANSWERS = """
+import sys
+before = set(sys.modules)
+import orthornn_command
+status = orthornn_command.main()
+heavy = {"torch", "numpy", "orthornn"} & (set(sys.modules) - before)
+assert not heavy, heavy
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ((), 0, "usage: orthornn COMMAND"),
+        (("--help",), 0, "usage: orthornn COMMAND"),
+        (("-h", "train"), 0, "usage: orthornn COMMAND"),
+        (("help",), 0, "usage: orthornn COMMAND"),
+        (("--version",), 0, f"orthornn {orthornn.__version__}\n"),
+        (("trian", "copying"), 2, "but got 'trian'. Did you mean 'train'?"),
+        (("\x1b[2J",), 2, "but got '\\x1b[2J'."),
+        (("",), 2, "but got ''."),
+    ],
+)
+def test_what_needs_no_network_imports_none(words, status, said):
+    """Neither torch nor NumPy; and the answer is that of the command itself."""
+    done = subprocess.run([sys.executable, "-c", ANSWERS, *words], capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    assert said in (done.stderr if status else done.stdout)
+    assert not (done.stdout if status else done.stderr)
+    whole = io.StringIO()
+    with contextlib.redirect_stdout(whole), contextlib.redirect_stderr(whole):
+        assert cli.main(words) == status
+    assert whole.getvalue() == done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_an_answer_that_is_not_taken_is_an_error():
+    code = "import sys, orthornn_command; sys.exit(orthornn_command.main())"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", code, "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert "Expected the output to be taken" in done.stderr

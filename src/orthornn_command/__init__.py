@@ -1,7 +1,7 @@
 """Start of the command `orthornn`, outside of the package: nothing has been imported when it begins.
 
-Importing torch takes a second or more. Python's KeyboardInterrupt can get lost in there, or ends in a traceback; so until
-the imports are done Ctrl-C ends the process itself.
+Importing torch takes seconds. What needs no network is answered before: the manual, the version, an unknown command. Python's
+KeyboardInterrupt can get lost in the import, or ends in a traceback; so until it is done Ctrl-C ends the process itself.
 """
 
 from __future__ import annotations
@@ -17,11 +17,35 @@ def main() -> int:
     is_pythons = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell may have it ignored: nohup
     if is_pythons:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    status = _answer()
+    if status is not None:
+        return status
     from orthornn.lab.cli import main as command
 
     if is_pythons:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return command()
+
+
+def _answer() -> int | None:
+    """Print what needs no import; return the exit status, or None if the command is to run, or to say what went wrong."""
+    from .manual import asked, unknown
+
+    words = sys.argv[1:]
+    if "--traceback" in words:
+        return None
+    text, stream, status = asked(words), sys.stdout, 0
+    if text is None:
+        error = unknown(words[0])
+        if error is None:
+            return None
+        text, stream, status = f"orthornn: {error}\n", sys.stderr, 2
+    try:
+        stream.write(text)
+        stream.flush()
+    except (OSError, ValueError, AttributeError):  # a full disk, a reader that has gone, no letter for it, no stream
+        return None
+    return status
 
 
 def _wait_without_computing() -> None:

@@ -15,6 +15,7 @@ from orthornn.errors import MissingPackageError
 from orthornn.lab import cli, entry_points
 from orthornn.lab.tasks import TASKS, Copying
 from orthornn.lab.training import RunConfig, read_config, train
+from orthornn_command import entry_points as declarations
 from support.run_cases import config
 
 ADVICE = r"not installed.*pip install -e evidence"
@@ -47,7 +48,7 @@ def declared(monkeypatch):
             }
             for group, names in found.items()
         }
-        monkeypatch.setattr(entry_points, "declared", lambda group: points.get(group.partition(".")[2], {}))
+        monkeypatch.setattr(declarations, "declared", lambda group: points.get(group.partition(".")[2], {}))
 
     return declare
 

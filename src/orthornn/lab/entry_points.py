@@ -1,49 +1,15 @@
-"""Tasks and commands that other installed packages add to the command, by the entry points that they declare.
-
-orthornn.tasks      a task: a subclass of Task, under its name
-orthornn.commands   a command: a `Command`, under its name
-
-The evidence of this project declares both. It is the folder `evidence` of the sources and in no wheel, so its names are
-known here: one that is asked for without it is an error that says how to install it.
-"""
+"""What other installed packages declare, imported, or an error that says how to install it; see orthornn_command."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
+
+from orthornn_command import entry_points
+from orthornn_command.entry_points import COMMANDS, EVIDENCE, TASKS, Command, declared, is_known, loaded
 
 from ..errors import MissingPackageError
 
-TASKS, COMMANDS = "orthornn.tasks", "orthornn.commands"
-EVIDENCE = {
-    TASKS: ("pixel-mnist", "noisy-digits", "groups", "parity", "modular-sums", "speech", "music", "piano-rolls"),
-    COMMANDS: ("reproduce", "bench", "leaderboard", "group-words"),
-}
-"""The names that the evidence declares, by group."""
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command of another package.
-
-    Attributes:
-        summary: What it does, in a line of the manual.
-        module: The name of the module whose ``main(words)`` runs it and returns the exit status; it is imported only then.
-        example: How it is used, for the manual, or "".
-    """
-
-    summary: str
-    module: str
-    example: str = ""
-
-
-@functools.cache
-def declared(group: str) -> dict[str, metadata.EntryPoint]:
-    """Return the entry points of installed packages in a group, by name."""
-    return {found.name: found for found in metadata.entry_points(group=group)}
+__all__ = ["COMMANDS", "EVIDENCE", "TASKS", "Command", "declared", "is_known", "load", "loaded"]
 
 
 def load(group: str, name: str) -> Any:
@@ -54,12 +20,12 @@ def load(group: str, name: str) -> Any:
         KeyError: For any other unknown name.
     """
     what = f"`orthornn {name}`" if group == COMMANDS else f"the task {name}"
-    if name not in declared(group) and name in EVIDENCE[group]:
+    if name not in entry_points.declared(group) and name in EVIDENCE[group]:
         raise MissingPackageError(
             f"Expected the evidence of orthornn for {what}, but it is not installed. Install it: pip install -e evidence "
             f"in the folder of orthornn's sources."
         )
-    found = declared(group)[name]
+    found = entry_points.declared(group)[name]
     try:
         return found.load()
     except ImportError as error:  # a folder that was moved or removed since
@@ -67,17 +33,3 @@ def load(group: str, name: str) -> Any:
             f"Expected to import {found.value} for {what}, as an installed package declares, but got: {error}. Install that "
             f"package again."
         ) from error
-
-
-def loaded(group: str) -> dict[str, Any]:
-    """Return what the declared names of a group stand for, by name, but for those that cannot be imported."""
-    known = {}
-    for name in declared(group):
-        with contextlib.suppress(MissingPackageError):
-            known[name] = load(group, name)
-    return known
-
-
-def is_known(group: str, name: str) -> bool:
-    """Return whether a name is declared, or would be if the evidence were installed."""
-    return name in declared(group) or name in EVIDENCE[group]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orthornn.lab.entry_points import Command
+from orthornn_command.entry_points import Command
 
 REPRODUCE = Command(
     "reproduce the tables and figures of the papers",

@@ -14,76 +14,22 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ... import __version__
+from orthornn_command.manual import COMMANDS, asked, commands
+
 from ..._checks import check_choice
 from ..._printable import printable
 from ...cores import limited_threads
 from ...errors import Interrupted, MissingPackageError, OrthornnError, OrthornnWarning
 from ...kernels.backends.cpp import extension
 from ..entry_points import COMMANDS as OF_PACKAGES
-from ..entry_points import EVIDENCE, Command, is_known, load, loaded
+from ..entry_points import is_known, load
 from ..given_once import check_given_once
 from .terminated import Terminated, terminable
-
-COMMANDS = {
-    "train": "train one model on one task, or on your own data",
-    "compare": "train several models of equal size on one task, side by side",
-    "inspect": "show the columns of a file, and what a training run would use of them",
-    "report": "write one HTML page about finished and unfinished runs",
-    "predict": "write the predictions of a trained network for the sequences of a file",
-    "evaluate": "print the loss and the metrics of a trained network on a file",
-    "generate": "print text that a network trained on characters draws",
-    "export": "write a trained network as ONNX, torch.export, safetensors, C, or C++ for audio",
-    "sweep": "train with a grid of settings, or with random ones, on one machine or a cluster",
-    "figures": "draw what runs recorded: gradients through time, spectra, distance from orthogonality",
-    "demo": "train four networks on copying for 100 seconds at most, and draw their gradients",
-    "doctor": "report what this machine and installation can run, and what a network would get",
-}
 
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no quota among its errors
 _OF_OUTPUT = "_is_of_output"  # the mark of an error of writing to the output
 _LONGEST = 300  # characters of an error that nobody foresaw
 _CLOSED = 128 + getattr(signal, "SIGPIPE", 13)  # Windows has the error, and not the signal
-
-_MANUAL = """\
-orthornn - orthogonal and unitary recurrent networks
-
-usage: orthornn COMMAND ...
-
-commands:
-{commands}
-
-`orthornn COMMAND --help` explains a command, and `orthornn train TASK --help` a task with all options.
-
-examples:
-  orthornn train copying --T 200 --model ornn-rotations --parameters 5k
-  orthornn train table.csv --target label --sequence id
-  orthornn train --resume RUN
-  orthornn compare copying --models ornn,ornn-rotations,scornn,lstm --parameters 5k --seeds 5
-  orthornn report runs --out report.html
-  orthornn train copying --T 200 --model spectral --margin 0.1 --record-gradients 20 --record-spectrum 20
-  orthornn figures gradient-map runs/*
-  orthornn doctor --n 256 --m 32 --B 1 --T 784
-{examples}
-An error is one line; with --traceback anywhere, it shows where it came from. --version prints the version.
-"""
-
-
-def commands() -> dict[str, Command]:
-    """Return every command by name, those of other installed packages last."""
-    own = {name: Command(summary, f"{__name__}.{name}") for name, summary in COMMANDS.items()}
-    return own | {name: command for name, command in loaded(OF_PACKAGES).items() if name not in own}
-
-
-def manual() -> str:
-    """Return what `orthornn --help` prints."""
-    known = commands()
-    lines = [f"  {name:<11} {command.summary}" for name, command in known.items()]
-    absent = [name for name in EVIDENCE[OF_PACKAGES] if name not in known]
-    if absent:
-        lines += ["", f"not installed: {', '.join(absent)}; each says how to get it"]
-    examples = "".join(f"  {command.example}\n" for command in known.values() if command.example)
-    return _MANUAL.format(commands="\n".join(lines), examples=examples)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -218,11 +164,8 @@ def _module_of(command: str) -> str:
 
 def _run(words: list[str], traceback: bool) -> int:
     try:
-        if not words or words[0] in ("-h", "--help", "help"):
-            print(manual(), end="")
-            return 0
-        if words[0] == "--version":
-            print(f"orthornn {__version__}")
+        if (text := asked(words)) is not None:
+            print(text, end="")
             return 0
         extension.build()  # an ORTHORNN_ISA that is not there
         module = _module_of(words[0])
