@@ -499,8 +499,8 @@ def test_what_each_column_is_for_is_printed_before_training(tmp_path, capsys):
     ]
     assert cli.main(words) == 0
     said = capsys.readouterr()
-    before, table = said.out.split("classify: 6 steps")
-    assert f"{path}: 120 steps, 20 sequences by the column sequence of 6 steps, in order as in the file" in before
+    before, table = said.out.split("classify: sequences of 6 steps")
+    assert f"{path}: 120 rows, 20 sequences by the column sequence of 6 steps, in order as in the file" in before
     assert "inputs: x   target: kind" in before
     assert "sequences: 14 for train, 3 for validation, 3 for test" in before
     assert "validation accuracy" in table
