@@ -91,6 +91,19 @@ def test_strings_use_the_words_of_the_field():
     assert not found, "Expected the words of the field, but got:\n" + "\n".join(sorted(set(found)))
 
 
+def test_no_message_names_a_page_that_an_installed_package_lacks():
+    """Errors of the estimators named docs/how_to/your_data.md."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise | ast.Call):
+                name = getattr(getattr(node, "func", None), "attr", "") if isinstance(node, ast.Call) else "raise"
+                text = ast.unparse(node)
+                if name in ("raise", "warn", "append", "print", "say", "show") and re.search(r"\bdocs/\w+", text):
+                    found.append(f"{path.name}:{node.lineno}")
+    assert not found
+
+
 def test_strings_are_found_wherever_they_are():
     """Across lines, in f-strings and docstrings, and not in names."""
     source = 'def f(beside):\n    """What\n    came."""\n    raise E(f"it is " f"{x} beside " "y; got z")\n'

@@ -213,7 +213,7 @@ def test_times_of_predictions_are_those_of_the_frame(tmp_path):
 def test_messages_call_a_frame_by_no_number(tmp_path, capsys, recwarn):
     orthornn.train(series_in_zones(), "value", sequence="series", ahead=1, steps=1, hidden_size=3, out=tmp_path / "run")
     said = capsys.readouterr().out
-    assert "DataFrame: 120 steps, 2 sequences" in said
+    assert "DataFrame: 120 rows, 2 sequences" in said
     assert "windows: " in said  # two series are divided by time
     assert said.startswith("DataFrame: --ahead was given")
     assert "DataFrame-" not in said

@@ -296,7 +296,7 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
     if task.metric != "loss":
         columns += [Column(f"test {task.metric}"), Column("baseline")]
     shown = Table(
-        f"{task.name}: {task.steps} steps, trivial baseline {first.trivial_loss:.4g} = {task.trivial_formula}",
+        f"{task.name}: sequences of {task.steps} steps, trivial baseline {first.trivial_loss:.4g} = {task.trivial_formula}",
         columns,
     )
     for name, result in results.items():

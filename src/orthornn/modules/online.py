@@ -429,7 +429,7 @@ def online(
     if len(network.suffixes) != 1 or network.nonlinearity != "identity" or network.linear_transition:
         raise ArgumentError(
             "Expected one layer and direction with nonlinearity='identity', but got a network whose traces are not O(N). "
-            "Use truncated back-propagation (docs/how_to/streaming.md)."
+            "Use truncated back-propagation: detach the state between pieces of the sequence."
         )
     if network.clip_backward is not None:
         raise ArgumentError(

@@ -55,7 +55,8 @@ def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
         )
     if not all(np.isfinite(one).all() for one in found):
         raise ValueError(
-            "Expected finite numbers, but got NaN or infinity in X. Fill them in; see docs/how_to/your_data.md."
+            "Expected finite numbers, but got NaN or infinity in X, or masked values. Fill them in, or leave such sequences "
+            "out. orthornn.train takes missing values: missing='hold'."
         )
     return found
 

@@ -499,15 +499,15 @@ def test_what_each_column_is_for_is_printed_before_training(tmp_path, capsys):
     ]
     assert cli.main(words) == 0
     said = capsys.readouterr()
-    before, table = said.out.split("classify: 6 steps")
-    assert f"{path}: 120 steps, 20 sequences by the column sequence of 6 steps, in order as in the file" in before
+    before, table = said.out.split("classify: sequences of 6 steps")
+    assert f"{path}: 120 rows, 20 sequences by the column sequence of 6 steps, in order as in the file" in before
     assert "inputs: x   target: kind" in before
     assert "sequences: 14 for train, 3 for validation, 3 for test" in before
     assert "validation accuracy" in table
     assert "does not see Unnamed: 0 (numbers the rows), word (text)" in said.err
     path.write_text(path.read_text().replace("1.0,7,", "N/A,7,"))
     assert cli.main([*words[:-1], str(tmp_path / "other")]) == 2
-    assert "column 'x', but got nan in row 8, as in 1 row(s) in all" in capsys.readouterr().err
+    assert "column 'x', but got nan in row 8, line 9 of the file, as in 1 row(s) in all" in capsys.readouterr().err
 
 
 def test_an_error_that_nobody_foresaw_is_one_line_too(capsys, monkeypatch):

@@ -192,3 +192,28 @@ def test_a_figure_that_fails_costs_no_result(tmp_path, monkeypatch, capsys, comm
     )
     assert "figure:" not in said.out
     assert not (tmp_path / "here" / "curves.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "there"),
+    [
+        (["predict", "runs/nosuch", "x.npy"], "scores.csv"),
+        (["predict", "runs/nosuch", "x.npy", "--out", "no/folder.csv"], None),
+        (["report", "runs/nosuch"], "report.html"),
+        (["export", "runs/nosuch", "--c", "--out", "o"], "o/network.h"),
+        (["evaluate", "runs/nosuch", "x.npy"], None),
+        (["figures", "spectrum", "runs/nosuch", "--out", "a.png"], "a.png"),
+        (["generate", "runs/nosuch"], None),
+        (["train", "--resume", "runs/nosuch"], None),
+        (["predict", "run", "nosuch.npy"], "scores.csv"),
+    ],
+)
+def test_what_is_not_there_is_said_before_what_is(beside, capsys, words, there):
+    """`predict runs/nosuch` complained of scores.csv."""
+    if there is not None:
+        (beside / there).parent.mkdir(exist_ok=True)
+        (beside / there).write_text("mine")
+    assert cli.main(words) == 2
+    said = capsys.readouterr().err
+    assert "nosuch" in said
+    assert "exists" not in said

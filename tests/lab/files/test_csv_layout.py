@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from orthornn.errors import DataError, OrthornnWarning
-from orthornn.lab.files.columns import is_table, read_columns
+from orthornn.lab.files.columns import is_table, joined, read_columns
 from orthornn.lab.files.csv_format import CsvFormat
 from orthornn.lab.files.csv_layout import separator_in
 from orthornn.lab.files.sequence_files import read_sequences
+from orthornn.lab.tasks import Forecast
 
 TABLE = {"a": [1, 3], "b": [2, 4]}
 PLAIN = {
@@ -121,3 +122,27 @@ def test_a_name_may_hold_the_separator_of_another_table(tmp_path):
         found = read_columns(written(tmp_path / "a.csv", f"{first}\n1;2\n3;4\n")).columns
         assert [column.tolist() for column in found.values()] == [[1, 3], [2, 4]]
         assert list(found) == [name.strip('"') for name in first.split(";")]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("above", "cell", "line"),
+    [("", "word", 7), ("\n\n", "word", 9), ("sep=,\n", "word", 8), ("a logger\n", "word", 8), ("", '"two\nlines"', 12)],
+)
+def test_an_error_names_the_line_of_a_row(tmp_path, above, cell, line, suffix, end):
+    """`nan in row 6` was line 7 of the file, and further down where other lines are above the table."""
+    rows = [f"{'' if i == 5 else i},{cell},{i % 7}\n" for i in range(40)]
+    path = written(tmp_path / f"a.{suffix}", f"{above}x,note,y\n{''.join(rows)}", end)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(DataError, match=rf"column 'x', but got nan in row 6, line {line} of the file, as in 1 row"):
+            Forecast(data=path, target="y", skipped=1).told()
+        found = read_columns(path)
+        whole = read_columns(written(tmp_path / "b.csv", "x,note,y\n0,word,1\n"))
+    both = joined(joined(whole, found), whole._replace(line=None))
+    assert both.row(6) == f"row 6, line {line} of {path}"
+    assert both.row(0) == f"row 1, line 2 of {tmp_path / 'b.csv'}"
+    assert both.row(41) == f"row 1 of {tmp_path / 'b.csv'}"
+    path.write_bytes(b"")
+    assert found.row(5).startswith("row 6, line ")  # whatever became of the file

@@ -358,3 +358,20 @@ def test_a_figure_that_fails_does_not_cost_the_page(runs, tmp_path, monkeypatch)
     assert "copying: singular values during training: not drawn: AttributeError" in text
     assert text.count("<figure>") == len(written) - 1 == 3
     assert all(path.exists() for path in written)
+
+
+def test_headings_tell_tasks_apart_in_words(tmp_path):
+    """A heading read `classify, categories=None`."""
+    lines = [f"{i // 3},{i % 7},{'rb'[i % 2]},{'uv'[i // 3 % 2]}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("id,x,color,label\n" + "\n".join(lines) + "\n")
+    for name, options in (("plain", {}), ("words", {"categories": "color"})):
+        task = Classify(
+            data=str(tmp_path / "t.csv"),
+            target="label",
+            sequence="id",
+            inputs="x,color"[: 1 + 6 * len(options)],
+            **options,
+        )
+        train(RunConfig(task=task, model=model_named("gru", hidden_size=3), steps=1, batch_size=4), tmp_path / name)
+    found = by_data(read_runs([tmp_path]))
+    assert list(found) == ["classify, inputs=x, no categories", "classify, inputs=x,color, categories=color"]

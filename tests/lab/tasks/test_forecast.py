@@ -249,7 +249,10 @@ def test_rows_of_the_future_say_only_what_is_known(tmp_path):
     lines = (tmp_path / "new.csv").read_text().splitlines()
     lines[22] = ",,21"
     (tmp_path / "gap.csv").write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError, match=r"Expected finite numbers in .*, column 'price', but got nan in row 22, as in"):
+    with pytest.raises(
+        DataError,
+        match=r"Expected finite numbers in .*, column 'price', but got nan in row 22, line 23 .*, as in",
+    ):
         loaded.predict_table(tmp_path / "gap.csv")
     (tmp_path / "end.csv").write_text("demand,price\n1,2\n2,3\n")
     with pytest.raises(DataError, match=r"Expected a step in .*followed by 3 row\(s\) with price, but got none"):

@@ -327,9 +327,12 @@ def test_the_grid_of_the_times_and_its_gaps(tmp_path, times, said, reader):
     [
         (
             [1, 3, 2, 3],
-            "column 't': 5 row.* the first in row 4; they are in the order of the table. If they are of several",
+            "column 't': 5 row.* the first in row 4, line 5.*; they are in the order of the table. If they are of several",
         ),
-        (["2024-01-01"] * 4, "15 row.* row 2; .* No sequence has two times, so that the column gives .* no order"),
+        (
+            ["2024-01-01"] * 4,
+            "15 row.* row 2, line 3 .* No sequence has two times, so that the column gives .* no order",
+        ),
         ([2, 4, 1, 3], None),
     ],
 )

@@ -267,16 +267,16 @@ WRONG = {
     "x,value\n1,2\n\n3,4\n": "Expected 2 cells, one per name, but .* line 3, has 0",
     "x,y\n": "has no rows",
     "x,value\n1,2\n3,4\n": "Expected at least 3 steps to divide .* but got 2 in .* longer series",
-    "x,value\na,2\n3,4\n5,6\n7,8\n": r"column 'x', but got 'a' in row 1 \(1 of 4 cells",
+    "x,value\na,2\n3,4\n5,6\n7,8\n": r"column 'x', but got 'a' in row 1, line 2 of the file \(1 of 4 cells",
     "x,vale\n1,2\n": "Expected a column 'value' for target in .*, but got x, vale. Did you mean 'vale'",
     "value\n" + "1\n" * 99: "Expected targets that differ .* value is the same in all of it",
     "value\n" + "0.1\n" * 99: "Expected targets that differ",  # their mean is not .1
     "value\n" + "1e300\n2e300\n" * 99: "Expected values whose squares are float64 numbers, but .* column 'value'",
     "x,value\n" + "1e300,1\n-1e300,2\n" * 99: "Expected values whose squares are float64 numbers, but .* column 'x'",
     "value\n"
-    + "1\ninf\n" * 99: r"Expected finite numbers in .*, column\(s\) value, but got \[inf\] in row 2, as in 99 row",
+    + "1\ninf\n" * 99: r"Expected finite numbers in .*, column\(s\) value, but got \[inf\] in row 2, .*, as in 99 row",
     'value,name\n1,"a\n' + "2,b\n" * 99: "unexpected end of data",  # else the rest is one cell
-    "x;value\n1;2,500\n2;3,500\n": r"Expected numbers for target in .*, but got '2,500' in row 1 .* two meanings",
+    "x;value\n1;2,500\n2;3,500\n": r"Expected numbers for target in .*, but got '2,500' in row 1, .* two meanings",
     "x;value\n1.500;2,5\n2.250;3,5\n": r"what the points in .* column 'x', mean",
 }
 
@@ -353,7 +353,7 @@ def test_steps_are_put_in_order_by_dates(tmp_path, dates):
     )
     task = Regress(data=str(path), target="y", sequence="id", time="when", inputs="x")
     if "" in dates:
-        with pytest.raises(DataError, match=r"column 'when', but got none in row 3\. Fill it in"):
+        with pytest.raises(DataError, match=r"column 'when', but got none in row 3, line 4 of the file\. Fill it in"):
             task._table  # noqa: B018
         return
     assert task._table.features[:, 0].tolist() == [2, 0, 1] * 3

@@ -21,6 +21,7 @@ from ..files.sequence_files import read_sequences
 from ..predict import Loaded, load
 from ..tasks.table_task import TableTask
 from ..training import fine_tune, read_result
+from ..training.directory import check_is_run, run_in
 from ..training.fingerprint import check_data
 from .arguments import read_options
 from .lines import show
@@ -83,6 +84,7 @@ def main(words: Sequence[str]) -> int:
             "Expected at least one of --onnx, --torch-export, --safetensors, --c and --audio, but got none. Name one."
         )
     _check_c_options(arguments)
+    check_is_run(run_in(arguments.run))  # first what is read, then what is written
     folder = arguments.out or arguments.run / "export"
     if arguments.out is None and folder.is_symlink():
         raise ArgumentError(

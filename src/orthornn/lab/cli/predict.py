@@ -9,11 +9,13 @@ from typing import Annotated, Literal
 
 import tyro
 
+from ...errors import DataError
 from ..files.columns import Columns, is_table
 from ..files.sequence_files import read_sequences
 from ..predict import Loaded, load
 from ..score_files import write_anomalies, write_scores, write_table
 from ..tasks.table_task import TableTask
+from ..training.directory import check_is_run, run_in
 from .arguments import read_options
 from .lines import say, show
 from .outputs import check_folder, check_new_file, check_suffix
@@ -77,6 +79,9 @@ DESCRIPTION = (
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(PredictArguments, "orthornn predict", DESCRIPTION, words or ["--help"])
+    check_is_run(run_in(arguments.run))  # first what is read, then what is written
+    if not arguments.data.exists():
+        raise DataError(f"Expected a file with sequences, but there is no {arguments.data}. Correct the path.")
     check_suffix(arguments.out, (".csv", ".txt"))
     check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)

@@ -55,9 +55,10 @@ def main(words: Sequence[str]) -> int:
         for name in arguments.figures.split(",")
         if name.strip()
     ]
+    runs = read_runs(arguments.runs)  # first what is read, then what is written
     check_suffix(arguments.out, (".html", ".htm"))
     check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)
-    for path in write_report(read_runs(arguments.runs), arguments.out, formats, replace=arguments.force):
+    for path in write_report(runs, arguments.out, formats, replace=arguments.force):
         show(path)
     return 0

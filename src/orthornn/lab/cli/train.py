@@ -279,7 +279,11 @@ def _show(result: RunResult, folder: Path) -> None:
     outcomes = task.write_outputs(result.model, folder)
     shown = compare.table({name: result})
     if result.best:
-        best = {key: value for key, value in result.best.items() if not key.endswith("seconds")}
+        best = {
+            "update" if key == "step" else key: value
+            for key, value in result.best.items()
+            if not key.endswith("seconds")
+        }
         shown.notes.append("best validation: " + ", ".join(f"{key} {value:.4g}" for key, value in best.items()))
     if result.best_test and result.best_test != result.test and result.best.get("step") != result.steps:
         last = ", ".join(f"{key} {value:.4g}" for key, value in result.test.items())

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,6 +53,7 @@ class Columns(NamedTuple):
     sequences: whether the array states which rows are a sequence. commas: the columns of a text file that have decimal
         commas. points: those that are text, though some cells are numbers with a decimal point, which is no decimal mark
         there. sound: Of sounds, how long they are, and how they became the columns; else "".
+    line: Returns the line of a row in a text file; None for other tables. parts: Of joined tables.
     """
 
     path: Path
@@ -62,11 +63,25 @@ class Columns(NamedTuple):
     commas: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
     sound: str = ""
+    line: Callable[[int], int] | None = None
+    parts: tuple[Columns, ...] = ()
 
     @property
     def rows(self) -> int:
         """R, the number of rows."""
         return len(next(iter(self.columns.values())))
+
+    def row(self, place: int) -> str:
+        """Return where a row is, by its place, as a message says it: `row 6`, or `row 6, line 7 of the file`."""
+        table, file = self, "the file"
+        for part in self.parts:
+            if place < part.rows:
+                table, file = part, str(part.path)
+                break
+            place -= part.rows
+        if table.line is not None:
+            return f"row {place + 1}, line {table.line(int(place))} of {file}"
+        return f"row {place + 1}{f' of {file}' if table is not self else ''}"
 
     def check(self, name: str, what: str) -> str:
         """Return `name` if there is a column of that name; raise DataError with the nearest one if not."""
@@ -140,9 +155,9 @@ class Columns(NamedTuple):
             except ValueError:
                 raise self._no_numbers(name, what) from None
         if what in ("target", "inputs"):
-            where, error = f"in {self.path}, column {name!r}, row", DataError if what == "target" else None
+            where, error = f"in {self.path}, column {name!r},", DataError if what == "target" else None
             kind = what.removesuffix("s")
-            check_rounding(column, found, lambda row: f"{where} {row + 1},", "the column", error, kind=kind)
+            check_rounding(column, found, lambda row: f"{where} {self.row(row)},", "the column", error, kind=kind)
         return found
 
     def _no_numbers(self, name: str, what: str) -> DataError:
@@ -178,7 +193,7 @@ class Columns(NamedTuple):
         else:
             advice = "Correct the cell."
         return DataError(
-            f"Expected numbers for {what} in {self.path}, column {name!r}, but got {shown(cell)} in row {wrong[0] + 1} "
+            f"Expected numbers for {what} in {self.path}, column {name!r}, but got {shown(cell)} in {self.row(wrong[0])} "
             f"({len(wrong)} of {len(column)} cells are no numbers). {advice}"
         )
 
@@ -187,9 +202,9 @@ class Columns(NamedTuple):
         column = self.columns[self.check(name, what)]
         gone = np.array([cell is None for cell in column]) if column.dtype == object else column != column
         if gone.any():
-            row = int(np.flatnonzero(gone)[0]) + 1
+            row = self.row(int(np.flatnonzero(gone)[0]))
             raise DataError(
-                f"Expected a time for every step in {self.path}, column {name!r}, but got none in row {row}. Fill it in, or "
+                f"Expected a time for every step in {self.path}, column {name!r}, but got none in {row}. Fill it in, or "
                 f"leave the row out."
             )
         if column.dtype != object and column.dtype.kind != "c":
@@ -213,8 +228,8 @@ class Columns(NamedTuple):
         if len(infinite):
             row = int(infinite[0])
             raise DataError(
-                f"Expected finite times in {self.path}, column {name!r}, but got {times[row]} in row {row + 1}. Correct it, "
-                f"or leave the row out."
+                f"Expected finite times in {self.path}, column {name!r}, but got {times[row]} in {self.row(row)}. Correct "
+                f"it, or leave the row out."
             )
         return times
 
@@ -226,14 +241,14 @@ class Columns(NamedTuple):
             if nested is not None:
                 raise DataError(
                     f"Expected text, numbers or dates for {what} in {self.path}, column {name!r}, but got "
-                    f"{shown(column[nested])} in row {nested + 1}. Divide it into columns of plain cells."
+                    f"{shown(column[nested])} in {self.row(nested)}. Divide it into columns of plain cells."
                 )
             return np.array([cells.label(cell) for cell in column], object)
-        where = f"in {self.path}, column {name!r}, row"
+        where = f"in {self.path}, column {name!r},"
         if what not in ("time", "inspect"):  # which tell nothing apart
-            check_names(column, lambda row: f"{where} {row + 1},", DataError)
+            check_names(column, lambda row: f"{where} {self.row(row)},", DataError)
             if suffix_of(self.path) in _TEXT:
-                check_finite_names(column, lambda row: f"{where} {row + 1},")
+                check_finite_names(column, lambda row: f"{where} {self.row(row)},")
         return np.array([cells.label(cell) for cell in plain_cells(column)], object)
 
 
@@ -275,7 +290,7 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
         raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct the path.")
     if suffix in _TEXT:
         read = read_marked(path, form or CsvFormat())
-        found = Columns(path, read.columns, commas=read.commas, points=read.points)
+        found = Columns(path, read.columns, commas=read.commas, points=read.points, line=read.line)
     elif suffix in (".parquet", ".feather"):
         found = Columns(Path(shown_name(path)), read_parquet(path) if suffix == ".parquet" else read_feather(path))
     elif suffix == ".ts":
@@ -317,7 +332,8 @@ def joined(first: Columns, second: Columns) -> Columns:
     points = tuple(name for name in columns if name in first.points + second.points)
     path = Path(f"{first.path} and {second.path}")
     sound = "; and ".join(filter(None, (first.sound, second.sound)))
-    return Columns(path, columns, first.features, first.sequences, first.commas, points, sound)
+    own = (*(first.parts or (first,)), second)
+    return Columns(path, columns, first.features, first.sequences, first.commas, points, sound, parts=own)
 
 
 def _have_one_type(first: np.ndarray, second: np.ndarray) -> bool:

@@ -10,10 +10,11 @@ import codecs
 import csv
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -31,12 +32,21 @@ _PIECE = 1 << 20
 
 class Marked(NamedTuple):
     """Columns by name. commas: Those whose numbers have decimal commas. points: Those that are text, though some cells are
-    numbers with a decimal point, as the format says that the mark is the comma.
+    numbers with a decimal point, as the format says that the mark is the comma. line: Returns the line of a row in the file.
     """
 
     columns: dict[str, np.ndarray]
     commas: tuple[str, ...]
     points: tuple[str, ...]
+    line: Callable[[int], int]
+
+
+class _Table(NamedTuple):
+    """Columns by name, what separates them in the file, and how many lines are above their names."""
+
+    columns: dict[str, np.ndarray]
+    separator: str
+    above: int
 
 
 def read_named(path: Path, form: CsvFormat = CsvFormat()) -> dict[str, np.ndarray]:  # noqa: B008
@@ -49,34 +59,50 @@ def read_marked(path: Path, form: CsvFormat) -> Marked:
 
     In one of `form.commas` the points of 1.500 are marks of thousands, and the comma of 1,234 a decimal one.
     """
-    columns = _read(path, form)
+    columns, separator, above = _read(path, form)
     for name, words in form.words_of:
         if name in columns:
-            columns[name] = _read(path, form._replace(words=words))[name]
+            columns[name] = _read(path, form._replace(words=words)).columns[name]
     unsure = [name for name in form.commas if name in columns and not is_settled(columns[name])]
     if unsure and form.marks is None:
-        again = _read(path, form._replace(decimal=",", thousands="."))
+        again = _read(path, form._replace(decimal=",", thousands=".")).columns
         columns |= {name: again[name] for name in unsure if again[name].dtype != object}
     commas = tuple(name for name, column in columns.items() if isinstance(column, Commas))
     points: tuple[str, ...] = ()
     if form.marks is not None and form.marks.decimal == ",":
         texts = {name: column for name, column in columns.items() if column.dtype == object}
         points = tuple(name for name, column in texts.items() if any(map(is_pointed, set(column))))
-    return Marked(agreeing(path, columns), commas, points)
+    line = partial(_line_of, path, form.encoding, separator, above)
+    return Marked(agreeing(path, columns), commas, points, line)
 
 
-def _read(path: Path, form: CsvFormat) -> dict[str, np.ndarray]:
+def _line_of(path: Path, encoding: str | None, separator: str, above: int, row: int) -> int:
+    """Return the line in which a row begins, counted from 1: quoted cells may have several. The file is read again."""
+    try:
+        with _opened(path, encoding) as file:
+            lines = io.TextIOWrapper(file, "utf-8", newline="")
+            for _ in range(above):
+                lines.readline()
+            reader: Any = _reader(lines, separator)
+            for _ in range(row + 1):
+                next(reader)
+            return above + int(reader.line_num) + 1
+    except (DataError, csv.Error, StopIteration, ValueError):  # it has changed
+        return above + row + 2
+
+
+def _read(path: Path, form: CsvFormat) -> _Table:
     with _opened(path, form.encoding) as file:
         above, start = to_first_line(file), file.tell()
         given = form.separator or above.separator
         separator = given or separator_in(_first_line(file), _is_tsv(path))
         file.seek(start)
         columns = _by_arrow(path, file, separator, form)
-        if columns is None:
-            file.seek(start)
-            others = "" if given else SEPARATORS.replace(separator, "")
-            columns = _by_python(path, file.read(), separator + others, form, above.lines)
-    return columns
+        if columns is not None:
+            return _Table(columns, separator, above.lines)
+        file.seek(start)
+        others = "" if given else SEPARATORS.replace(separator, "")
+        return _by_python(path, file.read(), separator + others, form, above.lines)
 
 
 def read_numbers(path: Path) -> np.ndarray:
@@ -230,12 +256,12 @@ def _by_arrow(path: Path, file: BinaryIO, separator: str, form: CsvFormat) -> di
     return None if columns is None else dict(zip(names, columns))
 
 
-def _by_python(path: Path, content: bytes, separators: str, form: CsvFormat, above: int = 0) -> dict[str, np.ndarray]:
-    """Return the columns. separators: The likeliest, then others that there may be. above: The lines above the content."""
+def _by_python(path: Path, content: bytes, separators: str, form: CsvFormat, above: int = 0) -> _Table:
+    """Return the table. separators: The likeliest, then others that there may be. above: The lines above the content."""
     separator = separators[0]
     lines = _lines(path, content, separator)
     if not lines:
-        return {}
+        return _Table({}, separator, above)
     if not _is_square(lines):
         lines, separator, left = _laid_out(path, content, lines, separators)
         above += left
@@ -248,10 +274,11 @@ def _by_python(path: Path, content: bytes, separators: str, form: CsvFormat, abo
                 f"Expected {len(names)} cells, one per name, but {path}, line {number + above}, has {len(line)}. "
                 f"{_advice(lines, number)}"
             )
-    return {
+    columns = {
         name: column_of_texts([row[place].strip() for row in lines[1:]], separator, form)
         for place, name in enumerate(names)
     }
+    return _Table(columns, separator, above)
 
 
 def _is_square(lines: list[list[str]]) -> bool:

@@ -247,7 +247,8 @@ def _fields(task: Task) -> dict[str, Any]:
 def _told_apart(task: Task, rivals: Sequence[Task]) -> str:
     """Return the task's name, and those of its fields in which the tasks differ."""
     fields = [_fields(rival) for rival in rivals]
-    words = [f"{name}={value}" for name, value in _fields(task).items() if any(own[name] != value for own in fields)]
+    apart = {name: value for name, value in _fields(task).items() if any(own[name] != value for own in fields)}
+    words = [f"no {name.replace('_', ' ')}" if value is None else f"{name}={value}" for name, value in apart.items()]
     return ", ".join([task.name, *words])
 
 

@@ -196,7 +196,7 @@ class Classify(TableTask):
             row = list(labels).index(None)
             words = "; or if it is the name of a class, such as None or NA: default_na='empty', --default-na empty"
             raise DataError(
-                f"Expected a label for every step in {file.path}, column {self._target!r}, but got none in row {row + 1}. "
+                f"Expected a label for every step in {file.path}, column {self._target!r}, but got none in {file.row(row)}. "
                 f"Fill it in, or leave such steps out of the loss: missing='hold', --missing hold"
                 f"{words * self._takes_words_for_missing}."
             )

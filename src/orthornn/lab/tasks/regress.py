@@ -167,8 +167,8 @@ class Numbers(TableTask):
             infinite = bool(np.isinf(targets[row]).any())
             advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
             raise DataError(
-                f"Expected finite numbers in {file.path}, column(s) {self.target}, but got {targets[row].tolist()} in row "
-                f"{row + 1}, as in {int(wrong.sum())} row(s) in all. "
+                f"Expected finite numbers in {file.path}, column(s) {self.target}, but got {targets[row].tolist()} in "
+                f"{file.row(row)}, as in {int(wrong.sum())} row(s) in all. "
                 f"{INFINITE if infinite else advice}"
             )
         return transformed(targets, self.target_transform)

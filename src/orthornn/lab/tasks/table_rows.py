@@ -322,7 +322,7 @@ class TableRows(TableOptions):
             one_time = len(equal) == int(inside.sum())
             warn(
                 f"{file.path}, column {self.time!r}: {len(equal)} row(s) have the time of the step before in their sequence, "
-                f"the first in row {order[equal[0] + 1] + 1}; they are in the order of the table."
+                f"the first in {file.row(order[equal[0] + 1])}; they are in the order of the table."
                 f"{' No sequence has two times, so that the column gives the steps no order.' * one_time} If they are of "
                 f"several sequences, name the column of these with sequence, --sequence; else put the table "
                 f"in order and leave time out, which also silences the warning."
@@ -344,10 +344,10 @@ class TableRows(TableOptions):
             return order[np.argsort(file_of_rows[order], kind="stable")], list(map(str, range(len(lengths)))), lengths
         labels = file.labels(column, "sequence")
         if any(label is None for label in labels):
-            row = [label is None for label in labels].index(True) + 1
+            row = file.row([label is None for label in labels].index(True))
             raise DataError(
                 f"Expected the name of its sequence for every step in {file.path}, column {column!r}, but got missing "
-                f"values, the first in row {row}. Fill them in, or leave the rows out."
+                f"values, the first in {row}. Fill them in, or leave the rows out."
             )
         names, codes = coded(labels)
         if file_of_rows is not None:  # sequences of two files are never the same
@@ -395,8 +395,8 @@ class TableRows(TableOptions):
             wrong = np.flatnonzero(np.isnan(flags) if self.mask else ~np.isin(flags, (0, 1)))
             if len(wrong):
                 raise DataError(
-                    f"Expected 0 or 1 in {file.path}, column {mask!r}, but got {flags[wrong[0]]:g} in row "
-                    f"{wrong[0] + 1}. The column tells which steps are missing; if it is no mask, rename it or name "
+                    f"Expected 0 or 1 in {file.path}, column {mask!r}, but got {flags[wrong[0]]:g} in "
+                    f"{file.row(wrong[0])}. The column tells which steps are missing; if it is no mask, rename it or name "
                     f"it with inputs, --inputs."
                 )
             observed = flags[order] != 0
@@ -411,8 +411,8 @@ class TableRows(TableOptions):
             place = int(np.flatnonzero(unknown[row] & (strict | np.isinf(features[row])))[0])
             name = channels[place].column
             raise DataError(
-                f"Expected finite numbers in {file.path}, column {name!r}, but got {features[row, place]:g} in row "
-                f"{order[row + channels[place].lead] + 1}, as in {int(wrong.sum())} row(s) in all. "
+                f"Expected finite numbers in {file.path}, column {name!r}, but got {features[row, place]:g} in "
+                f"{file.row(order[row + channels[place].lead])}, as in {int(wrong.sum())} row(s) in all. "
                 f"{ADVICE if np.isnan(features[row, place]) else INFINITE}"
             )
         skipping = np.array([mode == "skip" for mode in mode_of])

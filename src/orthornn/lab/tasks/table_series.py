@@ -116,7 +116,7 @@ class TableSeries(TableRows):
     def _check_domain(self, file: Columns, name: str, what: str) -> np.ndarray:
         """Return the numbers of a column (R,). DataError, with the row, if one of them has no transform of the targets."""
         values = file.numbers(name, what)
-        check_domain(values, self.target_transform, lambda row: f"in {file.path}, column {name!r}, row {row + 1}")
+        check_domain(values, self.target_transform, lambda row: f"in {file.path}, column {name!r}, {file.row(row)}")
         return values
 
     def _coming(self, file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ class TableSplits(TableRows):
                 row = names.index(None)
                 raise DataError(
                     f"Expected train, validation or test in {file.path}, column {self.split!r}, but got "
-                    f"{shown(labels[row])} in row {row + 1}. Name the part of every row."
+                    f"{shown(labels[row])} in {file.row(row)}. Name the part of every row."
                 )
             found = np.array(names, object)
         if self._file_of_rows is not None:

@@ -126,7 +126,7 @@ class TableTask(TableSplits, TableSeries):
         stratified = ["class"] if free and self._strata is not None else []
         return [
             *([f"{self._file.path}: {self._file.sound}"] if self._file.sound else []),
-            f"{shown_name(self.data)}: {self._file.rows} steps, {count} sequence{'s' if count != 1 else ''}{apart} of "
+            f"{shown_name(self.data)}: {self._file.rows} rows, {count} sequence{'s' if count != 1 else ''}{apart} of "
             f"{_range(sequences.lengths)} steps, in order {order}"
             + (f"; {held} steps are missing and hold the state" if held else "")
             + (f"; {empty} sequences have no step that is observed, and are left out" if empty else "")
