@@ -550,8 +550,11 @@ def test_what_is_wrong_is_said(images, tmp_path):
         orthornn.load(tmp_path)
     with pytest.raises(ArgumentError, match="checkpoint to be last, best, chosen or one of the steps"):
         orthornn.load(folder / "run", "17")
+    with pytest.raises(DataError, match=r"Expected a file with sequences, but there is no .*x\.txt"):
+        main(["predict", str(folder / "run"), str(tmp_path / "x.txt"), "--traceback"])
+    (tmp_path / "x.txt").write_text("0")
     with pytest.raises(DataError, match=r"Expected a file in .* unknown kind"):
-        main(["predict", str(folder / "run"), "x.txt", "--traceback"])
+        main(["predict", str(folder / "run"), str(tmp_path / "x.txt"), "--traceback"])
     train(config(steps=2), tmp_path / "damaged")
     path = tmp_path / "damaged" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-5])

@@ -148,7 +148,7 @@ def test_sequence_and_mask_are_known_by_their_names_in_every_format(tmp_path, su
     assert task.preprocessing()["sequence"] == "sequence"
     told = " ".join(task.told())
     for part in (
-        "60 steps",
+        "60 rows",
         "12 sequences by the column sequence",
         "inputs: x",
         "target: kind",
