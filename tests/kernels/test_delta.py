@@ -207,6 +207,7 @@ def test_the_length_of_a_chunk_changes_nothing(case, updates):
 
 
 LAW = [CASES[2], CASES[4], CASES[5], Case(steps=70, batch=2, heads=2, keys=3, values=5, resets=True)]
+SPOILED = [pytest.param(case, name, id=f"{case}-{name}") for case in LAW for name in case.draw().tensors]
 
 
 def spoiled(case: Case, name: str, value: float) -> list[dict[str, Tensor]]:
@@ -221,15 +222,12 @@ def spoiled(case: Case, name: str, value: float) -> list[dict[str, Tensor]]:
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("name", ["q", "k", "v", "beta", "gate", "state", "restart"])
-@pytest.mark.parametrize("case", LAW, ids=str)
+@pytest.mark.parametrize(("case", "name"), SPOILED)
 @pytest.mark.parametrize("backend", ["chunked", "cpp"])
 def test_what_is_not_finite_reaches_the_same_in_every_backend(backend, case, name):
     """As in the loop over steps: earlier steps, other columns, heads, episodes and sequences are none the wiser, nor are
     their gradients, whatever the loss reads."""
     case = case.draw()
-    if name not in case.tensors:
-        pytest.skip("there is none")
     bound = tolerance(torch.float64, 20 * case.steps * case.updates * (case.keys + case.values))
     for value in (math.nan, -math.inf):
         for tensors in spoiled(case, name, value):
@@ -238,7 +236,7 @@ def test_what_is_not_finite_reaches_the_same_in_every_backend(backend, case, nam
             for found, expected in zip(mine, theirs):
                 finite = expected.isfinite()
                 assert torch.equal(found.isfinite(), finite)
-                torch.testing.assert_close(found[finite], expected[finite], rtol=0, atol=10 * bound)
+                torch.testing.assert_close(found[finite], expected[finite], rtol=0, atol=bound)
             for reads in (1.0, [out.isfinite() for out in theirs]):  # all, or what is finite
                 picked = [reads] * 2 if reads == 1.0 else reads
                 grads = []
@@ -249,7 +247,7 @@ def test_what_is_not_finite_reaches_the_same_in_every_backend(backend, case, nam
                     grads.append(torch.autograd.grad(sum(part.sum() for part in loss), leaves, retain_graph=True))
                 for found, expected in zip(*grads):
                     finite = expected.isfinite()
-                    torch.testing.assert_close(found[finite], expected[finite], rtol=0, atol=100 * bound)
+                    torch.testing.assert_close(found[finite], expected[finite], rtol=0, atol=bound)
             if not theirs[0].isfinite().all():
                 read_all = torch.autograd.grad((mine[0] * mine[0]).sum(), leaves)
                 assert not all(bool(grad.isfinite().all()) for grad in read_all)
