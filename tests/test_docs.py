@@ -54,7 +54,6 @@ def short(command):
     return re.sub(r"--steps \d+", "--steps 3", command)
 
 
-@pytest.mark.slow
 def test_a_forecast_from_csv(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     network = run(FORECAST)["network"]
@@ -76,7 +75,6 @@ def test_a_forecast_from_csv(tmp_path, monkeypatch, capsys):
     assert all(f"test loss of {name}" in out for name in baselines)
 
 
-@pytest.mark.slow
 def test_a_classification_from_parquet(tmp_path, monkeypatch, capsys):
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)

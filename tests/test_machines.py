@@ -25,7 +25,6 @@ def test_counts(last, expected):
     assert machines.counts(f"one line\n{last}\n" if last else "") == expected
 
 
-@pytest.mark.slow
 def test_a_failure_is_shown_under_its_configuration(tmp_path, capsys):
     (tmp_path / "test_probe.py").write_text(PROBE)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

@@ -65,7 +65,6 @@ def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
 def test_commands_work_without_locks_and_open_folders(tmp_path):
     done = run(WINDOWS + TRAINING + COMMANDS, str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr

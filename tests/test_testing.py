@@ -466,7 +466,6 @@ def test_the_documented_example_keeps_every_law(n):
     check_parametrization(example.BlockRotations(), n)
 
 
-@pytest.mark.slow
 def test_the_documented_test_runs(tmp_path):
     (tmp_path / "block_rotations.py").write_text(CODE, encoding="utf-8")
     (tmp_path / "test_block_rotations.py").write_text(TEST, encoding="utf-8")

@@ -7,8 +7,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from orthornn.lab.cli import COMMANDS
 
 EXTRAS = (
@@ -80,7 +78,6 @@ def test_a_network_trains_in_plain_torch():
     assert done.stdout == "learned\n", done.stderr
 
 
-@pytest.mark.slow
 def test_the_manual_and_doctor_work():
     words = [[], ["--help"], ["--version"], ["doctor"], ["doctor", "--n", "16", "--m", "4"]]
     for status, out, err in commands(words):
@@ -90,7 +87,6 @@ def test_the_manual_and_doctor_work():
     assert "  form " in out
 
 
-@pytest.mark.slow
 def test_a_text_file_is_inspected(tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n1,a\n2,b\n")
     ((status, out, err),) = commands([["inspect", str(tmp_path / "a.csv")]])
@@ -98,7 +94,6 @@ def test_a_text_file_is_inspected(tmp_path):
     assert "2 rows, 2 columns" in out
 
 
-@pytest.mark.slow
 def test_training_on_a_table_names_the_extra():
     code = "import orthornn\ntry:\n    orthornn.train('a.csv', 'y')\nexcept ImportError as error:\n    print(error)"
     done = without_extras(code)

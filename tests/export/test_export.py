@@ -213,7 +213,6 @@ def test_onnx_of_the_default_for_tables(tmp_path):
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
-@pytest.mark.slow
 @CONVERTS
 def test_onnx_of_logarithms_and_quantiles(tmp_path):
     model = build("blocks", 3, 6, hidden_size=6, output="all", lags=2)
@@ -457,7 +456,6 @@ def shops(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_vectors_of_series_and_what_is_known_ahead_are_the_same_in_a_table_a_stream_and_a_graph(shops):
     import onnxruntime
 

@@ -140,7 +140,6 @@ def test_states_are_not_rounded_between_segments(name, low, autocast):
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in net.parameters())
 
 
-@pytest.mark.slow
 def test_layers_in_lockstep_pass_gradients_to_inputs_and_higher_derivatives():
     rnn = OrthogonalRNN(2, 4, 2, nonlinearity="tanh", dtype=torch.float64, memory="checkpoint", segment=3)
     x, h0 = torch.randn(8, 2, 2).double().requires_grad_(), torch.randn(2, 2, 4).double().requires_grad_()

@@ -167,7 +167,6 @@ def test_what_no_layers_make_is_said(layers, field):
     assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
 
 
-@pytest.mark.slow
 def test_searching_the_nearest():
     W = haar(7, True, torch.Generator().manual_seed(0))
     method = RestrictedUnitary().bind(7)

@@ -213,7 +213,6 @@ def test_numbers_that_overflow_are_refused():
         found.predict(X * 1e60)
 
 
-@pytest.mark.slow
 def test_an_estimator_predicts_in_another_process():
     found = OrthogonalClassifier(**SMALL).fit(X, Y)
     code = (

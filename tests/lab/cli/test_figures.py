@@ -18,7 +18,6 @@ def train(*words):
     assert cli.main(["train", "copying", *TINY, *words]) == 0
 
 
-@pytest.mark.slow
 def test_margins_and_the_four_figures(tmp_path, capsys):
     for margin in ("0", "0.1", "none"):
         options = ["--margin", margin, "--nonlinearity", "identity", "--spectrum-lr", "0.01", "--out", f"all/{margin}"]

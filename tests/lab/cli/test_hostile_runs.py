@@ -207,7 +207,6 @@ def in_a_child(step, tmp_path):
     return len(done)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts memory in /proc")
 def test_some_hostile_runs(tmp_path, one_thread):
     assert in_a_child(97, tmp_path) >= 50

@@ -131,7 +131,6 @@ def test_a_forecast_sees_a_whole_period(tmp_path, capsys):
     assert own_data([str(path), "--target", "v", "--quantiles", "0.5"])[-2:] == ["--quantiles", "0.5"]
 
 
-@pytest.mark.slow
 def test_lags_of_many_predictions_leave_a_network_its_parameters(tmp_path, capsys):
     path = tmp_path / "day.csv"
     rows = (f"{math.sin(t * math.pi / 40):.5f},{t % 3},{t % 5}" for t in range(600))

@@ -91,7 +91,6 @@ def test_a_filter_is_causal_and_knows_its_response():
     assert y.sum() == pytest.approx(1, rel=1e-6)  # at frequency 0
 
 
-@pytest.mark.slow
 def test_the_pedal_is_small_signal_linear_and_saturates():
     x = 1e-5 * np.sin(np.arange(20000) * 0.1)
     small, twice = overdrive(x, RATE, 20), overdrive(2 * x, RATE, 20)

@@ -124,7 +124,6 @@ def check_flips(tmp_path, capsys, every):
     return counts
 
 
-@pytest.mark.slow
 def test_some_flipped_bits(tmp_path, capsys, one_thread):
     counts = check_flips(tmp_path, capsys, EVERY)
     assert counts["reported"] > 150
