@@ -1,4 +1,4 @@
-"""What other installed packages declare, imported, or an error that says how to install it; see orthornn_command."""
+"""Commands and tasks that other installed packages declare, loaded or refused with how to install them."""
 
 from __future__ import annotations
 
