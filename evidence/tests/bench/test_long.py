@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orthornn.errors import VerificationError
-from orthornn.lab import cli
+from orthornn.learn import cli
 from orthornn_evidence.bench import long
 from orthornn_evidence.bench.cases import Case, Work
 

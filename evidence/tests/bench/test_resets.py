@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from orthornn.errors import VerificationError
-from orthornn.lab import cli
+from orthornn.learn import cli
 from orthornn_evidence.bench import resets
 from orthornn_evidence.bench.cases import Case, Work
 
