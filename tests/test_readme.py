@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orthornn.learn import cli
+from orthornn import cli
 from orthornn.learn.entry_points import COMMANDS, EVIDENCE
 
 ROOT = Path(__file__).parents[1]

@@ -56,7 +56,7 @@ def without_extras(code: str) -> subprocess.CompletedProcess[str]:
 
 COMMANDS_IN_TURN = """
 import contextlib, io, json
-from orthornn.learn import cli
+from orthornn import cli
 found = []
 for words in {words!r}:
     out, err = io.StringIO(), io.StringIO()

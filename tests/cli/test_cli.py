@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 import torch
 
-from orthornn import __version__
+from orthornn import __version__, cli
 from orthornn.errors import ArgumentError, OrthornnError
 from orthornn.kernels.backends.cpp import extension
 from orthornn.kernels.dispatch import choose
-from orthornn.learn import cli
 from orthornn.learn.systems import MODELS, parse_count
 from orthornn.learn.tasks import TASKS
 from orthornn.learn.training import read_config, read_metrics

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from orthornn import cli
 from orthornn.cli.demo import LEARNING_RATES
-from orthornn.learn import cli
 from orthornn.learn.training import Trainer, read_config, read_result
 
 ROOT = Path(__file__).parents[3]

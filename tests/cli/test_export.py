@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orthornn.learn import cli
+from orthornn import cli
 
 COPYING = ["copying", "--T", "3", "--items", "2", "--validation-size", "10", "--test-size", "10", "--batch-size", "4"]
 TINY = [*COPYING, "--steps", "2", "--threads", "1", "--parameters", "400"]

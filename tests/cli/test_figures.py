@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from orthornn import cli
 from orthornn.cli.figures import KINDS
-from orthornn.learn import cli
 
 TINY = "--T 3 --items 2 --validation-size 10 --test-size 10 --steps 8 --batch-size 4 --hidden-size 5".split()  # noqa: SIM905
 RECORD = ["--record-gradients", "4", "--record-spectrum", "4"]

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orthornn.learn import cli
+from orthornn import cli
 from orthornn.learn.training import log, train
 from support.run_cases import config, entries
 

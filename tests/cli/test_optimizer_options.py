@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orthornn.learn import cli
+from orthornn import cli
 
 TINY = ["--T", "3", "--items", "2", "--hidden-size", "4", "--steps", "2", "--batch-size", "2"]
 NOTE = "has no effect on"

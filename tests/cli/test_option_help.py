@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 import pytest
 
+from orthornn import cli
 from orthornn.cli.arguments import read_options
-from orthornn.learn import cli
 from orthornn.learn.tasks import TASKS
 
 tyro = pytest.importorskip("tyro")

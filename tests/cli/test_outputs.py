@@ -10,7 +10,7 @@ import stat
 import numpy as np
 import pytest
 
-from orthornn.learn import cli
+from orthornn import cli
 from support.made_sounds import wav
 
 COPYING = ["copying", "--T", "3", "--items", "2", "--validation-size", "10", "--test-size", "10", "--batch-size", "4"]

@@ -10,12 +10,13 @@ import re
 
 import pytest
 
+from orthornn import cli
 from orthornn.cli.arguments import own_data, read_options
 from orthornn.cli.compare import CompareArguments
 from orthornn.cli.recipes import announce_recipe, expand, limit_warmup
 from orthornn.cli.train import TrainArguments
 from orthornn.errors import ArgumentError
-from orthornn.learn import cli, compare
+from orthornn.learn import compare
 from orthornn.learn.recipes import OF_TASKS, RECIPES, SKIPPED
 from orthornn.learn.systems import MODEL_OPTIONS, MODELS, build, count_parameters, model_named
 from orthornn.learn.tasks import TASKS, Adding

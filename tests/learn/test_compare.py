@@ -14,8 +14,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from orthornn import cli
 from orthornn.errors import ArgumentError, CheckpointError, Interrupted, LockedError, NonFiniteError
-from orthornn.learn import cli, compare
+from orthornn.learn import compare
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Adding, Copying
 from orthornn.learn.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, train

@@ -11,8 +11,9 @@ from typing import ClassVar
 import pytest
 
 import orthornn
+from orthornn import cli
 from orthornn.errors import MissingPackageError
-from orthornn.learn import cli, entry_points
+from orthornn.learn import entry_points
 from orthornn.learn.tasks import TASKS, Copying
 from orthornn.learn.training import RunConfig, read_config, train
 from orthornn_command import entry_points as declarations

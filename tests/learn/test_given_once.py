@@ -6,11 +6,11 @@ import argparse
 
 import pytest
 
+from orthornn import cli
 from orthornn.cli import COMMANDS
 from orthornn.cli.arguments import own_data, read_options
 from orthornn.cli.train import TrainArguments
 from orthornn.errors import ArgumentError
-from orthornn.learn import cli
 from orthornn.learn.given_once import check_given_once, parse_given_once, repeated
 from orthornn.learn.tasks import Copying
 

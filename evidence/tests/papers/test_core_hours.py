@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from orthornn.learn import cli
+from orthornn import cli
 from orthornn.learn.systems import model_named
 from orthornn.learn.training import RecordConfig, RunConfig
 from orthornn_evidence.papers import Plan, ResultTable, core_hours

@@ -9,8 +9,8 @@ import shutil
 import pytest
 import torch
 
+from orthornn import cli
 from orthornn.errors import ArgumentError, DataError, DeviceError, Interrupted
-from orthornn.learn import cli
 from orthornn.learn.report.runs import read_run
 from orthornn.learn.systems import model_named
 from orthornn.learn.training import RecordConfig, Run, RunConfig, Trainer, train

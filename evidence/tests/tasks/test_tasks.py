@@ -12,11 +12,12 @@ import sys
 
 import pytest
 
+from orthornn import cli
 from orthornn.cli.arguments import read_options
 from orthornn.cli.recipes import expand
 from orthornn.cli.train import TrainArguments
 from orthornn.errors import ArgumentError, ConfigError
-from orthornn.learn import cli, entry_points, tasks
+from orthornn.learn import entry_points, tasks
 from orthornn.learn.systems import model_named
 from orthornn.learn.training import RunConfig, read_config, read_metrics
 from orthornn_evidence.tasks import Music, PianoRolls, PixelMNIST, Speech

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import orthornn
+from orthornn import cli
 from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.export import to_c
-from orthornn.learn import cli
 from orthornn.learn.files import sound_folder
 from orthornn.learn.files.audio import write_wav
 from orthornn.learn.files.columns import is_data, read_columns

@@ -8,8 +8,8 @@ import typing
 
 import pytest
 
+from orthornn import cli
 from orthornn.errors import ArgumentError, ConfigError
-from orthornn.learn import cli
 from orthornn.learn.systems import MODEL_OPTIONS, MODELS, SIZES, Model, build, model_named, options
 from orthornn.learn.systems.registry import field_docs
 from orthornn.learn.training import RunConfig

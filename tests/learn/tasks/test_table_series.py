@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import orthornn
-from orthornn.learn import cli
+from orthornn import cli
 
 
 def test_an_array_is_the_same_as_the_table_with_names_and_times(tmp_path, monkeypatch):
