@@ -11,7 +11,7 @@ import pytest
 import orthornn
 from orthornn._files import write_atomically
 from orthornn.cli import main, train
-from orthornn.cli.terminated import Terminated, terminable
+from orthornn.learn.terminated import Terminated, terminable
 
 WORDS = [
     "--T",
