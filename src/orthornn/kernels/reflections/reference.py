@@ -1,4 +1,4 @@
-"""The specification of input-dependent reflections: plain torch, a loop over steps; derivation in README.md.
+"""The specification of input-dependent reflections: plain torch, a loop over steps; derived in docs/derivations/reflections.md.
 
 `forward` is differentiable any number of times. `backward` is written out.
 """
