@@ -1,6 +1,7 @@
 """The specification of input-dependent reflections: plain torch, a loop over steps.
 
-docs/derivations/reflections.md has the derivation. `forward` is differentiable any number of times. `backward` is written out.
+docs/derivations/reflections.md has the derivation.
+`forward` is differentiable any number of times. `backward` is written out.
 """
 
 from __future__ import annotations
