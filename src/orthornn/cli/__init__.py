@@ -165,10 +165,9 @@ def _module_of(command: str) -> str:
 
 def _check_packages(command: str) -> None:
     """Raise MissingPackageError where a command needs a package that is not there: reported now, not after hours."""
-    needed = {"doctor": (), "inspect": (), "figures": ()}.get(command, ("safetensors", "msgspec"))
-    needed += ("matplotlib",) if command in ("train", "compare", "sweep", "demo", "report") else ()
-    for package in needed:
-        if importlib.util.find_spec(package) is None:
+    draws = command in ("train", "compare", "sweep", "demo", "report")
+    for package in ("safetensors", "msgspec", *(["matplotlib"] if draws else [])):
+        if command not in ("doctor", "inspect", "figures") and importlib.util.find_spec(package) is None:
             raise MissingPackageError.named(f"orthornn {command}", package, "cli")
 
 

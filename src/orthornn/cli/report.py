@@ -19,7 +19,7 @@ from .outputs import check_folder, check_new_file, check_suffix
 class ReportArguments:
     """The options of orthornn report."""
 
-    runs: tuple[Path, ...] = field(metadata={"positional": "RUN [RUN ...]"})
+    runs: tuple[Path, ...] = field(default=(), metadata={"positional": "RUN [RUN ...]"})
     """Run directories, or folders that contain some."""
     out: Path = Path("report.html")
     """HTML file to write."""

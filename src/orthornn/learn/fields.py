@@ -8,6 +8,7 @@ own; `parse` reads its text where the type does not suffice; `positional` is wha
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -17,8 +18,9 @@ import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,7 +32,8 @@ _TYPED = {int: "a whole number", float: "a number", str: "text", bool: "True or 
 _JSON = {int: "an integer", float: "a number", str: "a string", bool: "true or false", type(None): "null"}
 
 
-class Option(NamedTuple):
+@dataclass(frozen=True)
+class Option:
     """An option.
 
     Attributes:
@@ -87,7 +90,7 @@ class Option(NamedTuple):
             return None
         if self.several and isinstance(given, (list, tuple)):
             kinds = [kind for kind in typing.get_args(self.several) if kind is not Ellipsis]
-            return tuple(self._replace(kind=kind).value(one, prog) for one, kind in zip(given, itertools.cycle(kinds)))
+            return tuple(dataclasses.replace(self, kind=kind).value(one, prog) for one, kind in zip(given, itertools.cycle(kinds)))
         if isinstance(given, np.generic):
             given = given.item() if isinstance(given, (np.bool_, np.integer)) else float(str(given))
         if str in _parts(self.kind):
@@ -162,17 +165,14 @@ def read(text: str, kind: Any) -> Any:
         (3, None, 'fft')
     """
     for part in _parts(kind):
+        known = {bool: (True, False), type(None): (None,)}.get(part, ())
         if typing.get_origin(part) is Literal:
-            values = {str(value): value for value in typing.get_args(part)}
-        else:
-            values = {bool: {"True": True, "False": False}, type(None): {"None": None}}.get(part)
-        if values is None:
-            try:
+            known = typing.get_args(part)
+        if known and text in map(str, known):
+            return next(value for value in known if str(value) == text)
+        if not known:
+            with contextlib.suppress(ValueError):
                 return part(text)
-            except ValueError:
-                continue
-        if text in values:
-            return values[text]
     raise ValueError(text)
 
 

@@ -174,9 +174,10 @@ def limit_warmup(options: Options, say: Say) -> Options:
 
 def leave_room_for_network(options: Options, say: Say) -> Options:
     """Return the options with more parameters, if a recipe chose their number and lags leave few of them; say so."""
-    budget, lags, task = options.of_model.get("parameters"), options.of_model.get("lags"), options.made_task
+    lags, task = options.of_model.get("lags"), options.made_task
     if "parameters" not in options.chosen or not lags:
         return options
+    budget: int = options["parameters"]
     of_lags = task.output_size * lags * task.input_size
     if of_lags <= _MOST_OF_LAGS * budget:
         return options

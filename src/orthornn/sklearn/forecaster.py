@@ -12,7 +12,7 @@ from .._checks import check_integer
 from .._masked import as_array
 from .._warnings import warn
 from ..learn.systems import Model
-from .estimator import SequenceEstimator, moments, whole, restore_on_error
+from .estimator import SequenceEstimator, moments, restore_on_error, whole
 from .sequences import names_of, rounded
 from .times import times_of, warn_of_steps
 
