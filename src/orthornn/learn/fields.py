@@ -90,7 +90,10 @@ class Option:
             return None
         if self.several and isinstance(given, (list, tuple)):
             kinds = [kind for kind in typing.get_args(self.several) if kind is not Ellipsis]
-            return tuple(dataclasses.replace(self, kind=kind).value(one, prog) for one, kind in zip(given, itertools.cycle(kinds)))
+            return tuple(
+                dataclasses.replace(self, kind=kind).value(one, prog)
+                for one, kind in zip(given, itertools.cycle(kinds))
+            )
         if isinstance(given, np.generic):
             given = given.item() if isinstance(given, (np.bool_, np.integer)) else float(str(given))
         if str in _parts(self.kind):
