@@ -22,26 +22,13 @@ SKIPPED: Any = object()
 """In a recipe: the skipped steps of a forecast."""
 NONE = "none"
 """The name that stands for no recipe."""
-_CLASSIFIER = {
-    "optimizer": "adamw",
-    "schedule": "cosine",
-    "warmup": 100,
-    "label_smoothing": 0.05,
-    "clip_norm": 1,
-    "head": "mlp",
-}
-_TRAINING = {
-    "optimizer": "adamw",
-    "lr": 0.003,
-    "recurrent_lr": 0.001,
-    "decoupled_decay": 0.05,
-    "schedule": "cosine",
-    "warmup": 50,
-    "clip_norm": 1,
-    "patience": 10,
-}
-_OTHERS = {"forget_bias": 1}  # an LSTM that begins with 5 hardly forgets within a short sequence
-_BLOCKS = {"model": "blocks", "decay": True}
+_CLASSIFIER = dict(optimizer="adamw", schedule="cosine", warmup=100, label_smoothing=0.05, clip_norm=1, head="mlp")
+_TRAINING = dict(
+    **dict(optimizer="adamw", lr=0.003, recurrent_lr=0.001, decoupled_decay=0.05, schedule="cosine", warmup=50),
+    **dict(clip_norm=1, patience=10),
+)
+_FORGETTING = dict(model="blocks", decay=True)
+_OTHERS = dict(forget_bias=1)  # an LSTM that begins with 5 hardly forgets within a short sequence
 # Options that exclude one another: one that is given replaces the other in a recipe.
 _EITHER = ({"steps", "epochs"}, {"hidden_size", "parameters"})
 _MOST_OF_LAGS = 0.75  # of a recipe's parameters
@@ -75,65 +62,46 @@ class Recipe:
         return {name: skipped if value is SKIPPED else value for name, value in found.items()}
 
 
+# fmt: off
 RECIPES = {
     "linear": Recipe(
         "one linear orthogonal layer, two reflections on rotations, and a perceptron: classes of whole sequences",
-        {
-            **{"model": "ornn-rotations", "nonlinearity": "identity", "reflections": 2, "hidden_size": 256},
-            **{"head_width": 56, "lr": 0.002, "epochs": 25, "batch_size": 100, "decoupled_decay": 0.02},
-            **_CLASSIFIER,
-        },
+        dict(model="ornn-rotations", nonlinearity="identity", reflections=2, hidden_size=256, head_width=56, lr=0.002,
+             epochs=25, batch_size=100, decoupled_decay=0.02, **_CLASSIFIER),
     ),
     "linear-deep": Recipe(
         "one linear orthogonal layer, rotations alone, and two hidden layers that read its last state",
-        {
-            **{"model": "blocks", "depth": 1, "mixing": "gelu", "state_size": 256, "hidden_size": 48},
-            **{"head_width": 48, "lr": 0.004, "epochs": 40, "batch_size": 250, "decoupled_decay": 0.02},
-            **_CLASSIFIER,
-        },
+        dict(model="blocks", depth=1, mixing="gelu", state_size=256, hidden_size=48, head_width=48, lr=0.004, epochs=40,
+             batch_size=250, decoupled_decay=0.02, **_CLASSIFIER),
     ),
     "blocks": Recipe(
         "two blocks of strict rotations, the first read every 14 steps: classes of whole sequences",
-        {
-            **{"model": "blocks", "parameters": 16400, "stride": 14},
-            **{"head_width": 48, "lr": 0.004, "epochs": 30, "batch_size": 100, "decoupled_decay": 0.02},
-            **_CLASSIFIER,
-        },
+        dict(model="blocks", parameters=16400, stride=14, head_width=48, lr=0.004, epochs=30, batch_size=100,
+             decoupled_decay=0.02, **_CLASSIFIER),
     ),
     "blocks-decay": Recipe(
         "the same with a trained decay of each rotation, which is not orthogonal",
-        {
-            **_BLOCKS,
-            **{"parameters": 16400, "stride": 14},
-            **{"head_width": 48, "lr": 0.004, "epochs": 30, "batch_size": 100, "decoupled_decay": 0.02},
-            **_CLASSIFIER,
-        },
+        dict(**_FORGETTING, parameters=16400, stride=14, head_width=48, lr=0.004, epochs=30, batch_size=100,
+             decoupled_decay=0.02, **_CLASSIFIER),
     ),
     "blocks-first": Recipe(
         "two blocks, of which only the first forgets, with dropout and more weight decay",
-        {
-            **_BLOCKS,
-            **{"decay_in": "first", "mixing": "gelu", "parameters": 16400, "stride": 14},
-            **{"head_width": 48, "dropout": 0.1, "lr": 0.004, "epochs": 25, "batch_size": 100, "decoupled_decay": 0.1},
-            **_CLASSIFIER,
-        },
+        dict(**_FORGETTING, decay_in="first", mixing="gelu", parameters=16400, stride=14, head_width=48, dropout=0.1,
+             lr=0.004, epochs=25, batch_size=100, decoupled_decay=0.1, **_CLASSIFIER),
     ),
     "table": Recipe(
         "classes of your own sequences",
-        {"parameters": "12k", "pool": "mean", "dropout": 0.2, "label_smoothing": 0.1, **_TRAINING},
-        _BLOCKS,
-        _OTHERS,
+        dict(parameters="12k", pool="mean", dropout=0.2, label_smoothing=0.1, **_TRAINING), _FORGETTING, _OTHERS,
     ),
     "numbers": Recipe(
         "numbers from your own sequences",
-        {"parameters": "12k", "pool": "mean", **_TRAINING},
-        {**_BLOCKS, "angles": "inputs"},
-        _OTHERS,
+        dict(parameters="12k", pool="mean", **_TRAINING), dict(**_FORGETTING, angles="inputs"), _OTHERS,
     ),
     "forecast": Recipe(
-        "forecasts of your own series", {"parameters": "12k", "lags": SKIPPED, **_TRAINING}, _BLOCKS, _OTHERS
+        "forecasts of your own series", dict(parameters="12k", lags=SKIPPED, **_TRAINING), _FORGETTING, _OTHERS
     ),
 }
+# fmt: on
 OF_TASKS = {"classify": "table", "regress": "numbers", "forecast": "forecast"}
 """The recipe of a task where none is named."""
 
