@@ -36,7 +36,7 @@ _OFTEN = 50  # updates between two validations at least, in a long run with shor
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What every command that trains has besides the task, the model and the configuration of a run."""
+    """The options of every command that trains, besides those of the task, the model and the configuration of a run."""
 
     epochs: float | None = None
     """Number of epochs, instead of --steps; for tasks with a fixed training set."""

@@ -1,4 +1,4 @@
-"""What a training shows: the data and the choices, its progress, and its results next to those of plain baselines.
+"""The text of a training: the data and the choices, its progress, and its results next to those of plain baselines.
 
 `orthornn.train` prints it, the command adds bars and a figure, and a training without either is silent.
 """
