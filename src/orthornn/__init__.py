@@ -3,8 +3,8 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import activations, diagnostics, errors, export, kernels, optim, penalties
-    from .lab.from_python import train
-    from .lab.predict import load
+    from .learn.from_python import train
+    from .learn.predict import load
     from .modules import (
         GORU,
         DeltaRNN,
@@ -60,7 +60,7 @@ __all__ = [
     "train",
 ]
 
-_DOORS = {"load": "lab.predict", "train": "lab.from_python"}  # to the workbench
+_DOORS = {"load": "learn.predict", "train": "learn.from_python"}  # to the workbench
 _MODULES = ("modules", "parametrizations")
 
 
