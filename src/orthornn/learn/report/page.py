@@ -88,7 +88,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
 
 
 class PlainResults(NamedTuple):
-    """What plain methods make of the data of runs: a sentence on which is better, a table, and why there is none."""
+    """Results of plain methods on the data of runs: a sentence on which is better, a table, or why there is none."""
 
     verdict: str = ""
     table: Table | None = None
