@@ -149,7 +149,7 @@ def _real(out: Tensor) -> Tensor:
 def _blocks(
     lstm_hidden_size: int, n_lstm_layers: int, lstm_kwargs: Mapping[str, Any], features: int
 ) -> OrthogonalBlocks:
-    options = {"state_size": 2 * lstm_hidden_size, **lstm_kwargs}
+    options = {"state_size": lstm_hidden_size, **lstm_kwargs}
     if n_lstm_layers == 1:
         options.pop("dropout", None)  # which is between blocks
     return OrthogonalBlocks(features, lstm_hidden_size, options.pop("state_size"), n_lstm_layers, **options)
@@ -164,7 +164,7 @@ class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
             three arguments below.
         lstm_hidden_size: ``d_model``, the features that policy and value read. Default: 256.
         n_lstm_layers: Number of blocks. Default: 1.
-        lstm_kwargs: Other arguments of OrthogonalBlocks. ``state_size`` is ``2 * lstm_hidden_size`` unless it is among
+        lstm_kwargs: Other arguments of OrthogonalBlocks. ``state_size`` is ``lstm_hidden_size`` unless it is among
             them. Default: None.
         shared_lstm: The critic reads the actor's memory, and does not train it. Only with
             ``enable_critic_lstm=False``. Default: ``False``.
@@ -183,7 +183,7 @@ class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
         >>> from orthornn.integrations.sb3 import MlpOrthogonalPolicy
         >>> model = RecurrentPPO(MlpOrthogonalPolicy, "CartPole-v1", n_steps=16, policy_kwargs={"lstm_hidden_size": 8})
         >>> model.policy.lstm_actor.network
-        OrthogonalBlocks(4, 8, 16, depth=1, parametrization=Rotations(), mixing='glu')
+        OrthogonalBlocks(4, 8, 8, depth=1, parametrization=Rotations(), mixing='glu')
     """
 
     lstm_actor: PolicyMemory  # type: ignore[assignment]
