@@ -97,8 +97,8 @@ def memory_example():
 
 
 def options(example, *words):
-    small = "--total-timesteps 96 --num-envs 3 --num-steps 16 --num-minibatches 2 --update-epochs 2 --features 4 --state-size 6"
-    return example.parse([*small.split(), *words])
+    small = "--total-timesteps 96 --num-envs 3 --num-steps 16 --num-minibatches 2 --update-epochs 2"
+    return example.parse([*small.split(), "--features", "4", "--state-size", "6", *words])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ A template is Markdown with places in double braces:
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
     {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
-    {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}  {{agents}}
+    {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
+    {{agents}}                        recurrent policies next to those of sb3-contrib
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
     {{integers mnist}}  {{integers sensor}}
     {{gpu layers}}  {{gpu epochs}}  {{gpu kernels}}  {{gpu backends}}  {{gpu recurrences}}

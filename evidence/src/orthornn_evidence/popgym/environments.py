@@ -1,8 +1,9 @@
-"""POPGym's own environments, many side by side, with the observations that its paper's agents see.
+"""POPGym's own environments, many side by side.
 
-An observation is the environment's own, the previous action (zero at first), and whether the episode has just begun:
-``Antialias(PreviousAction(environment))`` of the package, flattened as gymnasium flattens spaces. Only this encoding is
-done for all environments at once; the rules are those of the package.
+Observations are flattened as gymnasium flattens spaces. Where the environment declares that its observations need the
+previous action (``obs_requires_prev_action``), they are those of ``Antialias(PreviousAction(environment))``: with the
+previous action, zero at first, and whether the episode has just begun. Only this encoding is done for all environments at
+once; the rules are those of the package.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class Environments:
         seed: Of their random numbers.
 
     Attributes:
+        sees_actions: Whether observations have the previous action.
         input_size: Numbers per observation, I.
         action_space: Of one environment.
         starts: bool (B,), whether the observation is the first of its episode.
@@ -97,7 +99,8 @@ class Environments:
         first = self.environments[0]
         self.action_space = first.action_space
         self._observed, self._acted = Features(first.observation_space), Features(first.action_space)
-        self.input_size = self._observed.size + self._acted.size + 2
+        self.sees_actions = bool(first.obs_requires_prev_action)
+        self.input_size = self._observed.size + (self._acted.size + 2 if self.sees_actions else 0)
         self._null = PreviousAction.get_null_action(first.action_space)
         self._seen = [each.reset(seed=1_000_003 * seed + k)[0] for k, each in enumerate(self.environments)]
         self._actions = [self._null] * count
@@ -107,8 +110,11 @@ class Environments:
 
     def observe(self) -> Tensor:
         """Return float32 (B, I)."""
+        seen = self._observed(self._seen)
+        if not self.sees_actions:
+            return torch.from_numpy(seen)
         begins = np.stack([~self.starts, self.starts], 1).astype(np.float32)
-        return torch.from_numpy(np.concatenate([self._observed(self._seen), self._acted(self._actions), begins], 1))
+        return torch.from_numpy(np.concatenate([seen, self._acted(self._actions), begins], 1))
 
     def act(self, actions: Numbers) -> tuple[Numbers, Numbers]:
         """Return float32 rewards (B,) and whether each episode has ended, bool (B,); those begin the next.
