@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 from orthornn import Householder, OrthogonalRNN, Unconstrained
+from orthornn.cli import main
 from orthornn.errors import ArgumentError, NonFiniteError
 from orthornn.export import to_audio
-from orthornn.lab.cli import main
-from orthornn.lab.systems import SequenceModel
-from orthornn.lab.tasks import Adding
-from orthornn.lab.training import train
+from orthornn.learn.systems import SequenceModel
+from orthornn.learn.tasks import Adding
+from orthornn.learn.training import train
 from support.compiled_c import command
 from support.devices import HERE
 from support.run_cases import config
@@ -322,7 +322,7 @@ def test_the_tutorial_runs_and_learns_the_effect(capsys):
     pytest.importorskip("matplotlib").use("Agg")
     page = (Path(__file__).parents[2] / "docs" / "tutorials" / "audio.md").read_text("utf-8")
     names: dict[str, object] = {}
-    for cell in re.findall(r"```\{code-cell\} ipython3\n(?::[^\n]*\n)*(.*?)```", page, re.DOTALL):
+    for cell in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(cell, names)
     names["plt"].close("all")
     out = capsys.readouterr().out

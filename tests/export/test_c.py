@@ -24,15 +24,15 @@ from orthornn import (
     Unconstrained,
 )
 from orthornn.activations import ACTIVATIONS
+from orthornn.cli import main
 from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError
 from orthornn.export import rounded, to_c
 from orthornn.export.c import text
 from orthornn.export.c.folded import fold_network
-from orthornn.lab.cli import main
-from orthornn.lab.predict import load
-from orthornn.lab.systems import SequenceModel, build
-from orthornn.lab.tasks import Adding
-from orthornn.lab.training import train
+from orthornn.learn.predict import load
+from orthornn.learn.systems import SequenceModel, build
+from orthornn.learn.tasks import Adding
+from orthornn.learn.training import train
 from support.compiled_c import COMPILERS, SANITIZED, STRICT, Compiled, command, selftest_passes
 from support.run_cases import config
 from support.tolerances import tolerance
@@ -606,7 +606,7 @@ def test_the_page_s_code_compiles_and_reports_what_the_network_says(code, compil
 def test_the_tutorial_runs_and_int8_is_as_good_as_float32(capsys):
     page = (Path(__file__).parents[2] / "docs" / "tutorials" / "microcontroller.md").read_text("utf-8")
     names: dict[str, object] = {}
-    for cell in re.findall(r"```\{code-cell\} ipython3\n(?::[^\n]*\n)*(.*?)```", page, re.DOTALL):
+    for cell in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(cell, names)
     out = capsys.readouterr().out
     before, after = (float(value) for value in re.findall(r"([\d.]+) % right", out))
