@@ -186,8 +186,9 @@ class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
         OrthogonalBlocks(4, 8, 8, depth=1, parametrization=Rotations(), mixing='glu')
     """
 
-    lstm_actor: PolicyMemory  # type: ignore[assignment]
-    lstm_critic: PolicyMemory | None  # type: ignore[assignment]
+    lstm_actor: PolicyMemory
+    lstm_critic: PolicyMemory | None
+    _memory_options: dict[str, Any]
 
     def __init__(
         self,
@@ -254,14 +255,14 @@ class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
         super()._build(lr_schedule)
         lr, scale = lr_schedule(1), self._memory_options["recurrent_lr"]
         groups = param_groups(self, lr, scale * lr)
-        self.optimizer = self.optimizer_class(groups, **{"lr": lr, **self.optimizer_kwargs})  # type: ignore[call-arg]
+        self.optimizer = self.optimizer_class(groups, **{"lr": lr, **self.optimizer_kwargs})
         attach(self, self.optimizer)
         # The algorithm writes one learning rate into all groups before it updates.
         self.optimizer.register_step_pre_hook(partial(_scale_rates, scale))
         self.optimizer.register_step_post_hook(partial(_scale_rates, None))
 
     @staticmethod
-    def _process_sequence(  # type: ignore[override]
+    def _process_sequence(
         features: Tensor, lstm_states: States, episode_starts: Tensor, lstm: PolicyMemory
     ) -> tuple[Tensor, States]:
         out: tuple[Tensor, States] = lstm(features, lstm_states, episode_starts)

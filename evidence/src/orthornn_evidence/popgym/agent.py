@@ -72,12 +72,12 @@ class DiscreteActions:
     def log_prob(self, logits: Tensor, actions: Tensor) -> Tensor:
         """Return log probabilities (...)."""
         parts = zip(logits.split(self.counts, -1), actions.split(1, -1))
-        return sum(part.log_softmax(-1).gather(-1, chosen).squeeze(-1) for part, chosen in parts)  # type: ignore[return-value]
+        return sum(part.log_softmax(-1).gather(-1, chosen).squeeze(-1) for part, chosen in parts)
 
     def entropy(self, logits: Tensor) -> Tensor:
         """Return entropies (...)."""
         logs = [part.log_softmax(-1) for part in logits.split(self.counts, -1)]
-        return -sum((log.exp() * log).sum(-1) for log in logs)  # type: ignore[return-value]
+        return -sum((log.exp() * log).sum(-1) for log in logs)
 
 
 class ContinuousActions:
@@ -146,8 +146,8 @@ class Agent(nn.Module):
         self.policy = nn.Sequential(nn.Linear(FEATURES, INNER), nn.Tanh(), nn.Linear(INNER, self.actions.size))
         self.value = nn.Sequential(nn.Linear(FEATURES, INNER), nn.Tanh(), nn.Linear(INNER, 1))
         with torch.no_grad():
-            self.policy[-1].weight.mul_(0.01)
-            self.policy[-1].bias.zero_()
+            for parameter in self.policy[-1].parameters():  # at first, all actions are about as likely
+                parameter.mul_(0.01)
 
     def forward(self, x: Tensor, h: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         """Return parameters of the policy (T, B, ...) and values (T, B).

@@ -8,7 +8,7 @@ once; the rules are those of the package.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class Features:
     def __init__(self, space: Any) -> None:
         from gymnasium import spaces
 
+        self.size: int
         self.parts: list[Features] = []
         self.offsets: Numbers | None = None
         self.first = 0
@@ -62,7 +63,7 @@ class Features:
         return found
 
 
-def make(name: str) -> Callable[[], Any]:
+def make(name: str) -> Any:
     """Return the class of an environment.
 
     Args:
@@ -73,7 +74,7 @@ def make(name: str) -> Callable[[], Any]:
     found = getattr(popgym.envs, name, None)
     if found is None:
         raise ArgumentError(f"Expected the name of an environment of popgym.envs, but got {name!r}. See ENVIRONMENTS.")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 class Environments:

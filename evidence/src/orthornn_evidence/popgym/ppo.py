@@ -53,7 +53,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Learned:
-    """What happened.
+    """The results of a training.
 
     Attributes:
         means: Mean return of the episodes that ended in each WINDOW of steps. steps: At the end of each window.
@@ -114,7 +114,7 @@ def learn(
 
 @dataclass(frozen=True)
 class Rollout:
-    """What an agent saw and did, (T, B, ...); h: the states before, (L, B, S)."""
+    """Observations, actions and estimates of some steps, (T, B, ...); h: the states before, (L, B, S)."""
 
     h: Tensor
     seen: Tensor
@@ -142,8 +142,8 @@ def collect(agent: Agent, worlds: Environments, h: Tensor, recipe: Recipe) -> tu
         log_probs = agent.actions.log_prob(parameters, actions)
         rows.append((seen, starts, actions, log_probs, value, torch.from_numpy(rewards), torch.from_numpy(ended)))
     _, after, _ = agent.step(worlds.observe(), h, torch.from_numpy(worlds.starts))
-    seen, starts, actions, log_probs, values, rewards, ended = (torch.stack(column) for column in zip(*rows))
-    advantages = generalized_advantages(rewards, ended, values, after, recipe.discount, recipe.trace)
+    seen, starts, actions, log_probs, values, received, ends = (torch.stack(column) for column in zip(*rows))
+    advantages = generalized_advantages(received, ends, values, after, recipe.discount, recipe.trace)
     return Rollout(before, seen, starts, actions, log_probs, advantages, advantages + values), h
 
 
