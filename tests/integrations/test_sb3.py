@@ -207,7 +207,7 @@ def test_predictions_continue_from_states_and_restart_with_episodes():
     torch.nn.init.normal_(model.policy.lstm_actor.network.blocks[0].recurrence.h0)
     observed = model.env.reset()
     _, state = model.predict(observed)
-    assert [half.shape for half in state] == [(1, 3, 6), (1, 3, 6)]
+    assert [half.shape for half in state] == [(1, 3, 3), (1, 3, 3)]
     started = np.ones(3, bool)
     np.testing.assert_array_equal(model.predict(observed, None, started)[1], state)
     _, second = model.predict(observed, state, np.array([True, False, True]))
@@ -215,7 +215,7 @@ def test_predictions_continue_from_states_and_restart_with_episodes():
     assert not np.allclose(second[0][:, 1], state[0][:, 1])
     action, state = model.predict(observed[0])  # of one environment
     assert action.shape == ()
-    assert state[0].shape == (1, 1, 6)
+    assert state[0].shape == (1, 1, 3)
 
 
 @pytest.mark.parametrize("action_space", [spaces.Box(-1, 1, (2,), np.float32), spaces.MultiDiscrete([2, 3])], ids=str)
@@ -265,9 +265,9 @@ def test_wrong_arguments(options, error, message):
 def test_wrong_states_and_masks():
     model = algorithm()
     observed = model.env.reset()
-    half = np.zeros((1, 3, 6), np.float32)
-    other = np.zeros((1, 2, 6), np.float32)
-    with pytest.raises(ShapeError, match=r"state .* \(1, 3, 6\), but got \(1, 2, 6\)"):
+    half = np.zeros((1, 3, 3), np.float32)
+    other = np.zeros((1, 2, 3), np.float32)
+    with pytest.raises(ShapeError, match=r"state .* \(1, 3, 3\), but got \(1, 2, 3\)"):
         model.predict(observed, (other, other))
     with pytest.raises(ArgumentTypeError, match="pair of arrays, but got ndarray"):
         model.predict(observed, half)
@@ -283,8 +283,8 @@ def test_wrong_states_and_masks():
         memory(x, states, torch.zeros(7))
     with pytest.raises(ShapeError, match="8 rows of features, but got 3"):
         memory(x, memory.initial_states(3), torch.zeros(8))
-    with pytest.raises(ShapeError, match=r"\(1, n, 6\), but got \(1, 2, 5\)"):
-        memory(x, (states[0][..., :5], states[1]), torch.zeros(8))
+    with pytest.raises(ShapeError, match=r"\(1, n, 3\), but got \(1, 2, 2\)"):
+        memory(x, (states[0][..., :2], states[1]), torch.zeros(8))
     with pytest.raises(ArgumentTypeError, match="pair of tensors, but got Tensor"):
         memory(x, states[0], torch.zeros(8))
     with pytest.raises(DTypeError, match="complex64"):
