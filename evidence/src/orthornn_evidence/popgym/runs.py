@@ -139,6 +139,7 @@ def train_environment(
     described = dataclasses.asdict(recipe)
     del described["lr"]
     asked = {"recipe": described, "rates": list(rates), "seeds": seeds}
+    started = environment()  # now: the source may change while it runs
     record: dict[str, Any] = {**asked, "runs": []}
     if path.exists():
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -151,7 +152,7 @@ def train_environment(
     for memory in memories:
         for rate, seed in _left(record, memory, rates, seeds):
             run = train(name, memory, dataclasses.replace(recipe, lr=rate), seed)
-            record["runs"].append(run)
+            record["runs"].append({**run, "environment": started})
             write_bytes(path, (json.dumps(record, indent=1) + "\n").encode())
 
 
@@ -191,5 +192,4 @@ def train(name: str, memory: str, recipe: Recipe, seed: int) -> Run:
         "steps": learned.steps,
         "seconds": round(learned.seconds, 1),
         "acting_seconds": round(learned.acting, 1),
-        "environment": environment(),
     }
