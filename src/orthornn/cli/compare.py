@@ -10,12 +10,13 @@ from ..learn import compare
 from ..learn.optimizer_options import say_unused
 from ..learn.options import RunOptions
 from ..learn.own_data import options_for
+from ..learn.plain_results import show_all, with_baselines
 from ..learn.recipes import say_recipe, with_recipe
 from ..learn.report.figures import learning_curves, or_a_warning, told
 from ..learn.report.lines import say, show
 from ..learn.report.pictures import curves_with_bands, save
 from ..learn.report.runs import groups, read_runs
-from ..learn.shown import Printed, show_all, with_baselines
+from ..learn.shown import Printed
 from ..learn.systems import MODELS, model_named
 from ..learn.train import completed
 from ..learn.training.threads import choose_threads

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .._checks import check_choice
 from ..errors import ArgumentError
+from ..learn.plain_results import plain_results_of
 from ..learn.report.lines import show
 from ..learn.report.page import write_report
 from ..learn.report.runs import read_runs
@@ -52,6 +53,6 @@ def main(words: Sequence[str]) -> int:
     check_suffix(arguments.out, (".html", ".htm"))
     check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)
-    for path in write_report(runs, arguments.out, formats, replace=arguments.force):
+    for path in write_report(runs, arguments.out, formats, arguments.force, plain_results_of(runs)):
         show(path)
     return 0

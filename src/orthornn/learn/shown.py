@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from ..errors import MissingPackageError
 from . import compare
 from .auto import Search
+from .plain_results import show_all, with_baselines
 from .report.lines import say, show
 from .report.progress import ProgressLines
 from .report.table import Column, Table
@@ -143,29 +143,3 @@ def class_table(task: Classify, model: SequenceModel, folder: Path, threshold: f
     area = "" if found["roc_auc"] is None else f", ROC-AUC {found['roc_auc']:.4f}"
     shown.notes.append(f"macro F1 {found['f1']:.4f}, balanced accuracy {found['balanced_accuracy']:.4f}{area}")
     return shown
-
-
-def with_baselines(tables: Sequence[Table], results: Mapping[str, RunResult]) -> tuple[str, list[Table]]:
-    """Return which is better, the networks or the plain baselines of the task, and all tables, with one of the baselines.
-
-    The first is empty where there is nothing to compare.
-    """
-    try:
-        plain = compare.plain_table(next(iter(results.values())).config.task)
-    except MissingPackageError as error:
-        tables[-1].notes.append(f"plain baselines were left out: {error}")
-        plain = None
-    if plain is None:
-        return "", list(tables)
-    return compare.plain_verdict(results, plain[1]), [*tables, plain[0]]
-
-
-def show_all(verdict: str, tables: Sequence[Table]) -> None:
-    """Print the results; first of all whether the networks or the plain baselines are better."""
-    if verdict:
-        say(verdict)
-        print()
-    for place, shown in enumerate(tables):
-        if place:
-            print()
-        shown.show()
