@@ -19,11 +19,11 @@ from orthornn.cli.train import main
 from orthornn.errors import ArgumentError, DataError, Interrupted, LockedError, NonFiniteError
 from orthornn.learn import auto
 from orthornn.learn.predict import load
+from orthornn.learn.runs.directory import make_folder
+from orthornn.learn.runs.lock import Lock
 from orthornn.learn.systems import Model
 from orthornn.learn.tasks import Adding, Copying
 from orthornn.learn.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, load_model, read_config
-from orthornn.learn.training.directory import make_folder
-from orthornn.learn.training.lock import Lock
 from support.labeled import Labeled
 from support.run_cases import entries
 

@@ -12,7 +12,7 @@ from ..learn.systems import SequenceModel
 from ..learn.tasks.classification_metrics import classification_scores
 from ..learn.tasks.classify import IGNORED, Classify
 from ..learn.tasks.decision_threshold import read_threshold
-from ..learn.training.directory import write_json
+from ..saved.json_files import write_json
 
 FILE = "class_scores.json"
 _MOST = 12  # classes of a matrix that is printed

@@ -15,7 +15,7 @@ from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import Loaded, load
 from ..learn.score_files import write_anomalies, write_scores, write_table
 from ..learn.tasks.table_task import TableTask
-from ..learn.training.directory import check_is_run, run_in
+from ..saved.run_files import check_is_run, run_in
 from .arguments import read_options
 from .lines import say, show
 from .outputs import check_folder, check_new_file, check_suffix

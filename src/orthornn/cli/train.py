@@ -15,12 +15,12 @@ from ..errors import ArgumentError, MissingPackageError
 from ..learn import compare
 from ..learn.auto import AUTO, STATE, Search
 from ..learn.report.figures import learning_curves, or_a_warning, told
+from ..learn.runs.changes import read_environment
+from ..learn.runs.tensorboard import TensorBoard
 from ..learn.systems import model_named
 from ..learn.tasks import Classify, Task
 from ..learn.training import Processes, Run, RunConfig, RunResult, Trainer, carry_out, load_model, read_config
-from ..learn.training.changes import read_environment
-from ..learn.training.directory import CONFIG, check_is_run
-from ..learn.training.tensorboard import TensorBoard
+from ..saved.run_files import CONFIG, check_is_run
 from .arguments import (
     RunArguments,
     TaskT,

@@ -23,7 +23,7 @@ from orthornn.learn.report.runs import chosen
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import TASKS, Forecast, Task
 from orthornn.learn.training import Run, RunResult, carry_out, read_config, read_metrics
-from orthornn.learn.training.directory import CONFIG, METRICS
+from orthornn.saved.run_files import CONFIG, METRICS
 
 from .sets import SETS, Places
 

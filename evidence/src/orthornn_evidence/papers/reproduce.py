@@ -17,8 +17,8 @@ from typing import Any
 
 from orthornn.errors import ArgumentError, Interrupted
 from orthornn.learn.report.runs import read_run
+from orthornn.learn.runs.changes import MAY_CHANGE
 from orthornn.learn.training import Progress, Run, RunConfig, carry_out, read_config
-from orthornn.learn.training.changes import MAY_CHANGE
 
 from . import results
 from .experiment import Experiment, Plan, Setting

@@ -1,25 +1,54 @@
-"""Training: a frozen configuration in, a run directory out."""
+"""Training: a frozen configuration in, a run directory out. The names are imported when they are first asked for."""
 
 from __future__ import annotations
 
-from .checkpoint import Checkpoints, read_checkpoint
-from .config import (
-    SCHEDULES,
-    OptimizerConfig,
-    PenaltyConfig,
-    RecordConfig,
-    RunConfig,
-    ScheduleConfig,
-    read_config,
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...saved.checkpoint import Checkpoints, read_checkpoint
+    from ...saved.run_files import read_description, read_result
+    from ..runs.directory import RunDirectory
+    from ..runs.log import read_metrics
+    from ..runs.loop import carry_out, resume, train
+    from ..runs.run import Progress, Run, RunResult
+    from ..runs.trained import load_model
+    from .config import (
+        SCHEDULES,
+        OptimizerConfig,
+        PenaltyConfig,
+        RecordConfig,
+        RunConfig,
+        ScheduleConfig,
+        read_config,
+    )
+    from .fine_tuning import FineTuning, fine_tune
+    from .processes import Processes
+    from .trainer import Trainer
+
+_CONFIG = (
+    "SCHEDULES",
+    "OptimizerConfig",
+    "PenaltyConfig",
+    "RecordConfig",
+    "RunConfig",
+    "ScheduleConfig",
+    "read_config",
 )
-from .directory import RunDirectory
-from .fine_tune import FineTuning, fine_tune
-from .log import read_metrics
-from .loop import carry_out, resume, train
-from .processes import Processes
-from .run import Progress, Run, RunResult
-from .trainer import Trainer
-from .weights import load_model, read_description, read_result
+_MODULES = {
+    "...saved.checkpoint": ("Checkpoints", "read_checkpoint"),
+    "...saved.run_files": ("read_description", "read_result"),
+    "..runs.directory": ("RunDirectory",),
+    "..runs.log": ("read_metrics",),
+    "..runs.loop": ("carry_out", "resume", "train"),
+    "..runs.run": ("Progress", "Run", "RunResult"),
+    "..runs.trained": ("load_model",),
+    ".config": _CONFIG,
+    ".fine_tuning": ("FineTuning", "fine_tune"),
+    ".processes": ("Processes",),
+    ".trainer": ("Trainer",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "SCHEDULES",
@@ -47,3 +76,9 @@ __all__ = [
     "resume",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name], __name__), name)

@@ -15,18 +15,19 @@ from ..._recording import recording
 from ...errors import ArgumentError, DeviceError, NonFiniteError
 from ...kernels import denormals_as_zero
 from ...modules import Transition
+from ...saved.network import make_model
+from ...saved.sizes import check_memory
 from ..systems import SequenceModel
 from ..systems.input_angles import sequences_of
 from ..tasks import Batch
 from . import guards
 from .batch_splitting import split_batch, to_device
 from .config import RunConfig
-from .description import describe, make_model
+from .description import describe
 from .optimizer import make_optimizer
 from .penalized import check_penalties, penalized_loss
 from .processes import Processes
 from .schedule import make_scheduler, rates_after
-from .sizes import check_memory
 
 _FIRST = 256  # sequences that a model may look at before its first update, and the numbers in them
 _NUMBERS = 1 << 22

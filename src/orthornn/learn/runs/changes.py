@@ -7,9 +7,9 @@ from typing import Any
 
 from ...environment import environment
 from ...errors import ConfigError, DataError
-from .config import RunConfig
-from .directory import ENVIRONMENT
-from .json_files import read_json
+from ...saved.json_files import read_json
+from ...saved.run_files import ENVIRONMENT
+from ..training.config import RunConfig
 
 MAY_CHANGE = ("steps", "max_seconds", "device")  # of a config, when a run is resumed
 # Entries of environment.json on which the last bits of a run depend, in words.

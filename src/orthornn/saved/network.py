@@ -1,66 +1,80 @@
-"""The trained model of a run directory."""
+"""A trained network from its files: config.json, description.json and weights."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..._warnings import warn
-from ...errors import ArgumentError, CheckpointError, DataError, OrthornnError
-from ..shell_word import shell_word
-from ..systems import Model, SequenceModel
+from .._shell_word import shell_word
+from .._warnings import warn
+from ..errors import ArgumentError, CheckpointError, OrthornnError
+from ..learn.systems import Model, SequenceModel, build
 from .checkpoint import FOLDER, WEIGHTS, Checkpoints, Damaged, read_checkpoint, read_plain
-from .config import RunConfig, read_config
-from .description import make_model
-from .directory import CONFIG, DESCRIPTION, RESULT, check_is_run
+from .config_file import naming, read_model
+from .config_file import read_plain as read_plain_config
 from .diverged import read_diverged
-from .json_files import read_json
+from .run_files import CONFIG, RESULT, check_is_run, read_description, read_result
 from .sizes import check_against_header, on_meta
 from .weights_file import check_finite, check_header, read_header, read_weights
 
 
-def load_model(path: str | Path, which: str | int = "last") -> tuple[RunConfig, SequenceModel]:
-    """Return the configuration of a run and its model in eval mode.
+class Network(NamedTuple):
+    """A network in eval mode, and what config.json and description.json hold of it."""
 
-    which: "last" for the weights at the end, or the newest checkpoint of a run without an end; "best" for those of the
-        best validation; "chosen" for the best where there are some, else the last; or the step of a checkpoint.
-    Raises ArgumentError if there is no such run or checkpoint, CheckpointError if its files are damaged.
+    model: SequenceModel
+    config: dict[str, Any]
+    description: dict[str, Any]
+
+
+def load_network(path: str | Path, which: str | int = "last") -> Network:
+    """Return the trained network of a run directory.
+
+    Args:
+        path: The run directory.
+        which: "last" for the weights at the end, or the newest checkpoint of a run without an end; "best" for those of the
+            best validation; "chosen" for the best where there are some, else the last; or the step of a checkpoint.
+
+    Raises:
+        ArgumentError: If there is no such run or checkpoint.
+        CheckpointError, ConfigError, DataError: If its files are damaged.
     """
     path, which = Path(path), str(which)
     check_is_run(path)
-    config, description = read_config(path / CONFIG), read_description(path)
-    weights = _weights(path, which, config.model, description)
+    plain, description = read_plain_config(path / CONFIG), read_description(path)
+    with naming(path / CONFIG):
+        config = read_model(plain)
+    weights = _weights(path, which, config, description)
     with torch.random.fork_rng(devices=[]):  # its initial values are of no use
-        model = make_model(config.model, description)
+        model = make_model(config, description)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise CheckpointError(f"the weights in {path} do not fit its {CONFIG}: {error}") from error
-    return config, model.eval()
+    return Network(model.eval(), plain, description)
 
 
-def read_description(path: str | Path) -> dict[str, Any]:
-    """Return the inputs and outputs of the network of a run; see description.py. CheckpointError if the file is missing
-    or wrong.
+def make_model(model: Model, description: dict[str, Any], device: str | None = None) -> SequenceModel:
+    """Return the model with its initial values, which come from torch's global generator, in float32 as the data are,
+    whatever the default dtype is. device: "meta" for only its shapes.
     """
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
     try:
-        return read_json(Path(path) / DESCRIPTION, "Description")
-    except DataError as error:
-        raise CheckpointError(str(error)) from error
-
-
-def read_result(path: str | Path) -> dict[str, Any] | None:
-    """Return the content of result.json of a run, or None for a run without an end. DataError if the file is damaged."""
-    file = Path(path) / RESULT
-    if not file.exists():
-        return None
-    try:
-        return read_json(file, "Result")
-    except DataError as error:
-        raise DataError(f"{error} Or remove it: resuming the run writes it again.") from error
+        return build(
+            model,
+            description["input_size"],
+            description["output_size"],
+            output=description["output"],
+            tokens=description["input"] == "tokens",
+            known_inputs=sum(lead > 0 for lead in description.get("leads") or ()),
+            series=(len(description["series"]), description["embedding"]) if description.get("series") else None,
+            device=device,
+        )
+    finally:
+        torch.set_default_dtype(default)
 
 
 def expected_weights(config: Model, description: dict[str, Any], file: Path) -> dict[str, Tensor]:

@@ -25,6 +25,7 @@ from orthornn.errors import (
     OrthornnWarning,
 )
 from orthornn.learn.report.runs import read_run
+from orthornn.learn.runs import loop as training_loop
 from orthornn.learn.systems import MODELS, model_named
 from orthornn.learn.tasks import Adding, Characters, Copying
 from orthornn.learn.training import (
@@ -39,10 +40,9 @@ from orthornn.learn.training import (
     read_metrics,
     train,
 )
-from orthornn.learn.training import loop as training_loop
-from orthornn.learn.training.diverged import read_diverged
 from orthornn.modules import Transition
 from orthornn.parametrizations.householder import BoundHouseholder
+from orthornn.saved.diverged import read_diverged
 from support.labeled import Labeled
 
 TASK = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)

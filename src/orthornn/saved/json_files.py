@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..._files import read_bytes
-from ..._printable import printable
-from ...errors import DataError, MissingPackageError
+from .._files import read_bytes, write_bytes
+from .._printable import printable
+from ..errors import DataError, MissingPackageError
 
 SUM = "sha256"
 LARGEST = 1 << 26  # bytes of a file; a vocabulary or a permutation of the steps is the largest thing in one
@@ -40,6 +40,16 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
 def with_sum(content: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a file with the sum of its entries as the last one."""
     return {**content, SUM: _sum(content)}
+
+
+def as_json(content: dict[str, Any], summed: bool = False) -> bytes:
+    """Return the bytes of a JSON file. summed: With the sum of its entries as the last one."""
+    return (json.dumps(with_sum(content) if summed else content, indent=2) + "\n").encode()
+
+
+def write_json(path: Path, content: dict[str, Any], summed: bool = False) -> None:
+    """Write a JSON file atomically. summed: As of `as_json`."""
+    write_bytes(path, as_json(content, summed))
 
 
 def without_sum(

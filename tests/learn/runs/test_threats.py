@@ -43,7 +43,7 @@ from orthornn.learn.training import (
     resume,
     train,
 )
-from orthornn.learn.training.weights import read_result
+from orthornn.saved.run_files import read_result
 from support.run_cases import COPYING, config, content, entries, numbers
 
 
@@ -390,7 +390,7 @@ def test_a_description_of_a_huge_network_asks_for_no_memory(model, sizes, step, 
     plain = entries(tmp_path / "config.json")
     plain["model"] |= {"hidden_size": None, **sizes}
     (tmp_path / "config.json").write_text(json.dumps(plain))
-    monkeypatch.setattr("orthornn.learn.training.weights.make_model", lambda *given, **more: pytest.fail("built"))
+    monkeypatch.setattr("orthornn.saved.network.make_model", lambda *given, **more: pytest.fail("built"))
     with pytest.raises((CheckpointError, ConfigError), match=r"do not fit|to be at most"):
         load_model(tmp_path, step)
 
@@ -420,8 +420,8 @@ def test_a_missing_package_is_no_damage(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)
             patch.setitem(sys.modules, f"{package}.torch", None)
-            patch.delitem(sys.modules, "orthornn.learn.training.schemas")
-            patch.delattr("orthornn.learn.training.schemas")
+            patch.delitem(sys.modules, "orthornn.saved.schemas")
+            patch.delattr("orthornn.saved.schemas")
             with pytest.raises(MissingPackageError, match=f"the package {package} for .*Install the extra cli"):
                 orthornn.load(tmp_path)
 

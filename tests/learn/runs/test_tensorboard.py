@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from orthornn.errors import CheckpointError, MissingPackageError
+from orthornn.learn.runs.tensorboard import TensorBoard
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Copying
 from orthornn.learn.training import RecordConfig, Run, RunConfig, carry_out
-from orthornn.learn.training.tensorboard import TensorBoard
 
 CONFIG = RunConfig(
     task=Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20),

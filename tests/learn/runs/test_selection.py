@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from orthornn.learn.training.selection import Selection
+from orthornn.learn.runs.selection import Selection
 
 
 def validations(seed, count=40):

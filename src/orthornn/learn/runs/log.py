@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ..._files import open_to_read
 from ..._folder import Folder
 from ...errors import CheckpointError, DataError
-from .json_files import checked, parse, without_sum
+from ...saved.json_files import checked, parse, without_sum
 
 SUM = "crc32"
 _TAIL = 1 << 16  # bytes

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import ArgumentError, CheckpointError
-from ..systems import DEFAULT_HIDDEN_SIZE, Blocks, Model
-from ..systems.pooling import PARTS
+from ..errors import ArgumentError, CheckpointError
+from ..learn.systems import DEFAULT_HIDDEN_SIZE, Blocks, Model
+from ..learn.systems.pooling import PARTS
 from .weights_file import Header
 
 # Widths from which on it matters that building most networks costs N^2 numbers, also on the meta device: their first

@@ -9,9 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import NonFiniteError
-from .directory import write_json
-from .json_files import read_json
+from ..errors import NonFiniteError
+from .json_files import read_json, write_json
 
 DIVERGED = "diverged.json"
 

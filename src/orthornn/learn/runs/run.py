@@ -24,27 +24,28 @@ from ...errors import (
     OrthornnError,
 )
 from ...kernels import denormals_as_zero
+from ...saved.checkpoint import FOLDER as CHECKPOINTS
+from ...saved.checkpoint import WEIGHTS, Checkpoints, Damaged, read_plain
+from ...saved.json_files import shortened
+from ...saved.network import expected_weights
+from ...saved.run_files import CONFIG, ENVIRONMENT, METRICS, RESULT, read_description
+from ...saved.sizes import check_memory
+from ...saved.weights_file import check_finite
 from ..systems import SequenceModel, count_parameters
 from ..tasks import Batch
-from . import guards
+from ..training import guards
+from ..training.config import RunConfig, read_config
+from ..training.description import describe
+from ..training.penalized import check_smoothing
+from ..training.processes import Processes
+from ..training.recording import Recorder
+from ..training.schedule import check_warmup
+from ..training.trainer import Trainer
 from .changes import check_same_run, environment_changes
-from .checkpoint import FOLDER as CHECKPOINTS
-from .checkpoint import WEIGHTS, Checkpoints, Damaged, read_plain
-from .config import RunConfig, read_config
-from .description import describe
-from .directory import CONFIG, ENVIRONMENT, METRICS, RESULT, RunDirectory, not_written
+from .directory import RunDirectory, not_written
 from .fingerprint import check_same_description, check_same_files, fingerprint
-from .json_files import shortened
 from .log import read_metrics
-from .penalized import check_smoothing
-from .processes import Processes
-from .recording import Recorder
-from .schedule import check_warmup
 from .selection import Selection
-from .sizes import check_memory
-from .trainer import Trainer
-from .weights import expected_weights, read_description
-from .weights_file import check_finite
 
 _Made = TypeVar("_Made")
 

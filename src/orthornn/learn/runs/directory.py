@@ -14,30 +14,25 @@ result.json          what the run came to, and the sha256 of the weights
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from ..._files import read_bytes, write_bytes
+from ..._files import read_bytes
 from ..._folder import Folder
 from ..._safetensors import save_tensors
+from ..._shell_word import shell_word
 from ...environment import environment
 from ...errors import ArgumentError, CheckpointError, OrthornnError
-from ..shell_word import shell_word
-from .checkpoint import FOLDER as CHECKPOINTS
-from .checkpoint import WEIGHTS, Checkpoints
-from .config import RunConfig
-from .json_files import read_json, with_sum
+from ...saved.checkpoint import FOLDER as CHECKPOINTS
+from ...saved.checkpoint import WEIGHTS, Checkpoints
+from ...saved.json_files import as_json
+from ...saved.run_files import CONFIG, DATA, DESCRIPTION, ENVIRONMENT, METRICS, RESULT, check_is_run
+from ..training.config import RunConfig
 from .lock import Lock
 from .log import MetricsLog
 
-CONFIG, METRICS, RESULT, DESCRIPTION = "config.json", "metrics.jsonl", "result.json", "description.json"
-SEARCH = "auto.json"  # of a folder that holds a search for a model
-
-
-ENVIRONMENT, DATA = "environment.json", "data.json"
 _LARGEST = 1 << 28  # bytes of a file that may be one of a run
 
 
@@ -146,7 +141,7 @@ class RunDirectory:
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file of the run atomically, with its sum."""
-        text = _json(with_sum(content))
+        text = as_json(content, summed=True)
         self._folder.write_atomically(name, lambda file: file.write(text))
 
     def remove_result(self) -> None:
@@ -205,33 +200,3 @@ def check_is_no_run(path: Path) -> None:
         raise ArgumentError(
             f"{path} already holds a run. Choose another directory, or resume it: orthornn train --resume {shell_word(path)}."
         )
-
-
-def run_in(path: Path) -> Path:
-    """Return the run directory of the result, for the folder of a search that has one; any other path as it is."""
-    if (path / CONFIG).exists() or not (path / SEARCH).exists():
-        return path
-    result = read_json(path / SEARCH, "Objects").get("result")
-    inside = isinstance(result, str) and (path / result).resolve().is_relative_to(path.resolve())
-    return path / str(result) if inside else path
-
-
-def check_is_run(path: Path) -> None:
-    """Raise ArgumentError unless there is a config.json in this folder; it names the result of a search."""
-    if not (path / CONFIG).exists():
-        if (path / SEARCH).exists():
-            result = read_json(path / SEARCH, "Objects").get("result")
-            named = f"Name that of its result: {path / result}." if isinstance(result, str) else "Resume it first."
-            raise ArgumentError(f"Expected a run, but {path} holds a search by model='auto', --model auto. {named}")
-        raise ArgumentError(
-            f"Expected a run, but {path} holds no run: there is no {path / CONFIG}. Name a run directory."
-        )
-
-
-def write_json(path: Path, content: dict[str, Any], summed: bool = False) -> None:
-    """Write a JSON file atomically. summed: With the sum of its entries as the last one; see json_files.py."""
-    write_bytes(path, _json(with_sum(content) if summed else content))
-
-
-def _json(content: dict[str, Any]) -> bytes:
-    return (json.dumps(content, indent=2) + "\n").encode()

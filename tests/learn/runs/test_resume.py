@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from orthornn.errors import ArgumentError, CheckpointError, ConfigError, DeviceError, LockedError, OrthornnWarning
+from orthornn.learn.runs.selection import Selection
 from orthornn.learn.systems import MODELS, model_named
 from orthornn.learn.tasks import TASKS as TASKS_BY_NAME
 from orthornn.learn.tasks import Adding, Amplifier, Forecast
@@ -28,8 +29,7 @@ from orthornn.learn.training import (
     train,
 )
 from orthornn.learn.training.config import OPTIMIZERS
-from orthornn.learn.training.selection import Selection
-from orthornn.learn.training.weights import read_result
+from orthornn.saved.run_files import read_result
 from support.labeled import Labeled
 from support.made_sounds import wav
 from support.run_cases import COPYING, EPOCHS, config, content, entries, numbers

@@ -14,8 +14,8 @@ import pytest
 
 from orthornn._folder import Folder
 from orthornn.errors import CheckpointError
+from orthornn.learn.runs.log import MetricsLog
 from orthornn.learn.training import ScheduleConfig, read_metrics, resume, train
-from orthornn.learn.training.log import MetricsLog
 from support.run_cases import EPOCHS, config, content, numbers
 
 CONFIG = config(
@@ -146,7 +146,7 @@ def test_a_disk_that_fills(tmp_path, one_thread):
 
 def test_a_full_log_is_said_and_mended(tmp_path, monkeypatch):
     """ENOSPC after half a line."""
-    from orthornn.learn.training.log import MetricsLog
+    from orthornn.learn.runs.log import MetricsLog
 
     real = MetricsLog.append
     count = 0

@@ -11,9 +11,9 @@ import torch
 
 from orthornn.errors import ArgumentError, CheckpointError, DataError
 from orthornn.learn.training import Run, train
-from orthornn.learn.training.checkpoint import FILES, Checkpoints, Damaged, read_checkpoint
-from orthornn.learn.training.directory import check_is_run
-from orthornn.learn.training.json_files import read_json
+from orthornn.saved.checkpoint import FILES, Checkpoints, Damaged, read_checkpoint
+from orthornn.saved.json_files import read_json
+from orthornn.saved.run_files import check_is_run
 from support.run_cases import config
 
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from ..._checks import is_finite
-from ..files.frames import MOST_CATEGORIES, PANDAS_DTYPES
+from .._checks import is_finite
+from .label_dtypes import MOST_CATEGORIES, PANDAS_DTYPES
 
 LARGEST_SIZE = 1 << 24  # of an input or an output
 LARGEST_STEP = 1 << 62

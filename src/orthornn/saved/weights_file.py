@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..._files import open_to_read
-from ..._safetensors import safetensors
-from ...errors import CheckpointError, DataError
+from .._files import open_to_read
+from .._safetensors import safetensors
+from ..errors import CheckpointError, DataError
 
 _LARGEST_HEADER = 1 << 24  # bytes
 

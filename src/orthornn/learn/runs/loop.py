@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..._recording import recording
+from ..._shell_word import shell_word
 from ...errors import CheckpointError, Interrupted, NonFiniteError, OrthornnError
-from ..shell_word import shell_word
-from .config import RunConfig
-from .diverged import write_diverged
+from ...saved.diverged import write_diverged
+from ..training.config import RunConfig
 from .run import Progress, Run, RunResult
 from .signals import StopSignals
 

@@ -13,10 +13,9 @@ from typing import Any
 
 from ..._files import open_to_read
 from ...errors import DataError
+from ...saved.json_files import read_json
+from ...saved.run_files import DATA, read_description
 from ..tasks import Task
-from .directory import DATA
-from .json_files import read_json
-from .weights import read_description
 
 _BLOCK = 1 << 20
 _LARGEST = 1 << 44  # bytes of a file

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..._files import read_bytes
-from ..._folder import Folder
-from ..._safetensors import safetensors, save_tensors
-from ...errors import CheckpointError, DataError
+from .._files import read_bytes
+from .._folder import Folder
+from .._safetensors import safetensors, save_tensors
+from ..errors import CheckpointError, DataError
 from .json_files import LARGEST, checked, parse
 from .state import join, split
 from .weights_file import REMEDY, read_header
