@@ -85,7 +85,7 @@ def clock(monkeypatch):
 
     monkeypatch.setattr(Trainer, "update", updated)
     stopped = SimpleNamespace(perf_counter=lambda: now[0], process_time=time.process_time)
-    monkeypatch.setattr("orthornn.learn.runs.run.time", stopped)
+    monkeypatch.setattr("orthornn.learn.fit.time", stopped)
     return cost
 
 

@@ -19,7 +19,7 @@ from ..learn.runs.changes import read_environment
 from ..learn.runs.tensorboard import TensorBoard
 from ..learn.systems import model_named
 from ..learn.tasks import Classify, Task
-from ..learn.training import Processes, Run, RunConfig, RunResult, Trainer, carry_out, load_model, read_config
+from ..learn.training import Processes, Run, RunConfig, RunResult, Trainer, load_model, read_config, run_to_end
 from ..saved.run_files import CONFIG, check_is_run
 from .arguments import (
     RunArguments,
@@ -122,9 +122,9 @@ def _trained_and_shown(words: Sequence[str]) -> tuple[RunResult, Path]:
         name = run.config.model.name
         if processes.first:
             announce(run.config.task)
-        display = Display(run.trivial_loss, run.config.max_seconds)
+        display = Display(run.config.task.trivial_loss, run.config.max_seconds)
         with display if processes.first else contextlib.nullcontext():
-            result = carry_out(run, lambda progress: display({name: progress}) if processes.first else None)
+            result = run_to_end(run, lambda progress: display({name: progress}) if processes.first else None)
     finally:
         processes.leave()
     folder = folder if run.directory is None else run.directory.path
@@ -196,7 +196,7 @@ def _search(words: Sequence[str], processes: Processes) -> Search | None:
 def _carry_out(search: Search) -> tuple[RunResult, Path]:
     """Search, show the candidates and the result, and return the result with its folder."""
     show(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all")
-    name, result, folder = search.carry_out(show)
+    name, result, folder = search.run_to_end(show)
     search.table().show()
     show(f"\nchosen by validation: {name}\n")
     _show(result, folder)

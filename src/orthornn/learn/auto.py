@@ -193,7 +193,7 @@ class Search:
         """Let others carry out the search."""
         self._release()
 
-    def carry_out(self, on_progress: Callable[[str], None] = lambda line: None) -> tuple[str, RunResult, Path]:
+    def run_to_end(self, on_progress: Callable[[str], None] = lambda line: None) -> tuple[str, RunResult, Path]:
         """Search, train the winner again, and return (its name, its result, its run directory).
 
         on_progress: Called with a line after each round.

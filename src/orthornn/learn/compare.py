@@ -221,10 +221,10 @@ class Comparison:
         what is wrong.
         """
         unsaved: OrthornnError | None = None
-        torn = [name for name, run in self.runs.items() if run.torn]
+        torn = [name for name, run in self.runs.items() if run.fit.torn]
         for name, run in [*self.runs.items()]:
             try:
-                if not run.torn:
+                if not run.fit.torn:
                     run.checkpoint()
             except NonFiniteError as own:
                 self._leave_out(name, own)

@@ -215,7 +215,8 @@ class Loaded:
             ArgumentError: If the network does not predict the next symbol of a text, or reads in both directions.
             DataError: If the prompt has symbols that it does not know.
         """
-        return self._arrays.generate(prompt, temperature, seed, getattr(self.config.task, "ahead", 1))
+        task = self.config.task
+        return self._arrays.generate(prompt, temperature, seed, getattr(task, "ahead", 1), task.name)
 
     @property
     def _arrays(self) -> Predictor:
@@ -260,7 +261,7 @@ def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
     loaded = Loaded(config, model, description, path)
     task = config.get("task") or {}
     if task.get("name") == "forecast" and task.get("quantiles") and "quantiles" not in description:
-        description["quantiles"] = loaded.config.task.levels  # of a run from before it was stored
+        description["quantiles"] = loaded.config.task.levels  # type: ignore[attr-defined]  # of a run from before it was stored
     if task.get("threshold") is not None:
         loaded.threshold = _threshold(loaded.config, path, checkpoint)
     return loaded

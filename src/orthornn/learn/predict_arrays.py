@@ -161,13 +161,13 @@ class Predictor:
                 scores = self._scores(stream(prepared([[value]], self.description, ordered=False)[0])[0]).numpy()
             yield scores
 
-    def generate(self, prompt: str, temperature: float, seed: int, ahead: int) -> Iterator[str]:
-        """Yield symbols that continue a prompt. ahead: How many symbols later than its input a prediction is."""
+    def generate(self, prompt: str, temperature: float, seed: int, ahead: int, learned: str) -> Iterator[str]:
+        """Yield symbols that continue a prompt. ahead: Symbols from input to prediction. learned: The task."""
         d, names = self.description, self.labels
         if d["input"] != "tokens" or d["output"] != "all" or d["says"] != "classes" or not d.get("vocabulary"):
             raise ArgumentError(
-                "Expected a network that predicts the next symbol of a text, but got another one. Train one with orthornn "
-                "train characters."
+                f"Expected a network that predicts the next symbol of a text, but got one of {learned}. Train one with "
+                f"orthornn train characters."
             )
         if ahead != 1:
             raise ArgumentError(f"Expected a network that predicts one symbol ahead, but got {ahead} ahead.")

@@ -181,7 +181,7 @@ class SequenceEstimator(BaseEstimator):
             if step % every and step != self.steps:
                 continue
             seen = trainer.evaluate(task.validation(_EVALUATED))
-            if selection.see(seen):
+            if selection.update(seen):
                 kept = copy.deepcopy(trainer.model.state_dict())
             if self.patience is not None and selection.stale >= self.patience:
                 break

@@ -34,10 +34,10 @@ from orthornn.learn.training import (
     Run,
     RunConfig,
     Trainer,
-    carry_out,
     load_model,
     read_config,
     read_metrics,
+    run_to_end,
     train,
 )
 from orthornn.modules import Transition
@@ -70,7 +70,7 @@ def test_a_hundred_updates_learn_to_add(name):
     """Better than the best constant answer, by a third."""
     trainer = Trainer(config(name, task=Adding(T=4, validation_size=2, test_size=2), batch_size=32, steps=100))
     losses = [float(trainer.update()) for _ in range(100)]
-    assert sum(losses[-10:]) / 10 < 2 / 3 * trainer.task.trivial_loss
+    assert sum(losses[-10:]) / 10 < 2 / 3 * trainer.config.task.trivial_loss
 
 
 @pytest.mark.sampled(4)
@@ -298,7 +298,7 @@ def test_a_signal_between_the_last_update_and_the_last_step_counts(tmp_path, mon
 
     monkeypatch.setattr(Run, "done", property(disturbed))
     with pytest.raises(Interrupted, match="SIGTERM ended the run after update 30 of 30"):
-        carry_out(run)
+        run_to_end(run)
     assert not (tmp_path / "run" / "result.json").exists()
 
 
@@ -341,7 +341,7 @@ def test_the_command_that_resumes_a_run_can_be_pasted(name, word, tmp_path, monk
     attempt(lambda: train(config(steps=2), path))
     run = Run.resume(path)
     messages.append(str(training_loop._interruption(run, signal.SIGTERM)))
-    carry_out(run)
+    run_to_end(run)
     (path / "result.json").unlink()
     with pytest.warns(OrthornnWarning, match="has come to its end") as warned:
         read_run(path)

@@ -22,10 +22,10 @@ from orthornn.learn.training import (
     Run,
     RunConfig,
     ScheduleConfig,
-    carry_out,
     load_model,
     read_metrics,
     resume,
+    run_to_end,
     train,
 )
 from orthornn.learn.training.config import OPTIMIZERS
@@ -321,7 +321,7 @@ def test_a_run_goes_on_elsewhere_than_it_was_begun(tmp_path):
         assert content(path) == before
     run = Run.resume(path, device="cpu")
     assert entries(path / "config.json")["device"] == "cpu"
-    assert numbers(carry_out(run).records) == numbers(whole.records)
+    assert numbers(run_to_end(run).records) == numbers(whole.records)
 
 
 def test_a_checkpoint_older_than_an_option_goes_on(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from orthornn.errors import CheckpointError, MissingPackageError
 from orthornn.learn.runs.tensorboard import TensorBoard
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Copying
-from orthornn.learn.training import RecordConfig, Run, RunConfig, carry_out
+from orthornn.learn.training import RecordConfig, Run, RunConfig, run_to_end
 
 CONFIG = RunConfig(
     task=Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20),
@@ -27,7 +27,7 @@ def test_scalars_spectra_and_gradient_norms(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    result = carry_out(Run(CONFIG, tmp_path / "run", observers=[TensorBoard(tmp_path / "events")]))
+    result = run_to_end(Run(CONFIG, tmp_path / "run", observers=[TensorBoard(tmp_path / "events")]))
     events = EventAccumulator(str(tmp_path / "events"), size_guidance={"scalars": 0, "histograms": 0})
     events.Reload()
 

@@ -214,7 +214,7 @@ def test_penalties_on_activations_under_autocast_are_near_those_in_float32(name)
     found = []
     for autocast in (None, "bfloat16"):
         trainer = Trainer(config(name, task=EPOCHS, autocast=autocast, penalties=penalties))
-        found.append(trainer._loss(trainer.task.train_batch(0, 8, 0))[1].item())
+        found.append(trainer._loss(trainer.config.task.train_batch(0, 8, 0))[1].item())
         trainer.update()
     # squared differences of norms: relative errors of the norms count twice, and against their differences
     assert found[1] == pytest.approx(found[0], rel=32 * torch.finfo(torch.bfloat16).eps)

@@ -22,7 +22,7 @@ from orthornn.learn.recipes import NONE
 from orthornn.learn.report.runs import chosen
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import TASKS, Forecast, Task
-from orthornn.learn.training import Run, RunResult, carry_out, read_config, read_metrics
+from orthornn.learn.training import Run, RunResult, read_config, read_metrics, run_to_end
 from orthornn.saved.run_files import CONFIG, METRICS
 
 from .sets import SETS, Places
@@ -96,7 +96,7 @@ def trained(places: Places, cell: Cell, folder: Path) -> dict[str, Any]:
         config = asked.config(model_named(asked.model, **asked.given_model_options()), None)
         if (folder / CONFIG).exists() and read_config(folder / CONFIG) != config:
             shutil.rmtree(folder)  # of another version
-        result = carry_out(Run.resume(folder) if (folder / CONFIG).exists() else Run(config, folder))
+        result = run_to_end(Run.resume(folder) if (folder / CONFIG).exists() else Run(config, folder))
     validation, test = chosen(result.summary())
     return {
         **cell._asdict(),
@@ -134,7 +134,7 @@ def _searched(asked: TrainArguments[Task], folder: Path) -> RunResult:
     else:
         minutes = 1.0 if asked.minutes is None else asked.minutes
         search = Search.begin(lambda model: asked.config(model, None), asked.given_model_options(), minutes, folder)
-    return search.carry_out()[1]
+    return search.run_to_end()[1]
 
 
 def _processor_seconds(folder: Path) -> Iterator[float]:

@@ -12,7 +12,8 @@ from ..._shell_word import shell_word
 from ...errors import CheckpointError, Interrupted, NonFiniteError, OrthornnError
 from ...saved.diverged import write_diverged
 from ..training.config import RunConfig
-from .run import Progress, Run, RunResult
+from .result import Progress, RunResult
+from .run import Run
 from .signals import StopSignals
 
 _PROGRESS_SECONDS = 0.25  # at most one report in this long
@@ -41,7 +42,7 @@ def train(
         CheckpointError: If the disk does not take the state, or what on_progress writes.
         Interrupted: If Ctrl-C or SIGTERM ended a run in a directory, or the reader of what on_progress writes is gone.
     """
-    return carry_out(Run(config, directory), on_progress)
+    return run_to_end(Run(config, directory), on_progress)
 
 
 @recording()
@@ -53,11 +54,11 @@ def resume(
     max_seconds: float | None = None,
 ) -> RunResult:
     """Resume the run in `directory`; see Run.resume and train."""
-    return carry_out(Run.resume(directory, steps=steps, max_seconds=max_seconds), on_progress)
+    return run_to_end(Run.resume(directory, steps=steps, max_seconds=max_seconds), on_progress)
 
 
 @recording()
-def carry_out(run: Run, on_progress: Callable[[Progress], None] | None = None) -> RunResult:
+def run_to_end(run: Run, on_progress: Callable[[Progress], None] | None = None) -> RunResult:
     """Advance a run to its end, or to a signal: then its state is saved and Interrupted names the command that resumes
     it. So it is if on_progress fails because a pipe is closed or a disk is full.
     """
@@ -76,8 +77,8 @@ def carry_out(run: Run, on_progress: Callable[[Progress], None] | None = None) -
                     _report(run, on_progress)
                 if signals.received is not None:
                     # of several processes all must stop after the same update, which the next one agrees on
-                    run.stop_wanted, run.interrupted = True, alone
-            if run.interrupted:
+                    run.fit.stop_wanted, run.fit.interrupted = True, alone
+            if run.fit.interrupted:
                 raise _interruption(run, signals.received or signal.SIGTERM)
             try:
                 signals.at_once = True

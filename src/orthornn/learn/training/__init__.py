@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ if TYPE_CHECKING:
     from ...saved.run_files import read_description, read_result
     from ..runs.directory import RunDirectory
     from ..runs.log import read_metrics
-    from ..runs.loop import carry_out, resume, train
-    from ..runs.run import Progress, Run, RunResult
+    from ..runs.loop import resume, run_to_end, train
+    from ..runs.result import Progress, RunResult
+    from ..runs.run import Run
     from ..runs.trained import load_model
     from .config import (
         SCHEDULES,
@@ -40,8 +42,9 @@ _MODULES = {
     "...saved.run_files": ("read_description", "read_result"),
     "..runs.directory": ("RunDirectory",),
     "..runs.log": ("read_metrics",),
-    "..runs.loop": ("carry_out", "resume", "train"),
-    "..runs.run": ("Progress", "Run", "RunResult"),
+    "..runs.loop": ("run_to_end", "resume", "train"),
+    "..runs.result": ("Progress", "RunResult"),
+    "..runs.run": ("Run",),
     "..runs.trained": ("load_model",),
     ".config": _CONFIG,
     ".fine_tuning": ("FineTuning", "fine_tune"),
@@ -65,7 +68,6 @@ __all__ = [
     "RunResult",
     "ScheduleConfig",
     "Trainer",
-    "carry_out",
     "fine_tune",
     "load_model",
     "read_checkpoint",
@@ -74,11 +76,18 @@ __all__ = [
     "read_metrics",
     "read_result",
     "resume",
+    "run_to_end",
     "train",
 ]
 
 
+_FORMER = {"carry_out": "run_to_end"}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _FORMER:
+        warnings.warn(f"{name} is called {_FORMER[name]} now. Call it so.", DeprecationWarning, stacklevel=2)
+        name = _FORMER[name]
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULE_OF[name], __name__), name)

@@ -25,22 +25,29 @@ from ..._warnings import warn
 from ...diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
 from ...modules import Transition
 from ...parametrizations.matrices import as_complex
+from ..fit import Fit, Observer
 from ..systems import SequenceModel
-from ..tasks import Batch, Task
-from .batch_splitting import to_device
-from .config import RecordConfig
+from ..tasks import Batch
+from ..training.batch_splitting import to_device
+from ..training.config import RecordConfig
+from ..training.problem import Objective, Problem
 
 
-class Recorder:
-    """The recorder of `config` for a model on a task."""
+class Recorder(Observer):
+    """The recorder of `config` for a model on a problem."""
 
-    def __init__(self, model: SequenceModel, task: Task, config: RecordConfig) -> None:
-        self.model, self.task, self.config = model, task, config
+    def __init__(self, model: SequenceModel, problem: Problem, objective: Objective, config: RecordConfig) -> None:
+        self.model, self.problem, self.objective, self.config = model, problem, objective, config
         self._batch: Batch | None = None
         self._last_step = -1
         self._first = {name: list(on_manifold(module)) for name, module in _transitions(model)}
         if config.spectrum is not None and not self._first:
             warn(f'{type(model.core).__name__} has no recurrent matrix, so there will be no "spectrum" records of it.')
+
+    def look(self, fit: Fit) -> None:
+        """Make the records that are due."""
+        for kind, numbers in self.at(fit.learner.step):
+            fit.record(kind, numbers)
 
     def at(self, step: int) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (kind, numbers) of the records that are due after `step` updates; asked twice for a step, none."""
@@ -67,12 +74,12 @@ class Recorder:
     def _gradient_norms(self) -> Tensor:
         if self._batch is None:
             device = next(self.model.parameters()).device
-            self._batch = to_device(next(iter(self.task.validation(self.config.sequences))), device)
+            self._batch = to_device(next(iter(self.problem.validation(self.config.sequences))), device)
         inputs, targets = self._batch
-        last = self.config.gradient_loss == "last" and self.task.output == "all"
+        last = self.config.gradient_loss == "last" and self.objective.output == "all"
 
         def loss(prediction: Tensor) -> Tensor:
-            return self.task.loss(*(_last_step(prediction, targets) if last else (prediction, targets)))
+            return self.objective.loss(*(_last_step(prediction, targets) if last else (prediction, targets)))
 
         training = self.model.training
         self.model.eval()
