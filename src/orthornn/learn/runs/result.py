@@ -120,17 +120,9 @@ class RunResult:
 
     def summary(self) -> dict[str, Any]:
         """Return what result.json holds, where `test` is that of the last weights."""
-        names = (
-            "steps",
-            "seconds",
-            "update_seconds",
-            "parameters",
-            "hidden_size",
-            "trivial_loss",
-            "validation",
-            "last_test",
-        )
-        names += ("best", "finished", "orthogonality_error", "best_test", "weights_sha256", "threshold", "whole_test")
+        of_run = ["steps", "seconds", "update_seconds", "parameters", "hidden_size", "trivial_loss", "finished"]
+        metrics = ["validation", "last_test", "best", "best_test", "whole_test", "threshold", "orthogonality_error"]
+        names = [*of_run, *metrics, "weights_sha256"]
         return {{"last_test": "test"}.get(name, name): getattr(self, name) for name in names}
 
     def of_best(self, model: SequenceModel) -> RunResult:

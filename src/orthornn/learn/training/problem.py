@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
@@ -34,11 +34,25 @@ class Problem(Protocol):
 class Objective(Protocol):
     """Functions of (prediction, targets), and how sequences are cut into batches; see Task, which is one."""
 
-    name: str
-    metric: str
-    higher_is_better: bool
-    output: Any
-    carries_state: bool
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def metric(self) -> str:
+        """The entry of `metrics` by which validations are compared."""
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Which of two is better."""
+
+    @property
+    def output(self) -> Literal["all", "last"]:
+        """Whether there is a prediction at every step, or one after the last."""
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether the sequences of a batch continue those of the batch before."""
 
     def begins(self, step: int, batch_size: int) -> bool:
         """Return whether this step's batch begins new sequences, where the state is carried over."""
