@@ -13,6 +13,7 @@ from ..errors import DataError
 from ..learn.files.columns import Columns, is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import Loaded, load
+from ..learn.predict_tables import read_table, told_times
 from ..learn.score_files import write_anomalies, write_scores, write_table
 from ..learn.tasks.table_task import TableTask
 from ..saved.run_files import check_is_run, run_in
@@ -105,8 +106,9 @@ def main(words: Sequence[str]) -> int:
 
 def read_once(loaded: Loaded, data: Path) -> Columns:
     """Return the table in a file; print the step and the gaps of its times, which may be others than those of training."""
-    file = loaded.read_table(data)
-    told = loaded.told_times(file)
+    task = loaded.config.task
+    file = read_table(task, loaded.description, data)
+    told = told_times(task, file)
     if told:
         say(f"{data.name}: {told}")
     return file

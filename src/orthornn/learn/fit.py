@@ -114,6 +114,8 @@ def fit(
 class Fit:
     """A training that is advanced in parts, so that several can take turns.
 
+    validate_first: Validate before the first update, too.
+
     Attributes:
         validation: The last one; None before the first.
         stop_wanted: Set it for an end after the next update, on which several processes agree.
@@ -121,8 +123,8 @@ class Fit:
         torn: Whether an update, or its records, came to no end: an error or a signal interrupted them.
     """
 
-    def __init__(self, learner: Learner, observers: Sequence[Observer] = ()) -> None:
-        self.learner, self._observers = learner, observers
+    def __init__(self, learner: Learner, observers: Sequence[Observer] = (), validate_first: bool = False) -> None:
+        self.learner, self._observers, self._validate_first = learner, observers, validate_first
         self.records: list[Record] = []
         self.clock = Clock()
         self._loss = math.nan
@@ -219,7 +221,7 @@ class Fit:
     def _update(self) -> None:
         learner, config = self.learner, self.learner.config
         self._look()
-        if learner.warm and learner.step == 0 and self.validation is None:
+        if self._validate_first and learner.step == 0 and self.validation is None:
             self._validate()  # initial values from the data may be the best ones
             for observer in self._observers:
                 observer.started_well(self)

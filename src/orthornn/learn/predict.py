@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,14 +21,20 @@ from .systems import SequenceModel
 
 if TYPE_CHECKING:
     import numpy as np
-    from torch import Tensor
 
-    from .files.columns import Columns
     from .predict_arrays import Prediction, Predictor
     from .predict_tables import TablePredictor
     from .runs.run import RunResult
     from .tasks.table_series import Series
     from .training.config import RunConfig
+
+
+_FORMER = {
+    "directory": "Use the path of the run.",
+    "prepare": "Use orthornn.learn.raw_sequences.prepared.",
+    "read_table": "Pass the file itself to predict_table and evaluate_table.",
+    "told_times": "Use orthornn.learn.predict_tables.told_times.",
+}
 
 
 class Loaded:
@@ -41,14 +48,30 @@ class Loaded:
         directory: Path | None = None,
         threshold: float | None = None,
     ) -> None:
-        self._config, self.model, self.description, self.directory = config, model, description, directory
+        self._config, self.model, self.description, self._directory = config, model, description, directory
         self.threshold = threshold
         """The probability of the second of two classes from which on it is predicted; None for the likelier class."""
         self.result: RunResult | None = None
         """The result of the training, if that was in this process."""
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what former versions had under a name."""
+        if name not in _FORMER:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        warnings.warn(f"Loaded.{name} is no longer public. {_FORMER[name]}", DeprecationWarning, stacklevel=2)
+        from .predict_tables import read_table, told_times
+        from .raw_sequences import prepared
+
+        task, description = self.config.task, self.description
+        return {
+            "directory": self._directory,
+            "prepare": lambda sequences, ordered=True: prepared(self._checked(sequences), description, ordered),
+            "read_table": lambda path: read_table(task, description, path),
+            "told_times": lambda path: told_times(task, read_table(task, description, path)),
+        }[name]
+
     def __repr__(self) -> str:
-        where = "" if self.directory is None else f", {str(self.directory)!r}"
+        where = "" if self._directory is None else f", {str(self._directory)!r}"
         return f"{type(self).__name__}({self.config.task.name}, {self.config.model.name}{where})"
 
     def _repr_html_(self) -> str:
@@ -61,7 +84,7 @@ class Loaded:
         if isinstance(self._config, dict):
             from .training.config import RunConfig
 
-            with naming(CONFIG if self.directory is None else self.directory / CONFIG):
+            with naming(CONFIG if self._directory is None else self._directory / CONFIG):
                 self._config = RunConfig.read(self._config)
         return self._config
 
@@ -113,15 +136,6 @@ class Loaded:
         nats of all outputs of a step together.
         """
         return self._arrays.evaluate(self._checked(sequences), targets, batch_size)
-
-    def read_table(self, path: Any) -> Columns:
-        """Return a table as the training data were read: `predict_table`, `evaluate_table`, `anomalies` and `told_times` take
-        it in place of its path, so that it is read once.
-
-        Args:
-            path: As for `predict_table`.
-        """
-        return self._tables.read(path)
 
     def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
         """Predict the sequences of a file of any format that the network could have learned from.
@@ -180,14 +194,6 @@ class Loaded:
         """
         return self._tables.anomalies(path)
 
-    def told_times(self, path: Any) -> str:
-        """Return what there is to say about the column of times of such a file: its step and its gaps; or nothing.
-
-        Raises:
-            DataError, ArgumentError: As `predict_table`.
-        """
-        return self._tables.told_times(path)
-
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
         """Yield the output of the network after each step of one sequence, as it comes: raw steps in, scores (O,) out.
 
@@ -229,12 +235,6 @@ class Loaded:
         from .predict_tables import TablePredictor, table_task
 
         return TablePredictor(self._arrays, table_task(self.config.task))
-
-    def prepare(self, sequences: Any, ordered: bool = True) -> Tensor:
-        """Return raw sequences as the network reads them: (T, B, I) float32, or (T, B) int64 tokens."""
-        from .raw_sequences import prepared
-
-        return prepared(self._checked(sequences), self.description, ordered)
 
     def _checked(self, sequences: Any) -> Any:
         """Return sequences that are no DataFrame, whose columns a network of tables reads by their names."""

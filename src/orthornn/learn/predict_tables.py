@@ -48,19 +48,29 @@ def held_inputs(task: Task, description: dict[str, Any]) -> np.ndarray | None:
     return np.array([one.kind == "number" and modes.get(one.column, modes[""]) == "hold" for one in channels])
 
 
-class TablePredictor(Predictor):
+def read_table(task: Task, description: dict[str, Any], path: Any) -> Columns:
+    """Return a table as the training data were read; one that was read is returned as it is."""
+    if isinstance(path, Columns):
+        return path
+    name = source(path)  # a table in memory is known as long as its name lives
+    return table_task(task).read_new(Path(name), description)
+
+
+def told_times(task: Task, file: Columns) -> str:
+    """Return what there is to say about the column of times of a table: its step and its gaps; or nothing."""
+    own = table_task(task)
+    if own.time is None:
+        return ""
+    order, _, lengths = own._together(file, None)
+    told = told_grid(file, own.time, order, lengths)
+    return f"{own.time}: {told}" if told else ""
+
+
+class TablePredictor:
     """A network that learned from tables, with the task that reads them."""
 
     def __init__(self, network: Predictor, task: TableTask) -> None:
-        super().__init__(network.model, network.description, network.threshold)
-        self.task = task
-
-    def read(self, path: Any) -> Columns:
-        """Return a table as the training data were read; one that was read is returned as it is."""
-        if isinstance(path, Columns):
-            return path
-        name = source(path)  # a table in memory is known as long as its name lives
-        return self.task.read_new(Path(name), self.description)
+        self._network, self._task, self._description = network, task, network.description
 
     def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
         """Predict the sequences of a file of any format that the network could have learned from."""
@@ -70,14 +80,14 @@ class TablePredictor(Predictor):
         """Predict the sequences of a DataFrame, or of a file; return a DataFrame."""
         narwhals = import_optional("narwhals", "data", "DataFrames")
         name = source(frame)
-        file, library = self.read(name), _library_of(narwhals, frame)
+        file, library = read_table(self._task, self._description, name), _library_of(narwhals, frame)
         found = self.predict_table(file)
-        every_step = self.description["output"] == "all"
-        timed, rows_of = self.task.time if every_step and found[0][0].times is not None else None, []
+        every_step = self._description["output"] == "all"
+        timed, rows_of = self._task.time if every_step and found[0][0].times is not None else None, []
         labeled = found[0][1].labels is not None
-        names = [f"score {label}" for label in self.labels]
+        names = [f"score {label}" for label in self._network.labels]
         made = [*(["label"] if labeled else []), *names]
-        sequence, own = self.description.get("sequence"), {}
+        sequence, own = self._description.get("sequence"), {}
         if sequence is not None and sequence in file.columns:
             own[sequence] = "sequence" if sequence in (*made, *(["step"] if every_step else [])) else sequence
         if timed is not None and timed in file.columns:
@@ -94,7 +104,7 @@ class TablePredictor(Predictor):
                 columns["label"] += said.labels.tolist()
             for place, score in enumerate(names):
                 columns[score] += said.scores[:, place].tolist()
-        shown, kind = narwhals.from_dict(columns, backend=library), self.description.get("label_type")
+        shown, kind = narwhals.from_dict(columns, backend=library), self._description.get("label_type")
         if kind is not None:
             typed = typed_labels(narwhals, columns["label"], kind, library)
             shown = shown.with_columns(label=typed)
@@ -107,7 +117,7 @@ class TablePredictor(Predictor):
 
     def evaluate_table(self, path: Any) -> dict[str, float]:
         """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
-        task, file = self.task, self.read(path)
+        task, file = self._task, read_table(self._task, self._description, path)
         series = self._series(file, True)
         scores, wanted = [], []
         for one, said in self._on_series(series):
@@ -136,25 +146,27 @@ class TablePredictor(Predictor):
             )
         found, targets = found[there], targets[there]
         if isinstance(task, Forecast):
-            return task.table_metrics(found, targets, self.description)
-        if self.description["says"] == "values":
-            squares, scale = np.square(found - targets), np.asarray(self.description["target_scale"])
+            return task.table_metrics(found, targets, self._description)
+        if self._description["says"] == "values":
+            squares, scale = np.square(found - targets), np.asarray(self._description["target_scale"])
             learned = squares
-            if self.transform is not None:
-                learned = np.square(transformed(found, self.transform) - transformed(targets, self.transform))
+            if self._network.transform is not None:
+                learned = np.square(
+                    transformed(found, self._network.transform) - transformed(targets, self._network.transform)
+                )
             errors = {"loss": float((learned / scale**2).mean()), "mse": float(squares.mean())}
             return errors | own_scores(found, targets)
         names = np.array([str(target) for target in targets.tolist()], object)
-        classes = self.classes(self._numbered(names) if _is_array(file.path) else names)
-        winners = decided_of(found, self.threshold)
+        classes = self._network.classes(self._numbered(names) if _is_array(file.path) else names)
+        winners = decided_of(found, self._network.threshold)
         nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
-        more = classification_scores(found, classes, self.threshold)
+        more = classification_scores(found, classes, self._network.threshold)
         named = {name: value for name, value in more.items() if isinstance(value, float)}
         return {"loss": float(nats.mean()), "accuracy": float((winners == classes).mean()), **named}
 
     def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
         """Return how far the values of a file are from their forecasts, by sequence."""
-        task = self.task
+        task = self._task
         if not isinstance(task, Forecast):
             raise ArgumentError(
                 f"Expected a network that forecasts, but got one that learned {task.name}. Train one with ahead=1, --ahead 1."
@@ -162,7 +174,7 @@ class TablePredictor(Predictor):
         lead, columns, count = task.leads[0], len(task.target_columns), max(1, len(task.levels))
         place = int(np.argmin(np.abs(np.array(task.levels) - 0.5))) if task.levels else 0
         chosen = np.arange(columns) * count + place
-        deviation = np.asarray(self.description["target_scale"])[chosen]
+        deviation = np.asarray(self._description["target_scale"])[chosen]
         found = []
         for one, said in self._on_series(self._series(path, True)):
             assert one.targets is not None
@@ -170,7 +182,8 @@ class TablePredictor(Predictor):
             known = (one.steps >= task.skipped) & (one.steps + lead < len(scores))
             at = one.steps[known] + lead
             wanted, forecasts = (
-                transformed(values, self.transform) for values in (one.targets[at], said.scores[known][:, chosen])
+                transformed(values, self._network.transform)
+                for values in (one.targets[at], said.scores[known][:, chosen])
             )
             errors = np.abs(wanted - forecasts) / deviation
             there = ~np.isnan(errors).all(1)
@@ -178,29 +191,19 @@ class TablePredictor(Predictor):
             found.append((one, scores))
         return found
 
-    def told_times(self, path: Any) -> str:
-        """Return what there is to say about the column of times of such a file: its step and its gaps; or nothing."""
-        task = self.task
-        if task.time is None:
-            return ""
-        file = self.read(path)
-        order, _, lengths = task._together(file, None)
-        told = told_grid(file, task.time, order, lengths)
-        return f"{task.time}: {told}" if told else ""
-
     def _series(self, path: Any, targets: bool) -> list[Series]:
-        return self.task.series(self.read(path), self.description, targets)
+        return self._task.series(read_table(self._task, self._description, path), self._description, targets)
 
     def _numbered(self, targets: np.ndarray) -> np.ndarray:
         """Return targets of an array file as class numbers, where they are such and the classes have other names."""
-        if set(targets) <= set(self.labels) or not all(target.isdecimal() for target in targets):
+        if set(targets) <= set(self._network.labels) or not all(target.isdecimal() for target in targets):
             return targets
         return targets.astype(np.int64)
 
     def _on_series(self, series: list[Series]) -> list[tuple[Series, Prediction]]:
         """Return each sequence with its prediction; those of one length are predicted together."""
         found: dict[int, Prediction] = {}
-        task = self.task
+        task = self._task
         if isinstance(task, Forecast):
             short = [one.name for one in series if len(one.steps) <= task.skipped]
             if short:
@@ -208,10 +211,10 @@ class TablePredictor(Predictor):
                     f"Expected sequences of more than {task.skipped} steps, which the network read in training before it "
                     f"forecast, but got {len(short)} of {len(series)} that are shorter. Put earlier steps in front of them."
                 )
-        last = self.description["output"] == "last"
+        last = self._description["output"] == "last"
         for length in sorted({len(one.steps) for one in series}):
             places = [place for place, one in enumerate(series) if len(one.steps) == length]
-            scores, labels = self.predict(np.stack([series[place].values for place in places]))
+            scores, labels = self._network.predict(np.stack([series[place].values for place in places]))
             for row, place in enumerate(places):
                 at = slice(row, row + 1) if last else row
                 found[place] = Prediction(scores[at], None if labels is None else labels[at])

@@ -18,6 +18,7 @@ from ..fit import Fit, Observer, tested
 from ..training import guards
 from ..training.config import RunConfig, read_config
 from ..training.description import describe
+from ..training.learner import outputs_of
 from ..training.penalized import check_smoothing
 from ..training.processes import Processes
 from ..training.schedule import check_warmup
@@ -84,7 +85,7 @@ class Run:
         self._calls = _Calls(observers if self.trainer.processes.first else ())
         self._recorder = Recorder(self.trainer.model, self.trainer.problem, config.task, config.record)
         self._observers: list[Observer] = [self._calls, self._recorder, self._best_weights, _Orthogonality(self)]
-        self.fit = Fit(self.trainer, self._observers)
+        self.fit = Fit(self.trainer, self._observers, validate_first=self.trainer.warm)
         self.directory: RunDirectory | None = None
         self._checkpointing: Checkpointing | None = None
         if directory is not None:
@@ -300,9 +301,8 @@ class Run:
 
     def _decided(self) -> tuple[float | None, dict[str, float], dict[str, float]]:
         """Return the threshold of the weights as they are, and the metrics of validation and test with it."""
-        task, size, found = self.config.task, self.config.evaluation_batch, list[tuple[Any, Any]]()
-        self.trainer.predict(task.validation(size), lambda *pair: found.append(pair))
-        threshold = task.choose_threshold(found)
+        task, size = self.config.task, self.config.evaluation_batch
+        threshold = task.choose_threshold(outputs_of(self.trainer, task.validation(size)))
         parts = (task.validation(size), task.test(size))
         return threshold, *(self.fit.evaluate(part, threshold) for part in parts)  # type: ignore[return-value]
 

@@ -36,7 +36,6 @@ class Learner:
     dropout draws continues torch's random numbers as they are when it is made.
 
     smaller_updates: How the caller gets them, as a sentence, for errors.
-    warm: Whether the initial values of the model are from the data.
     """
 
     smaller_updates = guards.SMALLER_UPDATES
@@ -48,9 +47,8 @@ class Learner:
         model: SequenceModel,
         config: RunConfig,
         processes: Processes | None = None,
-        warm: bool = False,
     ) -> None:
-        self.problem, self.objective, self.model, self.config, self.warm = problem, objective, model, config, warm
+        self.problem, self.objective, self.model, self.config = problem, objective, model, config
         self.processes = processes or Processes()
         check_parts(objective, config, self.processes)
         self.stop = self.step = 0
@@ -187,12 +185,12 @@ class Learner:
                 sums[name] = sums.get(name, 0.0) + total
                 counts[name] = counts.get(name, 0.0) + count
 
-        self.predict(batches, add)
+        self._predict(batches, add)
         means = {name: sums[name] / counts[name] for name in sums if counts[name]}  # mape of zeros alone has none
         return self.objective.summarized(means)
 
     @denormals_as_zero()
-    def predict(self, batches: Iterator[Batch], take: Callable[[torch.Tensor, Any], None]) -> None:
+    def _predict(self, batches: Iterator[Batch], take: Callable[[torch.Tensor, Any], None]) -> None:
         """Call `take` with the prediction and the targets of each batch."""
         in_training, self._carried = self._carried, None
         self.model.eval()
@@ -255,6 +253,13 @@ def detached(state: Any) -> Any:
     if isinstance(state, tuple):
         return tuple(detached(entry) for entry in state)
     return state.detach() if isinstance(state, torch.Tensor) else state
+
+
+def outputs_of(learner: Learner, batches: Iterator[Batch]) -> list[tuple[torch.Tensor, Any]]:
+    """Return (prediction, targets) of each batch."""
+    found: list[tuple[torch.Tensor, Any]] = []
+    learner._predict(batches, lambda *pair: found.append(pair))
+    return found
 
 
 def check_parts(objective: Objective, config: RunConfig, processes: Processes) -> None:

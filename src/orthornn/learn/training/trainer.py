@@ -24,7 +24,10 @@ _NUMBERS = 1 << 22
 
 
 class Trainer(Learner):
-    """The model of a run and its updates, with the random numbers of the run's seed."""
+    """The model of a run and its updates, with the random numbers of the run's seed.
+
+    warm: Whether initial values of the model are from the training data.
+    """
 
     def __init__(self, config: RunConfig, processes: Processes | None = None) -> None:
         processes, task = processes or Processes(), config.task
@@ -32,8 +35,8 @@ class Trainer(Learner):
         outside = torch.get_rng_state()
         torch.manual_seed(config.seed)
         try:
-            model, warm = _built(config)
-            super().__init__(TaskProblem(task), task, model, config, processes, warm)
+            model, self.warm = _built(config)
+            super().__init__(TaskProblem(task), task, model, config, processes)
         finally:
             torch.set_rng_state(outside)
 
