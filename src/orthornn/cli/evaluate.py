@@ -17,7 +17,6 @@ from ..learn.predict import load
 from ..learn.runs.fingerprint import check_data
 from ..learn.tasks.table_task import TableTask
 from ..learn.training import Trainer
-from ..saved.run_files import run_in
 from .arguments import read_options
 from .lines import show
 from .predict import Marks, read_once
@@ -52,7 +51,7 @@ def main(words: Sequence[str]) -> int:
             "one."
         )
     if arguments.data is None:
-        folder = run_in(arguments.run)  # of a search, that of its result
+        folder = loaded.directory or arguments.run  # of a search, that of its result
         if not loaded.config.task.files():
             check_data(folder, loaded.config.task)
         trainer = Trainer(dataclasses.replace(loaded.config, device="cpu"))

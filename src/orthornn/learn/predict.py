@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 _FORMER = {
-    "directory": "Use the path of the run.",
     "prepare": "Use orthornn.learn.raw_sequences.prepared.",
     "read_table": "Pass the file itself to predict_table and evaluate_table.",
     "told_times": "Use orthornn.learn.predict_tables.told_times.",
@@ -48,7 +47,7 @@ class Loaded:
         directory: Path | None = None,
         threshold: float | None = None,
     ) -> None:
-        self._config, self.model, self.description, self._directory = config, model, description, directory
+        self._config, self.model, self.description, self.directory = config, model, description, directory
         self.threshold = threshold
         """The probability of the second of two classes from which on it is predicted; None for the likelier class."""
         self.result: RunResult | None = None
@@ -64,14 +63,13 @@ class Loaded:
 
         task, description = self.config.task, self.description
         return {
-            "directory": self._directory,
             "prepare": lambda sequences, ordered=True: prepared(self._checked(sequences), description, ordered),
             "read_table": lambda path: read_table(task, description, path),
             "told_times": lambda path: told_times(task, read_table(task, description, path)),
         }[name]
 
     def __repr__(self) -> str:
-        where = "" if self._directory is None else f", {str(self._directory)!r}"
+        where = "" if self.directory is None else f", {str(self.directory)!r}"
         return f"{type(self).__name__}({self.config.task.name}, {self.config.model.name}{where})"
 
     def _repr_html_(self) -> str:
@@ -84,7 +82,7 @@ class Loaded:
         if isinstance(self._config, dict):
             from .training.config import RunConfig
 
-            with naming(CONFIG if self._directory is None else self._directory / CONFIG):
+            with naming(CONFIG if self.directory is None else self.directory / CONFIG):
                 self._config = RunConfig.read(self._config)
         return self._config
 
@@ -259,7 +257,8 @@ def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
     path = run_in(Path(run))
     model, config, description = load_network(path, checkpoint)
     loaded = Loaded(config, model, description, path)
-    task = config.get("task") or {}
+    found = config.get("task")
+    task = found if isinstance(found, dict) else {}
     if task.get("name") == "forecast" and task.get("quantiles") and "quantiles" not in description:
         description["quantiles"] = loaded.config.task.levels  # type: ignore[attr-defined]  # of a run from before it was stored
     if task.get("threshold") is not None:

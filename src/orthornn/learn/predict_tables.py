@@ -149,11 +149,9 @@ class TablePredictor:
             return task.table_metrics(found, targets, self._description)
         if self._description["says"] == "values":
             squares, scale = np.square(found - targets), np.asarray(self._description["target_scale"])
-            learned = squares
-            if self._network.transform is not None:
-                learned = np.square(
-                    transformed(found, self._network.transform) - transformed(targets, self._network.transform)
-                )
+            learned, how = squares, self._network.transform
+            if how is not None:
+                learned = np.square(transformed(found, how) - transformed(targets, how))
             errors = {"loss": float((learned / scale**2).mean()), "mse": float(squares.mean())}
             return errors | own_scores(found, targets)
         names = np.array([str(target) for target in targets.tolist()], object)

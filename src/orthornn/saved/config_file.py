@@ -45,8 +45,9 @@ def naming(path: str | Path) -> Iterator[None]:
 
 def read_model(plain: object) -> Model:
     """Return the model in a parsed config.json. ConfigError lists everything that is wrong with it, at once."""
-    entries = plain if isinstance(plain, Mapping) else {}
-    return read_dataclass(Model, entries.get("model", {}), MODEL_FAMILY, "model")
+    if not isinstance(plain, Mapping):
+        return read_dataclass(Model, plain, MODEL_FAMILY)  # raises
+    return read_dataclass(Model, plain.get("model", {}), MODEL_FAMILY, "model")
 
 
 def read_dataclass(kind: type, plain: object, families: Families, where: str = "") -> Any:
