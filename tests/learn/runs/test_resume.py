@@ -420,7 +420,7 @@ def test_a_run_that_has_records_but_no_checkpoint_says_that_it_begins_again(tmp_
 
 def test_a_run_that_time_ended_makes_no_update_when_it_is_resumed(tmp_path, monkeypatch):
     """Though its last update is the best validation, whose checkpoint is the last one."""
-    monkeypatch.setattr(Selection, "see", lambda self, seen: vars(self).update(best=dict(seen)) is None)
+    monkeypatch.setattr(Selection, "update", lambda self, seen: vars(self).update(best=dict(seen)) is None)
     task = Adding(T=4, validation_size=10, test_size=10)
     made = train(config(task=task, steps=10_000, validate_every=1, max_seconds=0.3), tmp_path)
     assert not made.finished
