@@ -8,6 +8,7 @@ from typing import Any
 from ...errors import CheckpointError, NonFiniteError
 from ..fit import Fit, Observer
 from ..training import guards
+from ..training.config import RunConfig
 from .directory import RunDirectory
 from .selection import Selection
 
@@ -26,11 +27,11 @@ class Logging(Observer):
 class Checkpointing(Observer):
     """Writes a checkpoint at every best validation, and as often as the configuration says.
 
-    saved_step: The step of the last one.
+    config: As config.json has it, with tables of its task in files. saved_step: The step of the last checkpoint.
     """
 
-    def __init__(self, directory: RunDirectory, selection: Selection) -> None:
-        self._directory, self._selection = directory, selection
+    def __init__(self, directory: RunDirectory, config: RunConfig, selection: Selection) -> None:
+        self._directory, self._config, self._selection = directory, config, selection
         self.saved_step: int | None = None
         self._saved_at = time.perf_counter()
 
@@ -40,7 +41,7 @@ class Checkpointing(Observer):
 
     def updated(self, fit: Fit) -> None:
         """Write a checkpoint that is due."""
-        best, step, config = self._selection.best, fit.learner.step, fit.learner.config
+        best, step, config = self._selection.best, fit.learner.step, self._config
         every, seconds = config.checkpoint_every, config.checkpoint_seconds
         is_best = best is not None and best["step"] == step
         late = seconds is not None and time.perf_counter() - self._saved_at >= seconds
@@ -73,8 +74,8 @@ class Checkpointing(Observer):
         directory.log.sync()
         directory.remove_result()
         directory.checkpoints.write(
-            learner.step, weights, {"trainer": state, "run": own, "config": learner.config.to_dict()}
+            learner.step, weights, {"trainer": state, "run": own, "config": self._config.to_dict()}
         )
         best = None if self._selection.best is None else int(self._selection.best["step"])
-        directory.checkpoints.prune(learner.config.keep_checkpoints, best)
+        directory.checkpoints.prune(self._config.keep_checkpoints, best)
         self.saved_step, self._saved_at = learner.step, time.perf_counter()

@@ -82,9 +82,9 @@ class Run:
         self._trivial_loss = _trivial_loss(config)
         selection = Selection(config.task.metric, higher_is_better=config.task.higher_is_better)
         self._best_weights = BestWeights(selection, config.patience)
-        self._calls = _Calls(observers if self.trainer.processes.first else ())
+        calls = _Calls(observers if self.trainer.processes.first else ())
         self._recorder = Recorder(self.trainer.model, self.trainer.problem, config.task, config.record)
-        self._observers: list[Observer] = [self._calls, self._recorder, self._best_weights, _Orthogonality(self)]
+        self._observers: list[Observer] = [calls, self._recorder, self._best_weights, _Orthogonality(self)]
         self.fit = Fit(self.trainer, self._observers, validate_first=self.trainer.warm)
         self.directory: RunDirectory | None = None
         self._checkpointing: Checkpointing | None = None
@@ -112,7 +112,8 @@ class Run:
 
     def _store(self, directory: RunDirectory, saved_step: int | None = None) -> None:
         """Write records and checkpoints into a directory. saved_step: That of the checkpoint that it is resumed from."""
-        self.directory, self._checkpointing = directory, Checkpointing(directory, self._best_weights.selection)
+        self.directory = directory
+        self._checkpointing = Checkpointing(directory, self.config, self._best_weights.selection)
         self._checkpointing.saved_step = saved_step
         self._observers[:0] = [Logging(directory)]
         self._observers.append(self._checkpointing)
