@@ -20,6 +20,7 @@ PUBLIC = {
     "sklearn/classifier.py: OrthogonalClassifier.__init__",
     "sklearn/estimator.py: SequenceEstimator.__init__",
     "export/c/__init__.py: to_c",
+    "integrations/sb3.py: MlpOrthogonalPolicy.__init__",
     "modules/blocks.py: OrthogonalBlocks.__init__",
     "modules/rnn.py: OrthogonalRNN.__init__",
     "kernels/functional.py: dense_rnn",
@@ -62,7 +63,6 @@ def test_functions_of_the_library_take_at_most_ten_parameters():
     counts = {
         f"{path.relative_to(ROOT).as_posix()}: {name}": count
         for path in ROOT.rglob("*.py")
-        if "learn" not in path.relative_to(ROOT).parts
         for name, count in functions(path.read_text(encoding="utf-8"))
     }
     assert len(counts) > 500

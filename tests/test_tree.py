@@ -46,6 +46,7 @@ LAWS = {
     "kernels/test_resets.py",
     "cli/test_hostile_runs.py",
     "learn/test_old_runs.py",
+    "learn/files/test_every_reader.py",
     "learn/systems/test_same_networks.py",
     "learn/tasks/test_hostile_data.py",
     "learn/runs/test_flipped_bits.py",

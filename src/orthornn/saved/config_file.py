@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
-import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from .._files import read_bytes
 from ..errors import ConfigError, DataError, OrthornnError
+from ..learn.fields import described, fits
 from ..learn.systems import MODEL_OPTIONS, MODELS, Model, foreign, model_named
 from .json_files import LARGEST, parse, shortened, without_sum
 
@@ -93,10 +93,10 @@ def _read(kind: type, plain: object, families: Families, where: str, problems: l
             problems.append(f"{place}: {_unknown(key, names)}")
         elif dataclasses.is_dataclass(hints[key]) or hints[key] in families:
             values[key] = _read(hints[key], value, families, place, problems)
-        elif _fits(value, hints[key]):
+        elif fits(value, hints[key]):
             values[key] = value
         else:
-            problems.append(f"{place}: needed {_describe(hints[key])}, got {shortened(repr(value))}")
+            problems.append(f"{place}: needed {described(hints[key], json=True)}, got {shortened(repr(value))}")
     if len(problems) > before:
         return None
     try:
@@ -111,24 +111,3 @@ def _unknown(name: object, known: typing.Iterable[str]) -> str:
     near = difflib.get_close_matches(str(name)[:_LONGEST_NAME], known, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
     return f"unknown name {shortened(repr(name))}{hint}"
-
-
-def _fits(value: object, hint: Any) -> bool:
-    if typing.get_origin(hint) is Literal:
-        return any(type(value) is type(known) and value == known for known in typing.get_args(hint))
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return any(_fits(value, part) for part in typing.get_args(hint))
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
-
-
-def _describe(hint: Any) -> str:
-    if typing.get_origin(hint) is Literal:
-        return " or ".join(map(repr, typing.get_args(hint)))
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return " or ".join(_describe(part) for part in typing.get_args(hint))
-    names = {int: "an integer", float: "a number", str: "a string", bool: "true or false", type(None): "null"}
-    return names[hint]

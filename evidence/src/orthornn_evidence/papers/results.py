@@ -30,6 +30,7 @@ from orthornn.learn.training import RunConfig
 from orthornn.learn.training.config import flat
 from orthornn.saved.json_files import LARGEST, parse, write_json
 
+from ..markdown import percent
 from .curves import evaluations_are_whole, restored, stored
 from .experiment import Budget, Experiment, Plan, Published
 from .result_table import ResultTable, Row, Runs, Trained
@@ -349,4 +350,4 @@ def _form(row: Mapping[str, Any]) -> str:
 def share(row: Mapping[str, Any]) -> str:
     """Return how much of the full budget's training the runs have had, in percent."""
     made = row.get("share")
-    return "" if made is None else f"{100 * made:.2g} %" if made < 0.995 else f"{100 * made:.0f} %"
+    return "" if made is None else f"{100 * made:.2g} %" if made < 0.995 else percent(made)
