@@ -12,9 +12,9 @@ from typing import Any
 from orthornn._checks import check_choice
 
 from ..bench.cases import Case
+from ..markdown import markdown_table
 from ..popgym.agent import MEMORIES
 from ..popgym.runs import ENVIRONMENTS, scores
-from ..markdown import markdown_table
 
 LENGTHS = ("512", "1024", "4096")
 GOAL = 0.99
