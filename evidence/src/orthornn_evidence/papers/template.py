@@ -46,7 +46,7 @@ from orthornn._checks import check_choice
 from orthornn.errors import ArgumentError
 
 from ..leaderboard import markdown, stored, table
-from ..markdown import markdown_table
+from ..markdown import markdown_table, percent
 from .devices import amplifier, microcontroller
 from .measured import agents, delta_rule, drift, gpu, gpu_ratio, group_words, long_step, popgym, reflections, resets
 from .results import best_test, reproduced, share
@@ -193,8 +193,8 @@ def _value(evidence: Evidence, parts: list[str]) -> str:
 
 
 def _formatted(value: float, form: str) -> str:
-    """Format a number by a format specification; "% of 1" stands for a percentage without decimals."""
-    return format(value, ".0%" if form == "% of 1" else form).replace("%", " %")
+    """Format a number by a format specification; "% of 1" stands for a percentage without decimals, see `percent`."""
+    return percent(value) if form in ("% of 1", ".0%") else format(value, form).replace("%", " %")
 
 
 def _results_table(rows: Iterable[Mapping[str, Any]], with_share: bool = False, heading: str = "reproduced") -> str:
@@ -406,7 +406,7 @@ def _demo(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     rows = []
     for model, row in content["models"].items():
         ratio = row["test_loss"] / content["trivial_loss"]
-        rows.append([f"`{model}`: {row['what']}", row["parameters"], f"{ratio:.1g}", f"{100 * row['recall']:.0f} %"])
+        rows.append([f"`{model}`: {row['what']}", row["parameters"], f"{ratio:.1g}", percent(row["recall"])])
     return "\n".join(markdown_table(["", "parameters", "loss / trivial baseline", "recalled"], rows))
 
 

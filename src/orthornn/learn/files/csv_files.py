@@ -21,6 +21,7 @@ import numpy as np
 from ..._warnings import warn
 from ...errors import DataError
 from .cells import is_number, listed, shown
+from .column_names import NAME_EACH
 from .csv_arrow import read_columns_by_arrow
 from .csv_columns import Commas, agreeing, column_of_texts, is_pointed, is_settled
 from .csv_format import CsvFormat
@@ -234,7 +235,7 @@ def _names(path: Path, names: Sequence[str]) -> list[str]:
     if numbers or not all(found) or len(set(found)) != len(found):
         raise DataError(
             f"Expected {path} to begin with a line of names, all different, but got {listed(found)[:200]!r}. "
-            f"{'Write a line of names above it.' if numbers else 'Name each column, and no two alike.'}"
+            f"{'Write a line of names above it.' if numbers else NAME_EACH}"
             f"{'' if found[-1] else ' If only a separator ends the line, leave it out.'}"
         )
     return found
