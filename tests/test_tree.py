@@ -27,6 +27,7 @@ LAWS = {
     "test_machines.py",
     "test_orthornn_command.py",
     "test_other_systems.py",
+    "test_plain_markdown.py",
     "test_prose.py",
     "test_readme.py",
     "test_signatures.py",
