@@ -14,6 +14,7 @@ from ..errors import ArgumentError
 from ..learn import sweep
 from ..learn.options import RunOptions
 from ..learn.own_data import options_for
+from ..learn.plain_results import plain_results_of
 from ..learn.report.lines import say, show
 from ..learn.report.page import write_report
 from ..learn.report.runs import SavedRun, by_data, chosen, groups, read_runs
@@ -23,7 +24,6 @@ from ..learn.training.schedule import check_warmup
 from ..saved.diverged import read_diverged
 from .arguments import data_and_options
 from .outputs import check_new_files
-from .plain_results import plain_results_of
 
 SUMMARY = (
     "Trains a model with a grid of settings, or with random ones, several at a time, on this machine or on a Ray cluster. "
