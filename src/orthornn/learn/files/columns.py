@@ -28,7 +28,7 @@ from . import cells, dates
 from .array_files import read_array, read_arrays
 from .cells import LARGEST_WHOLE, Kind, listed, shown
 from .csv_columns import is_pointed
-from .csv_files import has_names, read_marked
+from .csv_files import has_names, read_csv
 from .csv_format import CsvFormat
 from .frames import SHOWN, columns_of, frame_named, shown_name
 from .number_marks import is_marked
@@ -289,7 +289,7 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
     if not path.is_file():
         raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct the path.")
     if suffix in _TEXT:
-        read = read_marked(path, form or CsvFormat())
+        read = read_csv(path, form or CsvFormat())
         found = Columns(path, read.columns, commas=read.commas, points=read.points, line=read.line)
     elif suffix in (".parquet", ".feather"):
         found = Columns(Path(shown_name(path)), read_parquet(path) if suffix == ".parquet" else read_feather(path))

@@ -29,7 +29,7 @@ from ..._warnings import warn
 from ...errors import ArgumentError, DataError
 from .audio import SUFFIXES, read_audio, resample
 from .cells import listed, shown
-from .csv_files import read_named
+from .csv_files import read_csv
 from .csv_format import CsvFormat
 from .left_out import is_left_out, warn_of_left_out
 from .part_names import PART_NAMES
@@ -241,7 +241,7 @@ def _listed_sounds(path: Path, text: CsvFormat) -> tuple[list[str], dict[str, np
 
 def _named(path: Path, manifest: Path, text: CsvFormat) -> tuple[list[str], dict[str, np.ndarray]]:
     """The paths of the sounds that a manifest names, and its other columns."""
-    columns = read_named(manifest, text)
+    columns = read_csv(manifest, text).columns
     named = [name for name, column in columns.items() if len(column) and _names_sounds(column)]
     if len(named) != 1:
         raise DataError(
