@@ -96,7 +96,7 @@ def test_the_library_reaches_the_workbench_by_its_doors_only():
         and not f"{name}.".startswith("orthornn.learn.")
         and not f"{name}.".startswith("orthornn.sklearn.")  # above the workbench; nothing imports it
     }
-    assert doors == {*LAZY, ("orthornn.__main__", "orthornn.cli")}
+    assert doors == LAZY
 
 
 def test_neither_the_package_nor_its_tests_import_the_evidence():

@@ -19,6 +19,7 @@ from orthornn.learn.files.sound_folder import SoundFormat, features_of, read_sou
 from orthornn.learn.tasks import Classify
 from orthornn.learn.tasks.task_choice import choose_task
 from orthornn.learn.training import train
+from orthornn.learn.training.fingerprint import fingerprint
 from support.run_cases import config
 
 RATE = 8000
@@ -358,3 +359,14 @@ def test_a_sound_of_a_linked_folder_belongs_to_the_data(tmp_path, folder):
     with pytest.warns(OrthornnWarning, match="leaves out 9 of the sounds"):
         assert set(read_columns(folder).columns["sequence"]) == {"more/a.wav", "high/0.wav"}
     assert "more/a.wav" in sounds_of(folder)
+
+
+def test_folders_of_one_name_keep_all_their_sounds_apart(tmp_path):
+    """A run remembers the sum of each: those of one would be in place of the other's."""
+    paths = [write(tmp_path / part / "tones", LABELED) for part in ("a", "b", "c")]
+    options = {"validation_data": str(paths[1]), "test_data": str(paths[2])}
+    task = Classify(data=str(paths[0]), target="y", sample_rate=RATE, mels=6, **options)
+    assert sorted(task.files().values()) == sorted(path / name for path in paths for name in LABELED)
+    before = fingerprint(task)
+    write_wav(paths[1] / "low/0.wav", tone(99), RATE)
+    assert fingerprint(Classify(data=str(paths[0]), target="y", sample_rate=RATE, mels=6, **options)) != before

@@ -79,6 +79,33 @@ def test_two_sequences_have_no_hour_between_them():
     assert "clocks change" in told_grid(file, "when", np.arange(4), np.array([4]))
 
 
+@pytest.mark.parametrize(
+    "times",
+    [
+        0.1 * np.arange(400),
+        np.cumsum(np.full(400, 0.1)),
+        (0.1 * np.arange(400)).astype(np.float32),
+        1.6e9 + 0.1 * np.arange(400),
+        0.1 * np.arange(400, dtype=np.float32),
+    ],
+    ids=["multiples", "sums", "float32", "seconds since 1970", "multiples in float32"],
+)
+def test_a_constant_rate_in_floating_point_is_constant(times):
+    assert told(times, times.dtype) in ("every 0.1, without gaps", "every about 0.1, without gaps")
+    written = [float(str(time)) for time in times]  # as text has them
+    assert told(written, np.float64) in ("every 0.1, without gaps", "every about 0.1, without gaps")
+    less = np.delete(times, 7)
+    assert "0.1, with 1 gap(s), where steps are missing: 1 after" in told(less, times.dtype)
+
+
+def test_times_of_samples_in_float32_are_at_a_constant_rate_in_text_too():
+    times = (np.arange(100_000) / 44100).astype(np.float32)
+    assert told(times, np.float32) == "every about 2.26757e-05, without gaps"
+    assert told([float(str(time)) for time in times], np.float64) == "every about 2.26757e-05, without gaps"
+    random = np.sort(np.random.default_rng(0).uniform(0, 2, 1000))
+    assert told(random, np.float64).startswith("irregular, ")
+
+
 def test_inspect_tells_it(tmp_path, capsys):
     rows = [f"{time},{t % 5}.5" for t, time in enumerate(local("Europe/Berlin", "2024-03-25", 60, 240))]
     (tmp_path / "load.csv").write_text("\n".join(["when,load", *rows]) + "\n")

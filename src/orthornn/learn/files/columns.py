@@ -27,6 +27,7 @@ from ...errors import DataError
 from . import cells, dates
 from .array_files import read_array, read_arrays
 from .cells import LARGEST_WHOLE, Kind, listed, shown
+from .column_names import column_names
 from .csv_columns import is_pointed
 from .csv_files import has_names, read_csv
 from .csv_format import CsvFormat
@@ -70,6 +71,11 @@ class Columns(NamedTuple):
     def rows(self) -> int:
         """R, the number of rows."""
         return len(next(iter(self.columns.values())))
+
+    @property
+    def _is_text(self) -> bool:
+        """Whether options say how its numbers are written: of a text file, or a list of sounds."""
+        return self.line is not None or bool(self.sound) or any(part._is_text for part in self.parts)
 
     def row(self, place: int) -> str:
         """Return where a row is, by its place, as a message says it: `row 6`, or `row 6, line 7 of the file`."""
@@ -174,10 +180,12 @@ class Columns(NamedTuple):
                 "A point is no decimal mark next to decimal=',', --decimal ,. If it is between groups of three digits, pass "
                 "thousands='.', --thousands .; else correct the cells, or the decimal mark."
             )
+        elif not self._is_text and (cells.is_marker(cell) or is_marked(cell)):
+            advice = "Convert the column to numbers, with a null, or NaN, where one is missing."
         elif cells.is_marker(cell):
             advice = (
-                "If that is a missing value, leave the cell empty (in Parquet: null), or name its spelling: na, "
-                "--na; and say what a missing value means: missing='hold', --missing hold."
+                "If that is a missing value, leave the cell empty, or name its spelling: na, --na; "
+                "and say what a missing value means: missing='hold', --missing hold."
             )
         elif is_marked(cell):
             advice = (
@@ -400,7 +408,8 @@ def _npz(path: Path) -> Columns:
             f"Expected one-dimensional arrays of one length, or x (sequences, time, features), but {path} holds "
             f"{listed(f'{name} {shape}' for name, shape in sizes.items())}."
         )
-    return Columns(path, {name: _plain(path, name, array) for name, array in arrays.items()})
+    names = column_names(list(arrays), path)
+    return Columns(path, {name: _plain(path, name, array) for name, array in zip(names, arrays.values())})
 
 
 def _npy(path: Path) -> Columns:
@@ -418,13 +427,13 @@ def _npy(path: Path) -> Columns:
 
 
 def _plain(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """Return text as objects, as a CSV file has it."""
+    """Return text as objects without spaces around it, as a CSV file has it."""
     if array.dtype.kind == "S":
         try:
-            return np.char.decode(array, "utf-8").astype(object)
+            array = np.char.decode(array, "utf-8")
         except UnicodeDecodeError as error:
             raise DataError(f"{path}, {name}: its text is not UTF-8: {error}.") from error
-    return array.astype(object) if array.dtype.kind == "U" else array
+    return np.char.strip(array).astype(object) if array.dtype.kind == "U" else array
 
 
 def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:

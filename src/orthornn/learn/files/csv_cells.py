@@ -21,6 +21,7 @@ from ..._warnings import warn
 from ...cores import usable_cores
 from ...errors import DataError
 from .cells import is_number, listed
+from .column_names import NAME_EACH
 from .csv_bytes import first_line, opened
 from .csv_format import CsvFormat
 from .csv_layout import SEPARATORS, line_of_names, separator_in, to_first_line, without_ends
@@ -218,7 +219,7 @@ def _names(path: Path, names: Sequence[str]) -> list[str]:
     if numbers or not all(found) or len(set(found)) != len(found):
         raise DataError(
             f"Expected {path} to begin with a line of names, all different, but got {listed(found)[:200]!r}. "
-            f"{'Write a line of names above it.' if numbers else 'Name each column, and no two alike.'}"
+            f"{'Write a line of names above it.' if numbers else NAME_EACH}"
             f"{'' if found[-1] else ' If only a separator ends the line, leave it out.'}"
         )
     return found

@@ -7,6 +7,7 @@ directory stores the table in it, so that the run can be resumed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -20,9 +21,9 @@ import numpy as np
 
 from ..._files import write_atomically
 from ...errors import ArgumentTypeError, DataError, OrthornnError
-from .cells import listed
+from .column_names import column_names
 from .optional_packages import import_optional
-from .parquet_files import check_shared, column_of_arrow, without_margins, without_views
+from .parquet_files import check_shared, column_of_arrow, without_views
 
 if TYPE_CHECKING:
     Source: TypeAlias = Any
@@ -40,6 +41,7 @@ PANDAS_DTYPES = re.compile(
 )
 _STORED = re.compile(rf"{PREFIX}[0-9a-f]{{12}}\.parquet")
 _LONGEST = 300  # characters of an error of another library
+_NAMELESS = "__index_level_0__"  # how Arrow calls the index of pandas where it can have no name
 _USE = "DataFrames"
 _known: WeakValueDictionary[str, Frame] = WeakValueDictionary()
 
@@ -86,6 +88,7 @@ def source(data: Any) -> str:
         return os.fspath(data)
     narwhals = import_optional("narwhals", "data", _USE)
     import_optional("pyarrow", "data", _USE)
+    _check_names(data)
     try:
         frame = narwhals.from_native(data)
         if hasattr(frame, "collect"):  # a lazy one
@@ -99,12 +102,23 @@ def source(data: Any) -> str:
             f"Expected a path or a DataFrame (pandas, polars, pyarrow, ...), but got {type(data).__name__}. Build a table "
             f"with one row per step."
         ) from None
-    except Exception as error:  # those of every library: for names that are there twice, for text that is not Unicode
+    except Exception as error:  # those of every library, such as for text that is not Unicode
         raise DataError(
             f"Expected a table that Arrow can hold, but got a {type(data).__name__} that it cannot: "
             f"{' '.join(str(error).split())[:_LONGEST]}. Correct the column."
         ) from error
     return Frame(f"{PREFIX}{digest[:12]}", table)
+
+
+def _check_names(data: Any) -> None:
+    """Raise DataError for two columns of one name, for which libraries have errors of many kinds."""
+    if hasattr(data, "collect"):  # a lazy one, which does not know them yet
+        return
+    names = getattr(data, "column_names", getattr(data, "columns", ()))  # of pyarrow; of pandas
+    with contextlib.suppress(TypeError):
+        names = list(map(str, names))
+        if len(set(names)) != len(names):
+            column_names(names, SHOWN)
 
 
 def frame_named(path: Path | str) -> Frame | None:
@@ -129,12 +143,10 @@ def without_folder(value: Any) -> Any:
 def columns_of(frame: Frame) -> dict[str, np.ndarray]:
     """Return the columns of a table in memory. Raises DataError for names that are not different."""
     pyarrow = import_optional("pyarrow", "data", _USE)
-    names = frame.table.column_names
-    if len(set(names)) != len(names) or not all(names):
-        raise DataError(f"Expected columns with names, all different, in {frame}, but got {listed(names)}.")
+    names = column_names(frame.table.column_names, frame)
     for field in frame.table.schema:
         check_shared(field.type, f"{frame}, column {field.name!r},")
-    return {name: column_of_arrow(pyarrow, frame.table.column(name)) for name in names}
+    return {name: column_of_arrow(pyarrow, frame.table.column(place)) for place, name in enumerate(names)}
 
 
 def cells_at(narwhals: Any, name: str, file: Any, column: str, rows: np.ndarray, library: Any) -> Any:
@@ -178,10 +190,13 @@ def store(frame: Frame, folder: Path) -> str:
 
 
 def _with_named_range(narwhals: Any, frame: Any) -> Any:
-    """A frame of pandas whose index is a range with a name, with it as a column, as Arrow has every other index."""
+    """A frame of pandas whose index is a range with a name, with it as a column, as Arrow has every other index: without its
+    name where a column has the same.
+    """
     index, native = narwhals.maybe_get_index(frame), frame.to_native()
-    if type(index).__name__ == "RangeIndex" and index.name is not None and index.name not in native.columns:
-        return narwhals.from_native(native.assign(**{str(index.name): index}))
+    if type(index).__name__ == "RangeIndex" and index.name is not None:
+        name = str(index.name) if index.name not in native.columns else _NAMELESS
+        return narwhals.from_native(native.assign(**{name: index}))
     return frame
 
 
@@ -242,7 +257,7 @@ def _arrow_table(narwhals: Any, frame: Any) -> Any:
                 table = table.set_column(place, field.name, _as_text(arrow, frame[name]))
         for place, field in enumerate(table.schema):
             table = table.set_column(place, field.name, without_views(arrow, table.column(place)))
-    return table.rename_columns(without_margins(table.column_names)).replace_schema_metadata(None)
+    return table.rename_columns([name.strip() for name in table.column_names]).replace_schema_metadata(None)
 
 
 def _as_text(arrow: Any, column: Any) -> Any:

@@ -27,7 +27,7 @@ import numpy as np
 from ..._checks import check_choice, check_integer, check_number
 from ..._warnings import warn
 from ...errors import ArgumentError, DataError
-from .audio import SUFFIXES, read_audio, resample
+from .audio import SUFFIXES, read_audio, resample, warn_of_ends
 from .cells import listed, shown
 from .csv_files import read_csv
 from .csv_format import CsvFormat
@@ -161,13 +161,14 @@ def _read(
     names, others = _listed_sounds(path, text)
     if not names:
         raise DataError(f"Expected sounds ({', '.join(SUFFIXES)}) in {path}, but got none. Name a folder with some.")
-    pieces, seconds, rates = [], [], []
+    pieces, seconds, rates, ends = [], [], [], []
     root = path if path.is_dir() else path.parent
     for name in names:
-        samples, rate = read_audio(root / name)
+        samples, rate = read_audio(root / name, ends=ends)
         seconds.append(len(samples) / rate)
         rates.append(rate)
         pieces.append(features_of(resample(samples, rate, form.rate), form))
+    warn_of_ends(ends)
     lengths = np.array([len(piece) for piece in pieces])
     rows = np.concatenate(pieces)
     columns = {f"x{place}": rows[:, place] for place in range(rows.shape[1])}

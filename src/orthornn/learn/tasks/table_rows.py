@@ -41,7 +41,10 @@ class TableRows(TableOptions):
         for path in (self.data, self.validation_data, self.test_data):
             if path and is_sound(Path(path).expanduser()):
                 sounds = sounds_of(Path(path).expanduser(), self._text)
-                found |= {f"{Path(path).name}/{name}": file for name, file in sounds.items()}
+                folder = Path(path).name
+                if any(name.startswith(f"{folder}/") for name in found):  # that of another part has the same name
+                    folder = str(path)
+                found |= {f"{folder}/{name}": file for name, file in sounds.items()}
             elif path and Path(path).expanduser().is_file():
                 found[Path(path).name if Path(path).name not in found else str(path)] = Path(path).expanduser()
         return found

@@ -21,6 +21,7 @@ _MONTHS = (3, 4, 9, 10, 11)  # in which clocks change
 _MOST = 3  # gaps that are named
 _UNITS = ((_DAY, "d"), (_HOUR, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (1, "ns"))
 _ALIKE = 1e-3  # of a step, by which others may differ from it
+_SINGLE = 9  # digits of a number in float32
 _DIGITS = 9  # behind the point, of times that were rounded
 
 
@@ -165,6 +166,8 @@ def _rounding(times: np.ndarray) -> float:
         scaled = times * 10.0**digits
         if (np.abs(scaled - np.rint(scaled)) <= bits * 10.0**digits).all():
             return bits + 10.0**-digits
+    if not single and all(float(f"{time:.{_SINGLE}g}") == time for time in times.tolist()):  # float32, written as text
+        return 2 * float(np.spacing(np.abs(times).max().astype(np.float32)))
     return bits
 
 
