@@ -101,6 +101,8 @@ test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (n
 
 pages: $(INSTALLED)  ## write what is in results/ into the README and the pages of the papers
 	$(BIN)/python -m orthornn_evidence.papers.page
+	$(BIN)/python docs/plain_reference.py
+	$(BIN)/python docs/notebooks.py
 
 # The documentation has an environment stamp of its own, so that no other target needs its packages.
 DOCS := $(VENV)/.docs
