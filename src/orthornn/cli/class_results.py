@@ -9,8 +9,9 @@ import torch
 
 from ..learn.report.table import Column, Table
 from ..learn.systems import SequenceModel
+from ..learn.tasks.class_objective import IGNORED
 from ..learn.tasks.classification_metrics import classification_scores
-from ..learn.tasks.classify import IGNORED, Classify
+from ..learn.tasks.classify import Classify
 from ..learn.tasks.decision_threshold import read_threshold
 from ..learn.training.directory import write_json
 

@@ -39,8 +39,10 @@ from .tasks.forecast import Forecast
 from .tasks.forecast_metrics import uncrossed
 from .tasks.regression_metrics import own_scores
 from .tasks.table_options import modes_of
+from .tasks.table_sequences import together
 from .tasks.table_series import Series
 from .tasks.table_task import TableTask
+from .tasks.table_values import strict_targets
 from .tasks.target_transform import check_domain, in_units, transformed
 from .tasks.time_grid import told_grid
 from .training import RunConfig, RunResult, load_model, read_description
@@ -320,7 +322,7 @@ class Loaded:
                 f"Expected a target that enters the loss, but {file.path} has none. Add targets, or "
                 f"predict without evaluating."
             )
-        if not there.all() and task._strict_targets.any() and getattr(task, "ignore", None) is None:
+        if not there.all() and strict_targets(task).any() and getattr(task, "ignore", None) is None:
             warn(
                 f"{file.path}: {int((~there).sum())} of {len(there)} targets are missing, and are not evaluated. To silence "
                 f"this, fill them in, or leave their rows out."
@@ -392,8 +394,8 @@ class Loaded:
         if task.time is None:
             return ""
         file = self.read_table(path)
-        order, _, lengths = task._together(file, None)
-        told = told_grid(file, task.time, order, lengths)
+        own = together(task, file)
+        told = told_grid(file, task.time, own.order, own.rows.lengths)
         return f"{task.time}: {told}" if told else ""
 
     def _own(self) -> TableTask:

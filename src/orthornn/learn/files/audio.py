@@ -120,8 +120,8 @@ def warn_of_ends(names: Sequence[str]) -> None:
         return
     several, more = len(names) > 1, len(names) > _LISTED
     warn(
-        f"{', '.join(sorted(names)[:_LISTED])}{', ...' * more}: {'these sounds do' if several else 'this sound does'} not say "
-        f"where {'they end' if several else 'it ends'}, as a WAV or FLAC file that was written to a pipe, or an Ogg file "
+        f"{', '.join(sorted(names)[:_LISTED])}{', ...' * more}: {'these sounds do' if several else 'this sound does'} not "
+        f"say where {'they end' if several else 'it ends'}, as a WAV or FLAC file that was written to a pipe, or an Ogg file "
         f"without its last page: {'each' if several else 'it'} may be the beginning of a longer one. To silence this, save "
         f"{'them' if several else 'it'} again, with the sizes."
     )
