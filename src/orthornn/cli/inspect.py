@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..learn.files.cells import coded, listed, missing_cells, shown
 from ..learn.files.columns import SUFFIXES, Columns, is_data, read_columns
+from ..learn.files.row_numbers import numbers_rows
 from ..learn.report.table import Column, Table
 from ..learn.tasks import TASKS
 from .arguments import announce, csv_format, options_in, own_data, read_options
@@ -69,7 +70,7 @@ def show_columns(file: Columns) -> None:
         [Column("column", left=True), Column("holds", left=True), Column("missing"), Column("values", left=True)],
     )
     for name, column in file.columns.items():
-        kind = "row numbers" if file.is_index(name) else file.kind(name)
+        kind = "row numbers" if numbers_rows(name, file.columns[name]) else file.kind(name)
         table.rows.append([listed([name]), kind, str(missing_cells(column)), _values(file, name, kind)])
     table.show()
     if file.sound:

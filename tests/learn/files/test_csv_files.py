@@ -13,6 +13,7 @@ from orthornn.learn.files import csv_cells
 from orthornn.learn.files.columns import joined, read_columns
 from orthornn.learn.files.csv_files import read_csv
 from orthornn.learn.files.csv_format import CsvFormat
+from orthornn.learn.files.row_numbers import numbers_rows
 from orthornn.learn.predict import load
 from orthornn.learn.tasks import Classify, Regress
 from orthornn.learn.tasks.task_choice import choose_task
@@ -191,7 +192,7 @@ def test_an_index_without_a_name_is_pandas_index(tmp_path):
     path.write_text(",0\n1821,269\n1822,321\n")
     found = read_columns(path)
     assert list(found.columns) == ["Unnamed: 0", "0"]
-    assert found.is_index("Unnamed: 0")
+    assert numbers_rows("Unnamed: 0", found.columns["Unnamed: 0"])
 
 
 def test_feather_is_the_same_as_parquet(tmp_path):

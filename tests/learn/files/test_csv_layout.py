@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -140,7 +141,7 @@ def test_an_error_names_the_line_of_a_row(tmp_path, above, cell, line, suffix, e
             Forecast(data=path, target="y", skipped=1).told()
         found = read_columns(path)
         whole = read_columns(written(tmp_path / "b.csv", "x,note,y\n0,word,1\n"))
-    both = joined(joined(whole, found), whole._replace(line=None))
+    both = joined(joined(whole, found), replace(whole, line=None))
     assert both.row(6) == f"row 6, line {line} of {path}"
     assert both.row(0) == f"row 1, line 2 of {tmp_path / 'b.csv'}"
     assert both.row(41) == f"row 1 of {tmp_path / 'b.csv'}"

@@ -161,7 +161,8 @@ def _read(
     names, others = _listed_sounds(path, text)
     if not names:
         raise DataError(f"Expected sounds ({', '.join(SUFFIXES)}) in {path}, but got none. Name a folder with some.")
-    pieces, seconds, rates, ends = [], [], [], []
+    pieces, seconds, rates = [], [], []
+    ends: list[str] = []
     root = path if path.is_dir() else path.parent
     for name in names:
         samples, rate = read_audio(root / name, ends=ends)

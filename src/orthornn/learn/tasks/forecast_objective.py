@@ -6,7 +6,7 @@ at q = 1/2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ class ForecastObjective(NumberObjective):
         quantiles, ascending; none for a forecast of the mean. residuals: Of a plain method in training, for `errors`.
     """
 
-    usual: np.ndarray | float = 1.0
+    usual: np.ndarray = field(default_factory=lambda: np.ones(1))
     levels: tuple[float, ...] = ()
     residuals: np.ndarray | None = None
 

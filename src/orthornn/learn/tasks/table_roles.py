@@ -11,6 +11,7 @@ from ...errors import DataError
 from ..files.cells import listed
 from ..files.columns import Columns
 from ..files.dates import compact_nanoseconds
+from ..files.row_numbers import is_nameless, numbers_rows
 from .table_options import TableOptions, modes_of, names_in
 from .table_sequences import Sequences, mask_column, sequence_column
 from .time_grid import grid_of
@@ -68,7 +69,7 @@ def _inputs(options: TableOptions, table: Columns, sequences: Sequences, others:
         kind = table.kind(name)
         if table.features and name == "time":  # of a file of arrays
             left[name] = f"times{_lacks(options, table, sequences, name)}"
-        elif table.is_index(name):
+        elif numbers_rows(name, table.columns[name]):
             left[name] = f"numbers the rows{_lacks(options, table, sequences, name, unique=True)}"
         elif name in words:
             found.append(name)
@@ -100,7 +101,7 @@ def _warn_of_inputs(options: TableOptions, table: Columns, found: list[str], lef
             f"clock does: later steps have values that training never saw. Name it with time, --time, and the network "
             f"does not see it. {silence}"
         )
-    strange = [name for name in found if table.is_nameless(name)]
+    strange = [name for name in found if is_nameless(name)]
     if strange:
         warn(
             f"{table.path}: the network sees {listed(strange)}, a column without a name that does not number the "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,7 +78,7 @@ def series_of(
     for place in description.get("transformed_inputs") or ():
         numbers_to_transform(options, table, channels[place].column, "inputs")
     known = description.get("sequence")
-    if known is not None and sequence_column(options, table) is None and not table.sequences:
+    if known is not None and sequence_column(options, table) is None and not table.features:
         raise DataError(
             f"Expected the column {known!r} in {table.path}, which told the sequences of the training data apart, but "
             f"got only {listed(table.columns)}. Add it, with one value in all rows if they are one sequence."
@@ -185,4 +186,4 @@ def _named_alike(options: TableOptions, table: Columns, columns: Sequence[str], 
         renamed[options.sequence] = np.zeros(table.rows, np.int64)
     if options.time is not None and options.time not in renamed:  # steps are in order
         renamed[options.time] = np.arange(table.rows)
-    return table._replace(columns=renamed)
+    return replace(table, columns=renamed)
