@@ -9,10 +9,10 @@ import torch
 
 from ..learn.report.table import Column, Table
 from ..learn.systems import SequenceModel
-from ..learn.tasks.class_objective import IGNORED
 from ..learn.tasks.classification_metrics import classification_scores
 from ..learn.tasks.classify import Classify
 from ..learn.tasks.decision_threshold import read_threshold
+from ..learn.tasks.table_data import IGNORED
 from ..learn.training.directory import write_json
 
 FILE = "class_scores.json"

@@ -18,8 +18,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .decision_threshold import best_threshold, decided, read_threshold
 from .sequences import flat
-
-IGNORED = -100
+from .table_data import IGNORED
 
 
 @dataclass(frozen=True)

@@ -17,33 +17,14 @@ from ...errors import ArgumentError, DataError
 from ..files.cells import listed, shown
 from ..files.columns import Columns
 from ..files.label_types import type_of_labels
-from .class_objective import IGNORED, ClassObjective
+from .class_objective import ClassObjective
 from .decision_threshold import read_threshold
 from .plain_baselines import classifiers
+from .table_data import IGNORED, Targets
 from .table_options import entries_in
 from .table_source import takes_words_for_missing
 from .table_task import TableTask, once
 from .table_values import strict_targets
-
-
-@dataclass(frozen=True)
-class ClassTargets:
-    """The classes of all rows, int64 (R,), IGNORED where there is none; see table_data.Targets."""
-
-    values: np.ndarray
-
-    @property
-    def there(self) -> np.ndarray:
-        """Which rows have a class, bool (R,)."""
-        return self.values != IGNORED
-
-    def tensor(self, targets: np.ndarray, there: np.ndarray) -> Tensor:
-        """Return classes as the loss takes them."""
-        return torch.from_numpy(np.where(there, targets, IGNORED))
-
-    def counted(self, targets: np.ndarray) -> np.ndarray:
-        """Return which targets enter the loss."""
-        return targets != IGNORED
 
 
 @dataclass(frozen=True)
@@ -188,7 +169,7 @@ class Classify(TableTask):
             )
         return np.array([number.get(label, IGNORED) for label in labels])
 
-    def _targets(self) -> ClassTargets:
+    def _targets(self) -> Targets:
         sequences = self.table_sequences()
         targets, rows = self._target_cells()[sequences.order], sequences.rows
         if self.output == "last":
@@ -201,7 +182,7 @@ class Classify(TableTask):
                     f"{'is missing in some of its rows. Repeat it in all of them' if gone else 'changes within one'}. For a "
                     f"class at every step: every_step=True, --every-step."
                 )
-        return ClassTargets(targets)
+        return Targets(targets, targets != IGNORED)
 
 
 def _weights(options: Classify, classes: Sequence[str], counts: Tensor) -> Tensor | None:

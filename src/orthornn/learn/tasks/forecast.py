@@ -137,14 +137,14 @@ class Forecast(Numbers):
     @once
     def past(self) -> Past:
         """Return what is known at each row of the table."""
-        return past_of(self.table_data(), self._number_targets(), self.table_split())
+        return past_of(self.table_data(), self.table_split())
 
     @once
     def objective(self) -> ForecastObjective:
         """Return the squared error or the pinball loss, in the scale of the training part."""
         data, count = self.table_data(), len(self.leads)
-        own = self._number_targets()
-        usual = usual_changes(self, data, own, self.table_split(), self.past())
+        own = data.targets
+        usual = usual_changes(self, data, self.table_split(), self.past())
         mean, deviation, usual = (np.tile(scale, count) for scale in (own.mean, own.deviation, usual))
         known, levels = known_targets(data, "train"), tuple(self.levels)
         return ForecastObjective(mean, deviation, known, self.target_transform, True, usual, levels)
@@ -213,7 +213,7 @@ class Forecast(Numbers):
         if not {*self.target_columns} <= {*names}:
             return []
         places = [names.index(column) for column in self.target_columns]
-        factors = (data.deviation[places] / self._number_targets().deviation).tolist()
+        factors = (data.deviation[places] / data.targets.deviation).tolist()
         return [*zip(places, factors)] * len(self.leads)
 
     def _lagged(self, name: str, lags: int) -> tuple[np.ndarray, np.ndarray]:

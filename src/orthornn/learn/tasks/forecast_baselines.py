@@ -1,4 +1,4 @@
-"""What simple methods forecast from the past of a table: persistence, linear autoregression, seasonal naive, smoothing.
+"""Forecasts of simple methods from the past of a table: persistence, linear autoregression, seasonal naive, smoothing.
 
 On the same predicted test steps: persistence, the last value seen, y_t; linear autoregression by least squares from all
 inputs at the `skipped` (at least 1) last steps and a constant, where a missing value is the last one seen; and the plain
@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .forecast_objective import ForecastObjective
-from .number_targets import NumberTargets
 from .plain_baselines import Baseline, season_of, smoothed_forecasts
 from .splits import PARTS
 from .table_data import TableData
@@ -25,7 +24,7 @@ from .target_transform import in_units
 
 @dataclass(frozen=True)
 class Past:
-    """What is known at each row of a table.
+    """The past that is known at each row of a table.
 
     targets (R, C), features (R, I): Transformed as the network has them, a missing one being the last one seen in its
         sequence, at first the training mean. train: The rows up to the end of the last training piece. season: The period of
@@ -38,8 +37,9 @@ class Past:
     season: int | None
 
 
-def past_of(data: TableData, targets: NumberTargets, split: Split) -> Past:
+def past_of(data: TableData, split: Split) -> Past:
     """Return what is known at each row."""
+    targets = data.targets
     count = targets.values.shape[1]
     values = np.concatenate([targets.values, data.features], 1)
     values[~data.observed, count:] = np.nan
@@ -52,14 +52,13 @@ def past_of(data: TableData, targets: NumberTargets, split: Split) -> Past:
     return Past(filled[:, :count], filled[:, count:], train, season_of(filled[:train, 0]))
 
 
-def usual_changes(
-    options: TableOptions, data: TableData, targets: NumberTargets, split: Split, past: Past
-) -> np.ndarray:
+def usual_changes(options: TableOptions, data: TableData, split: Split, past: Past) -> np.ndarray:
     """Return what the absolute error of each target is divided by in mase, (C,).
 
     That is the mean change, in the targets' own units, of the training part from one step, or where there is a season
     one season, to the next.
     """
+    targets = data.targets
     values = in_units(targets.values, options.target_transform)
     period = (past.season if len(data.rows) == 1 else None) or 1
     known = np.zeros(len(values), bool)

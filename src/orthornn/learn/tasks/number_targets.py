@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import torch
-from torch import Tensor
 
 from ...errors import DataError
 from ..files.cells import listed
 from ..files.columns import Columns
-from .table_data import moments
+from .table_data import Targets, moments
 from .table_options import TableOptions
 from .table_series import numbers_to_transform
 from .table_splits import Split
 from .table_values import INFINITE, strict_targets
 from .target_transform import transformed
-
-
-@dataclass(frozen=True)
-class NumberTargets:
-    """The targets of all rows, float64 (R, O), NaN where there is none; see table_data.Targets.
-
-    mean, deviation: Of the training part, (O,).
-    """
-
-    values: np.ndarray
-    mean: np.ndarray
-    deviation: np.ndarray
-
-    @property
-    def there(self) -> np.ndarray:
-        """Which rows have all targets, bool (R,)."""
-        return np.isfinite(self.values).all(1)
-
-    def tensor(self, targets: np.ndarray, there: np.ndarray) -> Tensor:
-        """Return targets (rows, H O) standardized, float32, NaN where they are not there."""
-        mean, deviation = (np.tile(scale, targets.shape[1] // len(scale)) for scale in (self.mean, self.deviation))
-        standard = (targets - mean) / deviation
-        standard[~there] = np.nan
-        return torch.from_numpy(standard.astype(np.float32))
-
-    def counted(self, targets: np.ndarray) -> np.ndarray:
-        """Return which targets enter the loss."""
-        return ~np.isnan(targets[:, 0])
 
 
 def raw_numbers(options: TableOptions, table: Columns) -> np.ndarray:
@@ -68,7 +36,7 @@ def read_numbers(options: TableOptions, table: Columns) -> np.ndarray:
     return transformed(targets, options.target_transform)
 
 
-def number_targets(options: TableOptions, targets: np.ndarray, split: Split) -> NumberTargets:
+def number_targets(options: TableOptions, targets: np.ndarray, split: Split) -> Targets:
     """Return targets (R, O), in the order of the sequences, with their scale in the training part.
 
     DataError if there are none in it, or if one is the same in all of it.
@@ -91,4 +59,4 @@ def number_targets(options: TableOptions, targets: np.ndarray, split: Split) -> 
             f"Expected targets that differ in the training part of {options.data}, but {listed(same)} is the "
             f"same in all of it. Choose another split_seed, or leave it out of target, --target."
         )
-    return NumberTargets(targets, mean, deviation)
+    return Targets(targets, np.isfinite(targets).all(1), mean, deviation)

@@ -15,10 +15,10 @@ from ..._checks import check_choice
 from ..files.cells import listed
 from ..files.columns import Columns
 from .number_objective import NumberObjective
-from .number_targets import NumberTargets, number_targets, raw_numbers, read_numbers
+from .number_targets import number_targets, raw_numbers, read_numbers
 from .plain_baselines import regressors
 from .regression_metrics import with_r2
-from .table_data import TableData
+from .table_data import TableData, Targets
 from .table_task import TableTask, once
 from .target_transform import TRANSFORMS
 
@@ -50,7 +50,7 @@ class Numbers(TableTask):
     def objective(self) -> NumberObjective:
         """Return the squared error, in the scale of the training part."""
         data, every_step = self.table_data(), self.output == "all"
-        mean, deviation = self._number_targets().mean, self._number_targets().deviation
+        mean, deviation = data.targets.mean, data.targets.deviation
         return NumberObjective(mean, deviation, known_targets(data, "train"), self.target_transform, every_step)
 
     def baselines(self) -> dict[str, float]:
@@ -69,17 +69,11 @@ class Numbers(TableTask):
         """Return the preprocessing with the targets' names, means and deviations, since the network predicts
         standardized values, and their transform, if there is one.
         """
-        own = self._number_targets()
+        own = self.table_data().targets
         scale = {"target_scale": own.deviation.tolist(), "target_offset": own.mean.tolist()}
         targets = {**scale, "labels": self.target_columns}
         done = {} if self.target_transform is None else {"target_transform": self.target_transform}
         return {**super().preprocessing(), **targets, **done}
-
-    def _number_targets(self) -> NumberTargets:
-        """Return the targets of all rows, with their scale in the training part."""
-        targets = self.table_data().targets
-        assert isinstance(targets, NumberTargets)
-        return targets
 
     def _test_loss(self, answer: Tensor) -> float:
         return float((known_targets(self.table_data(), "test") - answer).square().nanmean())
@@ -88,7 +82,7 @@ class Numbers(TableTask):
         return regressors()
 
     def _summary_of_targets(self) -> list[str]:
-        how, own = self.target_transform, self._number_targets()
+        how, own = self.target_transform, self.table_data().targets
         names = [name if how is None else f"{how}({name})" for name in self.target_columns]
         said = [f"{name} {m:.4g} ± {d:.3g}" for name, m, d in zip(names, own.mean, own.deviation)]
         known = np.isfinite(own.values)
@@ -104,7 +98,7 @@ class Numbers(TableTask):
     def _read_targets(self, table: Columns) -> np.ndarray:
         return read_numbers(self, table)
 
-    def _targets(self) -> NumberTargets:
+    def _targets(self) -> Targets:
         return number_targets(self, self._target_cells()[self.table_sequences().order], self.table_split())
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -36,29 +36,36 @@ from .table_values import channels_of, features_of, observed_of
 from .target_transform import transformed
 from .task import Batch
 
+IGNORED = -100  # the class of a row without one, as cross_entropy has it
 _LEAST_DEVIATION = math.sqrt(np.finfo(np.float64).tiny)  # whose square has all its digits
 MOST_STEPS = 1 << 15  # that the test of a whole series processes before the first one that it predicts
 
 
-class Targets(Protocol):
+@dataclass(frozen=True)
+class Targets:
     """The targets of all rows (R,), in the order of the sequences.
 
-    values: float64 (R, O), NaN where there is none; or int64 classes (R,). there: Which rows have one, bool (R,).
+    values: Classes, int64 (R,), IGNORED where there is none; or numbers, float64 (R, O), NaN where there is none.
+    there: Which rows have all of theirs, bool (R,). mean, deviation: Of numbers in the training part, (O,).
     """
 
-    @property
-    def values(self) -> np.ndarray:
-        """Targets of all rows."""
-
-    @property
-    def there(self) -> np.ndarray:
-        """Which rows have one."""
+    values: np.ndarray
+    there: np.ndarray
+    mean: np.ndarray = field(default_factory=lambda: np.empty(0))
+    deviation: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def tensor(self, targets: np.ndarray, there: np.ndarray) -> Tensor:
-        """Return targets as the loss takes them; where not `there`, marked as not counted."""
+        """Return classes (rows,), or numbers (rows, H O) standardized, as the loss takes them; marked where not `there`."""
+        if targets.dtype.kind == "i":
+            return torch.from_numpy(np.where(there, targets, IGNORED))
+        mean, deviation = (np.tile(scale, targets.shape[1] // len(scale)) for scale in (self.mean, self.deviation))
+        standard = (targets - mean) / deviation
+        standard[~there] = np.nan
+        return torch.from_numpy(standard.astype(np.float32))
 
     def counted(self, targets: np.ndarray) -> np.ndarray:
-        """Return which targets (rows, ...), as `tensor` has them, enter the loss: bool."""
+        """Return which targets, as `tensor` has them, enter the loss: bool (rows,)."""
+        return targets != IGNORED if targets.dtype.kind == "i" else ~np.isnan(targets[:, 0])
 
 
 class Part(NamedTuple):

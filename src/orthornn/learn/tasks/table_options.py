@@ -155,7 +155,7 @@ class TableOptions(Task):
 
     @property
     def sound_format(self) -> SoundFormat:
-        """In which form sounds are read."""
+        """The form in which sounds are read."""
         return SoundFormat(self.sample_rate, self.sound, self.window_ms, self.hop_ms, self.mels)
 
 

@@ -14,7 +14,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -47,30 +47,6 @@ def once(make: Callable[[Any], Made]) -> Callable[[Any], Made]:
         return self.__dict__[name]
 
     return made
-
-
-class Objective(Protocol):
-    """What is learned, as functions of a network's output and the targets of a batch: see the methods of Task."""
-
-    @property
-    def trivial_loss(self) -> float:
-        """The loss of the best answer that is always the same."""
-
-    @property
-    def trivial_metric(self) -> float:
-        """The metric of that answer."""
-
-    def loss(self, output: Tensor, targets: Any) -> Tensor:
-        """Return the mean loss."""
-
-    def mass(self, targets: Any) -> float:
-        """Return what that mean divides by."""
-
-    def metrics(self, output: Tensor, targets: Any) -> Mapping[str, tuple[float, float]]:
-        """Return (sum, count) by name."""
-
-    def errors(self, output: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """Return the metrics of the outputs of a plain method, (rows, ...), as arrays."""
 
 
 class TableTask(TableOptions):
@@ -112,8 +88,8 @@ class TableTask(TableOptions):
         return data_of(self, self.table_source(), self.table_sequences(), self.table_roles(), split, self._targets)
 
     @abstractmethod
-    def objective(self) -> Objective:
-        """Return what is learned."""
+    def objective(self) -> Any:
+        """Return what is learned, as functions of the output and the targets: see class_objective.py, number_objective.py."""
 
     @once
     def _target_cells(self) -> np.ndarray:
