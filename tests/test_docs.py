@@ -97,7 +97,16 @@ OTHERS = [
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("page", "code"), OTHERS, ids=[page for page, _ in OTHERS])
 def test_examples_run_as_they_stand(page, code, tmp_path, monkeypatch):
-    for package in ("sklearn", "skorch", "pytorch_lightning", "pandas", "narwhals", "pyarrow"):
+    for package in (
+        "sklearn",
+        "skorch",
+        "pytorch_lightning",
+        "pandas",
+        "narwhals",
+        "pyarrow",
+        "sb3_contrib",
+        "torchrl",
+    ):
         if re.search(rf"^(import|from) {package}\b", code, re.MULTILINE):
             pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)

@@ -127,4 +127,7 @@ def test_the_site_has_directives_where_the_pages_have_plain_markdown():
     assert site(cell) == cell
     book = "---\nfile_format: mystnb\n---\n"
     assert site(f"{book}{cell}") == f"{book}```{{code-cell}} ipython3\nx\n```\n"
+    link = "[Download](../../examples/notebooks/a.ipynb)\n"
+    assert site(f"{book}{link}") == f"{book}{{nb-download}}`Download <a.ipynb>`\n"
+    assert site(link) == link
     assert ":tags: [hide-input]" in site(f"{book}<!-- cell :tags: [hide-input] -->\n{cell}")

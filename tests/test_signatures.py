@@ -30,6 +30,7 @@ PUBLIC = {
     "sklearn/classifier.py: OrthogonalClassifier.__init__",
     "sklearn/estimator.py: SequenceEstimator.__init__",
     "export/c/__init__.py: to_c",
+    "integrations/sb3.py: MlpOrthogonalPolicy.__init__",
     "modules/blocks.py: OrthogonalBlocks.__init__",
     "modules/rnn.py: OrthogonalRNN.__init__",
     "kernels/functional.py: dense_rnn",

@@ -45,6 +45,7 @@ LAWS = {
     "kernels/test_oplu.py",
     "kernels/test_resets.py",
     "cli/test_hostile_runs.py",
+    "learn/files/test_every_reader.py",
     "learn/systems/test_same_networks.py",
     "learn/tasks/test_hostile_data.py",
     "learn/training/test_flipped_bits.py",

@@ -10,7 +10,8 @@ A page marks what the site shows in another way by comments:
                              is [Title](page.md): text; a word after the numbers is the class of the grid
 
 A quotation that opens with [!NOTE] or [!WARNING] is an admonition. In a page whose front matter has `file_format: mystnb`,
-blocks of Python are cells that are executed, with the options of comments before them: `<!-- cell :tags: [hide-input] -->`.
+blocks of Python are cells that are executed, with the options of comments before them: `<!-- cell :tags: [hide-input] -->`,
+and the link to a notebook in examples/notebooks downloads the one with the outputs of this build.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ CARDS = re.compile(r"^<!-- cards ([\d ]+)((?: [a-z]+)?) -->\n((?:- .*\n(?:  .*\n
 CARD = re.compile(r"^- \[([^\]]*)\]\(([^)]*)\):? ((?:.*\n)(?:  .*\n)*)", re.MULTILINE)
 ADMONITION = re.compile(r"^> \[!(\w+)\]\n((?:>.*\n)+)", re.MULTILINE)
 CELL = re.compile(r"^((?:<!-- cell .* -->\n)*)```python$", re.MULTILINE)
+DOWNLOAD = re.compile(r"^\[([^\]]*)\]\(\S*examples/notebooks/(\w+\.ipynb)\)$", re.MULTILINE)
 NOTEBOOK = re.compile(r"\A---\n(?:.*\n)*?file_format: mystnb\n")
 
 
@@ -34,7 +36,9 @@ def for_the_site(text: str) -> str:
     text = PLAIN.sub("", SITE.sub(lambda found: found[1], text))
     text = ADMONITION.sub(lambda found: f":::{{{found[1].lower()}}}\n{_unquoted(found[2])}:::\n", text)
     text = CARDS.sub(lambda found: _grid(found[1], found[2].strip(), found[3]), text)
-    return CELL.sub(_cell, text) if NOTEBOOK.match(text) else text
+    if not NOTEBOOK.match(text):
+        return text
+    return CELL.sub(_cell, DOWNLOAD.sub(r"{nb-download}`\1 <\2>`", text))
 
 
 def _unquoted(lines: str) -> str:

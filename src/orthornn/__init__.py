@@ -13,8 +13,8 @@ if TYPE_CHECKING:
         OrthogonalRNNCell,
         PeepholeLSTM,
         ReflectionRNN,
-        convert,
     )
+    from .modules.convert import convert
     from .parametrizations import (
         Givens,
         Householder,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         SpectralMargin,
         Stiefel,
         Unconstrained,
-        orthogonalize,
     )
+    from .parametrizations.orthogonalize import orthogonalize
 
 __version__ = "0.1.0"
 

@@ -233,6 +233,8 @@ def test_rows_say_how_much_of_the_full_training_a_run_has_had(tmp_path):
         fill("{{table paper2017/table1}}", tmp_path / "results", tmp_path / "page.md")
     assert "| 33 % |" in fill("{{unfinished}}", tmp_path / "results", tmp_path / "page.md")
     assert results.share({"share": 0.014}) == "1.4 %"
+    assert results.share({"share": 0.9999}) == "99.99 %"  # 100 % is what is finished
+    assert results.share({"share": 1.0}) == "100 %"
     assert results.share({"share": None}) == results.share({}) == ""
 
 

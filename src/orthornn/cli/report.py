@@ -16,6 +16,7 @@ from ..learn.report.runs import read_runs
 from .arguments import read_options
 from .lines import show
 from .outputs import check_folder, check_new_file, check_suffix
+from .plain_results import plain_results_of
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,6 @@ def main(words: Sequence[str]) -> int:
     check_suffix(arguments.out, (".html", ".htm"))
     check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)
-    for path in write_report(runs, arguments.out, formats, replace=arguments.force):
+    for path in write_report(runs, arguments.out, formats, arguments.force, plain_results_of(runs)):
         show(path)
     return 0

@@ -22,6 +22,7 @@ from ..learn.training.schedule import check_warmup
 from .arguments import RunArguments, TaskT, announce, parse
 from .lines import show
 from .outputs import check_new_files
+from .plain_results import plain_results_of
 
 SUMMARY = (
     "Trains a model with a grid of settings, or with random ones, several at a time, on this machine or on a Ray cluster. "
@@ -90,7 +91,7 @@ def main(words: Sequence[str]) -> int:
     shown[-1].notes.extend([*failed, *diverged])
     text = "\n\n".join(one.plain() for one in shown) + "\n"
     write_bytes(folder / "table.txt", text.encode())
-    write_report(runs, folder / "report.html")
+    write_report(runs, folder / "report.html", plain=plain_results_of(runs))
     for one in shown:  # after the files: whoever reads this may be gone
         one.show()
     show(f"results: {folder}   report: {folder / 'report.html'}")

@@ -373,14 +373,13 @@ def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:
     return shown, found
 
 
-def plain_verdict(results: Mapping[str, RunResult], found: Sequence[Baseline]) -> str:
+def plain_verdict(task: Task, results: Mapping[str, Mapping[str, Any]], found: Sequence[Baseline]) -> str:
     """Return whether a plain baseline is better than the networks, by validation, and whether the test agrees.
 
-    The best of each is chosen by validation.
+    The best of each is chosen by validation. results: What result.json holds, by the name of a network.
     """
-    task = next(iter(results.values())).config.task
     sign = 1 if task.higher_is_better else -1
-    scored = {name: chosen(result.summary()) for name, result in results.items()}
+    scored = {name: chosen(result) for name, result in results.items()}
     known = {name: (seen[task.metric], test[task.metric]) for name, (seen, test) in scored.items() if seen}
     if not known:
         return ""
@@ -392,7 +391,7 @@ def plain_verdict(results: Mapping[str, RunResult], found: Sequence[Baseline]) -
         f"test {task.metric} {_shown(task, its[1])} against {_shown(task, own[1])}, "
         f"validation {_shown(task, its[0])} against {_shown(task, own[0])}"
     )
-    unmoved = results[network].best.get("step") == 0
+    unmoved = results[network]["best"].get("step") == 0
     added = f" {network} is best before its first update: its training added nothing." if unmoved else ""
     on_test = 0.0 if math.isclose(its[1], own[1], rel_tol=_LEVEL) else sign * (its[1] - own[1])
     if better and on_test >= 0:

@@ -9,6 +9,7 @@ import pytest
 
 from orthornn.errors import DataError
 from orthornn.learn.files import csv_cells, csv_columns
+from orthornn.learn.files.cells import number
 from orthornn.learn.files.csv_cells import cells_by_arrow, cells_by_python
 from orthornn.learn.files.csv_columns import column_of_cells
 from orthornn.learn.files.csv_files import read_csv
@@ -182,7 +183,7 @@ def test_only_the_spelling_that_was_given_is_missing():
     ],
 )
 def test_usual_spellings_of_a_missing_value_can_be_words(pieces, size, form, kind, x):
-    """A NaN among numbers is none, however it is read."""
+    """A NaN among numbers is no number, however it is read; its spelling is there where it can be a word."""
     pieces(size)
     cells = ["None", "NA", "", "null", "nan", " n/a ", "word"]
     numbers = ["1", "", "2", "NaN", "3", "4", "5"]
@@ -191,7 +192,8 @@ def test_usual_spellings_of_a_missing_value_can_be_words(pieces, size, form, kin
     check_same(found, expected)
     assert found[0].values.tolist()[:7] == kind
     if x is not None:
-        np.testing.assert_array_equal(found[1].values[:7], np.array(x, float))
+        np.testing.assert_array_equal([number(cell) for cell in found[1].values[:7]], np.array(x, float))
+        assert ("NaN" in found[1].values.tolist()) == (not form.usual)
 
 
 def test_a_column_grows_beyond_its_first_estimate(pieces):

@@ -150,6 +150,24 @@ def resets(results: Path) -> str:
     return "\n".join([*markdown_table(["network", *names], rows), "", _machine(record["environment"])])
 
 
+def agents(results: Path) -> str:
+    """Return the times of recurrent policies in results/bench/agents.json as a table."""
+    record = json.loads((results / "bench" / "agents.json").read_text(encoding="utf-8"))
+    lstm, *others = "LSTM of sb3-contrib", "OrthogonalRNN", "OrthogonalBlocks"
+    rows = []
+    for run in record["recurrent"]:
+        times = run["seconds"]
+        cells = [run["T"], run["B"], run["N"], f"{1e3 * times[lstm]:.0f}"]
+        for name in others:
+            cells += [f"{1e3 * times[name]:.1f}", f"{times[lstm] / times[name]:.0f}"]
+        rows.append(cells)
+    titles = ["T", "B", "N", f"{lstm}, ms"]
+    for name in others:
+        titles += [f"`{name}`, ms", "times faster"]
+    versions = f"sb3-contrib {record['versions']['sb3-contrib']}."
+    return "\n".join([*markdown_table(titles, rows), "", f"{_machine(record['environment'])} {versions}"])
+
+
 def long_step(results: Path) -> str:
     """Return the times and memory in results/bench/million-steps.json as a table."""
     record = json.loads((results / "bench" / "million-steps.json").read_text(encoding="utf-8"))

@@ -85,6 +85,7 @@ def renewed(text: str, section: str) -> str:
 
 
 _GUIDES = (
+    "agents",
     "stacked_layers",
     "streaming",
     "episodes",
@@ -97,6 +98,7 @@ _GUIDES = (
 TEMPLATES = (
     ("docs/readme.in.md", "README.md"),
     ("docs/index.in.md", "docs/index.md"),
+    ("docs/which_method.in.md", "docs/which_method.md"),
     ("docs/benchmarks/index.in.md", "docs/benchmarks/index.md"),
     ("docs/benchmarks/gpu.in.md", "docs/benchmarks/gpu.md"),
     ("docs/results/group_words.in.md", "docs/results/group_words.md"),

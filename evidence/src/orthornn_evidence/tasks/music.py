@@ -93,6 +93,13 @@ class Music(Task):
         mean, deviation = self._scale
         return {"target_scale": deviation, "target_offset": mean, "sample_rate": self.rate}
 
+    def told(self) -> list[str]:
+        """Return where the excerpt is in the file."""
+        return [
+            f"{self._path}: {self.length} samples at {self.rate} Hz ({1000 * self.length / self.rate:.3g} ms), from sample "
+            f"{self._first} on; a step is a sample"
+        ]
+
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         """Return the excerpt."""
         check_integer("batch_size", batch_size, 1, 1, "One network learns one excerpt.")
