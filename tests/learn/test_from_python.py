@@ -260,12 +260,12 @@ def test_names_with_spaces_around_them_are_those_without(file, tmp_path):
     task = Classify(data=data, target="kind", sequence="wave")
     assert task.table_roles().inputs == ["x"]
     assert task.classes == ["high", "low"]
-    assert Classify(data=data, target=" kind ", sequence=" wave").told() == task.told()
+    assert Classify(data=data, target=" kind ", sequence=" wave").summary_lines() == task.summary_lines()
     two = frame.assign(kind=frame["x"])
     if file:
         getattr(two, f"to_{file[2:]}")(data, **unindexed)
     with pytest.raises(DataError, match="all different"):
-        Classify(data=data if file else two, target="kind", sequence="wave").told()
+        Classify(data=data if file else two, target="kind", sequence="wave").summary_lines()
 
 
 def test_an_option_may_be_a_dict_or_a_truth_value_of_numpy(tmp_path):

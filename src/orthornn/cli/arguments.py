@@ -409,7 +409,7 @@ def csv_format(given: Mapping[str, str]) -> CsvFormat:
 
 def announce(task: Task) -> None:
     """Print what was read from the user's own data, and what each column is for."""
-    for line in task.told():
+    for line in task.summary_lines():
         say(line)
 
 

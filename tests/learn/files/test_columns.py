@@ -150,7 +150,7 @@ def test_sequence_and_mask_are_known_by_their_names_in_every_format(tmp_path, su
     assert task.table_data().rows.lengths.tolist() == [5] * 12
     assert task.table_data().observed.tolist() == columns["mask"].tolist()
     assert task.preprocessing()["sequence"] == "sequence"
-    told = " ".join(task.told())
+    told = " ".join(task.summary_lines())
     for part in (
         "60 rows",
         "12 sequences by the column sequence",

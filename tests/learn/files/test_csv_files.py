@@ -277,7 +277,7 @@ def test_a_file_that_is_not_in_the_encoding_is_an_error_that_names_the_option(tm
             Classify(data=str(tmp_path / "table.csv"), target="y", encoding=name)
     np.savez(tmp_path / "table.npz", x=np.arange(9.0), y=np.arange(9.0))
     with pytest.raises(ArgumentError, match="Expected encoding only for text files, but got 'latin-1'"):
-        Regress(data=str(tmp_path / "table.npz"), target="y", encoding="latin-1").told()
+        Regress(data=str(tmp_path / "table.npz"), target="y", encoding="latin-1").summary_lines()
 
 
 def test_commands_read_files_of_other_encodings(tmp_path, capsys):

@@ -187,7 +187,7 @@ def test_names_that_are_there_twice_are_one_error():
     frame = table()
     frame.columns = ["who", "x", "x", "when", "kind"]
     with pytest.raises(DataError, match="Expected") as said:
-        Classify(data=source(frame), target="kind", sequence="who").told()
+        Classify(data=source(frame), target="kind", sequence="who").summary_lines()
     assert "\n" not in str(said.value)
 
 

@@ -222,8 +222,8 @@ def test_what_is_known_ahead_is_all_that_is_needed_where_the_target_depends_on_i
 def test_rows_of_the_future_say_only_what_is_known(tmp_path):
     path, _ = priced(tmp_path / "data.csv")
     task = Forecast(data=path, target="demand", known="price", inputs="demand,price", horizons=3, skipped=3, window=30)
-    assert "known 1 to 3 steps ahead: price" in task.told()[1]
-    assert "hold the state" not in task.told()[0]
+    assert "known 1 to 3 steps ahead: price" in task.summary_lines()[1]
+    assert "hold the state" not in task.summary_lines()[0]
     train(
         RunConfig(task=task, model=model_named("blocks", hidden_size=4, lags=3), steps=1, batch_size=4),
         tmp_path / "run",
@@ -326,7 +326,7 @@ def test_a_vector_for_each_series_learns_what_only_its_name_tells(tmp_path):
     data = levels(tmp_path / "data.csv")
     common = {"data": data, "target": "demand", "sequence": "store", "inputs": "price", "known": "price", "skipped": 1}
     task = Forecast(**common, window=10, embedding=3)
-    assert "vectors: 3 numbers for each of 4 series" in task.told()
+    assert "vectors: 3 numbers for each of 4 series" in task.summary_lines()
     assert task.preprocessing()["columns"] == ["price", "price+1", "store"]
     assert task.preprocessing()["series"] == ["a", "b", "c", "d"]
     for inputs, _ in task.validation(50):

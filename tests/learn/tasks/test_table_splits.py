@@ -53,7 +53,7 @@ def members(task, name="id"):
 def test_a_column_names_the_parts(tmp_path, columns):
     task = Classify(data=write(tmp_path / "a.csv", **columns), target="label", split="part", inputs="x", sequence="id")
     assert members(task) == {"train": set(range(12)), "validation": {12, 13, 14}, "test": set(range(15, 20))}
-    assert "by column part" in " ".join(task.told())
+    assert "by column part" in " ".join(task.summary_lines())
     columns["part"] = np.where(columns["part"] == "val", "Training", columns["part"])
     found = members(Classify(data=write(tmp_path / "b.csv", **columns), target="label", split="part", sequence="id"))
     assert found["test"] == set(range(15, 20))
@@ -73,7 +73,7 @@ def test_a_group_is_in_one_part_alone(tmp_path, columns):
         task = Classify(data=path, target="label", group="subject", sequence="id", inputs="x", split_seed=seed)
         parts = list(members(task, "subject").values())
         assert sum(map(len, parts)) == len(set.union(*parts)) == 10
-        assert task.told()[2].endswith(" (by group subject)")  # and not by class
+        assert task.summary_lines()[2].endswith(" (by group subject)")  # and not by class
     assert "subject" not in Classify(data=path, target="label", group="subject", sequence="id").table_roles().inputs
     columns["subject"][1] = 99
     with pytest.raises(DataError, match="A group is made of whole sequences"):
@@ -231,7 +231,7 @@ def test_missing_values_are_filled_in_within_their_sequence(tmp_path, mode, fill
     if mode == "indicator" and gone[task.table_split().training_rows].any():
         assert features[:, 1].tolist() == gone.astype(float).tolist()
         assert task.preprocessing()["columns"] == ["x", "x is missing"]
-    assert f"in x ({mode})" in " ".join(task.told())
+    assert f"in x ({mode})" in " ".join(task.summary_lines())
 
 
 def test_a_sequence_with_a_missing_value_is_left_out(tmp_path, columns):
@@ -324,7 +324,7 @@ def test_the_grid_of_the_times_and_its_gaps(tmp_path, times, said, reader):
         pytest.importorskip("pyarrow")
         path = pandas.read_csv(path, dtype={"t": str} if reader == "text" else None)
     task = Regress(data=path, target="y", sequence="id", time="t")
-    assert re.search(f"^t: {said}", "\n".join(task.told()), re.M), task.told()
+    assert re.search(f"^t: {said}", "\n".join(task.summary_lines()), re.M), task.summary_lines()
 
 
 @pytest.mark.parametrize("sequence", ["id", None])

@@ -189,8 +189,8 @@ def test_targets_without_a_logarithm_are_refused_by_column_and_row(tmp_path):
     zero = table(tmp_path / "zero.npz", zero=7)
     for kind in KINDS.values():
         with pytest.raises(DataError, match=WRONG.format("zero.npz") + r".*use log1p"):
-            kind(data=zero, target_transform="log").told()
-        kind(data=zero, target_transform="log1p").told()
+            kind(data=zero, target_transform="log").summary_lines()
+        kind(data=zero, target_transform="log1p").summary_lines()
     raw = table(tmp_path / "raw.npz")
     trained(
         Forecast(data=raw, target="sales", inputs="sales,price", skipped=4, target_transform="log"), tmp_path / "run"

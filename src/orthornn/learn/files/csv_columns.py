@@ -20,7 +20,6 @@ from .csv_format import CsvFormat
 from .number_marks import Marks, fits_a_convention, has_leading_zeros, unmarked
 
 _POINT_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
-_COMMA = r"^[+-]?([0-9]+,?[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?$"
 _LEADING_ZEROS = r"^[+-]?0[0-9]+$"
 _ZERO_IN_FRONT = r"^[+-]?0[0-9xX]"
 _WHOLE = r"^[+-]?[0-9]+$"
@@ -111,23 +110,12 @@ def _numbers(cells: Any, separator: str, form: CsvFormat) -> CsvColumn | None:
             return CsvColumn(whole.to_numpy())
     except arrow.ArrowException:
         pass
-    try:
-        found = compute.cast(cells, arrow.float64())
-    except arrow.ArrowException:
-        found = None
-    if found is None or _any(compute.is_nan(found)):
-        cells = _trimmed(cells, form)
-        try:
-            found = compute.cast(cells, arrow.float64())
-        except arrow.ArrowException:
-            return None
+    read = _floats(cells, form)
+    if read is None:
+        return None
+    cells, found = read
     values = found.to_numpy()
-    if int(np.isnan(values).sum()) != found.null_count or np.isinf(values).any():
-        return None  # another spelling of NaN; written so, or too large
-    are_whole = compute.filter(cells, arrow.array(np.trunc(values) == values))
-    if _any(compute.match_substring_regex(are_whole, _LEADING_ZEROS)):
-        return None  # names
-    if len(are_whole) == len(cells) - found.null_count:
+    if (np.trunc(values) == values).sum() == len(cells) - found.null_count:
         large = bool(found.null_count) and (np.abs(values) >= LARGEST_WHOLE).any()
         if large or (not found.null_count and _all(compute.match_substring_regex(cells, _WHOLE))):
             return None  # long keys, or whole numbers with margins or a sign
@@ -140,17 +128,29 @@ def _numbers(cells: Any, separator: str, form: CsvFormat) -> CsvColumn | None:
 
 def _numbers_with_commas(cells: Any, form: CsvFormat) -> CsvColumn | None:
     """Return numbers with decimal commas; None if that is not certain."""
+    if _any(_packages()[1].match_substring(cells, ".")):
+        return None
+    read = _floats(cells, form, commas=True)
+    return None if read is None else CsvColumn(read[1].to_numpy(), "commas")
+
+
+def _floats(cells: Any, form: CsvFormat, commas: bool = False) -> tuple[Any, Any] | None:
+    """Return cells, with missing ones as null, and their numbers; None if that is not certain.
+
+    commas: Whether the decimal mark is the comma.
+    """
     arrow, compute = _packages()
-    cells = _trimmed(cells, form)
-    if not _all(compute.match_substring_regex(cells, _COMMA)):
-        return None
-    if _any(compute.match_substring_regex(cells, _LEADING_ZEROS)):
-        return None
-    try:
-        values = compute.cast(compute.replace_substring(cells, ",", "."), arrow.float64()).to_numpy()
-    except arrow.ArrowException:
-        return None
-    return CsvColumn(values, "commas")
+    for trim in (False, True):
+        cells = _trimmed(cells, form) if trim else cells
+        try:
+            found = compute.cast(compute.replace_substring(cells, ",", ".") if commas else cells, arrow.float64())
+        except arrow.ArrowException:
+            continue
+        if _all(compute.is_finite(found)):  # else it is written so, or too large, or a spelling of a missing value
+            whole = compute.filter(cells, compute.equal(compute.trunc(found), found))
+            is_name = _any(compute.match_substring_regex(whole, _LEADING_ZEROS))
+            return None if is_name else (cells, found)
+    return None
 
 
 def _has_decimal_comma(text: str) -> bool:

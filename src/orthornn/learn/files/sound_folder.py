@@ -83,7 +83,7 @@ class SoundFormat(NamedTuple):
             return {"features": "frames", "hop": self.hop_samples}
         return {"features": "log-mel", "window": self.window_samples, "hop": self.hop_samples, "mels": self.mels}
 
-    def told(self) -> str:
+    def step_in_words(self) -> str:
         """Return what a step is, for a reader."""
         if self.features == "frames":
             return f"a step is a frame of {self.hop:g} ms, {self.hop_samples} samples"
@@ -175,7 +175,7 @@ def _read(
     columns = {f"x{place}": rows[:, place] for place in range(rows.shape[1])}
     for name, cells in {**others, "sequence": np.array(names, object)}.items():
         columns[name] = np.repeat(cells, lengths)
-    return columns, rows.shape[1], f"{_told(seconds, rates, form.rate)}; {form.told()}"
+    return columns, rows.shape[1], f"{_told(seconds, rates, form.rate)}; {form.step_in_words()}"
 
 
 def _told(seconds: list[float], rates: list[int], rate: int) -> str:

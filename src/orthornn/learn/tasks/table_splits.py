@@ -51,7 +51,9 @@ class Split:
 
 
 class _Divided(NamedTuple):
-    """A table that is divided. said: Which part a column or a file of its own says that each row is for; "" where nothing does.
+    """A table that is divided.
+
+    said: Which part a column or a file of its own says that each row is for; "" where nothing does.
     strata: The class of every sequence, if the parts are to have the same shares of each.
     """
 

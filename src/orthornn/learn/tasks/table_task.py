@@ -160,7 +160,7 @@ class TableTask(TableOptions):
             found["transformed_inputs"] = data.transformed
         return found
 
-    def told(self) -> list[str]:
+    def summary_lines(self) -> list[str]:
         """Return what was read from the file and what each column is for."""
         stratified = self._strata() is not None
         made = self.table_source(), self.table_sequences(), self.table_roles(), self.table_split(), self.table_data()
