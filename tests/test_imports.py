@@ -155,6 +155,6 @@ def test_submodules_that_messages_name_are_imported_when_they_are_first_asked_fo
 def test_importing_the_library_loads_neither_the_workbench_nor_an_extra():
     code = "import orthornn, orthornn.optim, orthornn.export, orthornn.doctor, sys, json; print(json.dumps([*sys.modules]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    extras = {"tyro", "rich", "matplotlib", "safetensors", "onnx", "onnxruntime", "onnxscript", "scipy", "pyarrow"}
+    extras = {"rich", "matplotlib", "safetensors", "onnx", "onnxruntime", "onnxscript", "scipy", "pyarrow"}
     extras |= {"sklearn", "narwhals", "pandas"}
     assert not set(json.loads(done.stdout)) & {*extras, "orthornn.learn", "orthornn.sklearn"}

@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("tyro")
-
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)

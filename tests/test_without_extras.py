@@ -10,7 +10,7 @@ import sys
 from orthornn.cli import COMMANDS
 
 EXTRAS = (
-    "tyro rich matplotlib safetensors onnx onnxruntime onnxscript scipy pyarrow pooch soundfile pystoi pesq "
+    "rich matplotlib safetensors onnx onnxruntime onnxscript scipy pyarrow pooch soundfile pystoi pesq "
     "tensorboard ray geotorch sb3_contrib torchrl"
 )
 WITHOUT = f"""
@@ -83,7 +83,7 @@ def test_the_manual_and_doctor_work():
     for status, out, err in commands(words):
         assert (status, err) == (0, "")
         assert out.startswith("orthornn ")
-    assert "  tyro        missing" in out
+    assert "  rich        missing" in out
     assert "  form " in out
 
 

@@ -406,7 +406,7 @@ def test_output_that_is_not_taken_loses_nothing(number, tmp_path, monkeypatch, c
     out = tmp_path / "both"
     with open(os.devnull, "w") as null:
         for text, count in (("x baseline", 0), ("over baseline", 2)):
-            monkeypatch.setattr("orthornn.cli.progress._LINE_SECONDS", 0.0 if count == 0 else 99.0)
+            monkeypatch.setattr("orthornn.learn.report.progress._LINE_SECONDS", 0.0 if count == 0 else 99.0)
             gone = Gone(text, number)
             gone.null = null
             with monkeypatch.context() as patch:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from ..errors import DataError
 from ..learn.files.columns import Columns, is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import Loaded, load
+from ..learn.report.lines import say, show
 from ..learn.score_files import write_anomalies, write_scores, write_table
 from ..learn.tasks.table_task import TableTask
 from ..learn.training.directory import check_is_run, run_in
 from .arguments import read_options
-from .lines import say, show
 from .outputs import check_folder, check_new_file, check_suffix
 
 
@@ -55,9 +53,9 @@ class PredictArguments(Marks):
     """The options of orthornn predict."""
 
     _: KW_ONLY
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    run: Path = field(metadata={"positional": "RUN"})
     """Run directory."""
-    data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    data: Path = field(metadata={"positional": "DATA"})
     """File with the sequences. For a network trained on a file of yours: another such file, of any format, with the
     same columns or as many features. Otherwise: .npy of shape (count, T) or (count, T, I), .npz with such an x, or .csv
     with one sequence per line."""

@@ -44,7 +44,7 @@ def whole(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def whole_or_not_at_all(estimator: BaseEstimator) -> Iterator[None]:
+def restore_on_error(estimator: BaseEstimator) -> Iterator[None]:
     """Inside, an error leaves the estimator as it was: with the attributes of an earlier fit, or without any.
 
     Gradients are recorded, also where the caller has switched that off.

@@ -120,7 +120,7 @@ def test_the_first_line_says_when_a_baseline_is_better(loud, capsys):
     for other in (found, near):
         verdict = compare.plain_verdict(task, at_first, other)
         assert verdict.endswith(" lstm is best before its first update: its training added nothing.")
-    from orthornn.cli.plain_results import show_all, with_baselines
+    from orthornn.learn.plain_results import show_all, with_baselines
 
     show_all(*with_baselines([compare.table(results)], results))
     assert capsys.readouterr().out.startswith("A plain baseline is better")

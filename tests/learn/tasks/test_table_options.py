@@ -9,10 +9,11 @@ import pytest
 
 from orthornn.cli import main
 from orthornn.errors import ArgumentError, DataError
+from orthornn.learn.fields import entry_of
 from orthornn.learn.files.columns import read_columns
-from orthornn.learn.from_python import _words
+from orthornn.learn.options import Options
 from orthornn.learn.tasks import Classify, Forecast, Regress
-from orthornn.learn.tasks.table_options import entries_in, entry_of, modes_of, names_in
+from orthornn.learn.tasks.table_options import entries_in, modes_of, names_in
 from orthornn.learn.tasks.task_choice import choose_task
 
 WEIGHT, KIND, PIPE = "Weight, kg", "Kind, as told", '5" pipe'
@@ -79,12 +80,8 @@ def test_the_command_line_and_python_take_such_a_target(path, capsys):
         assert f"so the task is {task}" in capsys.readouterr().out
     assert main(["inspect", path, "--target", WEIGHT, "--sequence", "id"]) == 2
     assert "in double quotes" in capsys.readouterr().err
-    assert _words({"target": [WEIGHT, "x"], "quantiles": np.array([0.1, 0.9])}) == [
-        "--target",
-        f'"{WEIGHT}",x',
-        "--quantiles",
-        "0.1,0.9",
-    ]
+    given = {"target": [WEIGHT, "x"], "quantiles": np.array([0.1, 0.9])}
+    assert Options(Forecast, given).values == {"target": f'"{WEIGHT}",x', "quantiles": "0.1,0.9"}
 
 
 @pytest.mark.parametrize(

@@ -181,11 +181,6 @@ def entries_in(text: str) -> list[str]:
     return found
 
 
-def entry_of(name: str) -> str:
-    """Return a name as `entries_in` reads it."""
-    return '"' + name.replace('"', '""') + '"' if "," in name or name.lstrip().startswith('"') else name
-
-
 def modes_of(text: str) -> dict[str, str]:
     """Return the meaning of a missing value by column; "" for all others."""
     found = {"": "error"}

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from .._warnings import quiet
 from ..errors import MissingPackageError, OrthornnError
-from ..learn import compare
-from ..learn.report.page import PlainResults
-from ..learn.report.runs import SavedRun, best_of, by_data, names_of
-from ..learn.report.table import Table
-from ..learn.tasks.table_task import TableTask
-from ..learn.training import RunResult
-from ..learn.training.fingerprint import check_data
-from .lines import say
+from . import compare
+from .report.lines import say
+from .report.page import PlainResults
+from .report.runs import SavedRun, best_of, by_data, names_of
+from .report.table import Table
+from .tasks.table_task import TableTask
+from .training import RunResult
+from .training.fingerprint import check_data
 
 
 def with_baselines(tables: Sequence[Table], results: Mapping[str, RunResult]) -> tuple[str, list[Table]]:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 
-from .._printable import printable
+from ..._printable import printable
 
 _INDENT = "   "
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from orthornn.cli.lines import say
+from orthornn.learn.report.lines import say
 
 TEXT = "orthornn: " + "some words of a line that is long, " * 5 + "--inputs='a,b,c-d', and an-end-with-hyphens"
 
