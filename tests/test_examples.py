@@ -49,6 +49,28 @@ def test_exact_online_learning_beats_the_trivial_predictor(capsys):
     assert rate > 0
 
 
+def test_a_policy_that_learns_online_remembers(capsys, one_thread):
+    """Truncated back-propagation learns, too, but the gradient of the whole past much faster."""
+    example = load("online_policy")
+    exact, truncated = example.learn_exactly(3000, report=1000), example.learn_truncated(1000, report=1000)
+    assert len(capsys.readouterr().out.splitlines()) == len(exact) + len(truncated) == 4
+    assert exact[-1] > 0.8
+    assert exact == sorted(exact)
+    assert truncated[0] < exact[0]
+
+
+def test_a_stream_rewards_the_symbol_before_the_delay():
+    example = load("online_policy")
+    stream, seen = example.Recall(3), []
+    for step in range(60):
+        seen.append(stream.next())
+        wanted = seen[-1 - example.DELAY] if step >= example.DELAY else 1.0
+        action, _ = stream.act(float(wanted == 1))  # the right one, for sure
+        assert action == (wanted == 1)
+    assert stream.right == 60
+    assert len(set(seen)) == 2
+
+
 def test_a_recurrent_policy_is_trained(capsys, one_thread):
     policy = load("recurrent_policy")
     found = policy.train(2, report=1)

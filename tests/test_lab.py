@@ -40,6 +40,19 @@ def test_commands_of_the_evidence_run_under_their_former_names_or_say_where_they
         assert "usage" in done.stdout.lower()
 
 
+def test_modules_that_moved_further_are_found():
+    done = run(
+        "-W",
+        "ignore",
+        "-c",
+        "from orthornn.lab import _MOVED\n"
+        "import importlib, sys\n"
+        "for former, present in _MOVED.items():\n"
+        "    assert importlib.import_module(f'orthornn.lab.{former}') is importlib.import_module(present)\n",
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_never_was_there_is_not_found():
     done = run("-c", "import orthornn.lab.nothing_of_the_kind")
     assert "No module named 'orthornn.lab.nothing_of_the_kind'" in done.stderr

@@ -14,7 +14,7 @@ from orthornn.errors import ArgumentError, CheckpointError, DataError, OrthornnW
 from orthornn.learn.systems import build, model_named
 from orthornn.learn.tasks import TASKS, Adding, Characters, Classify, Copying, Forecast, Regress, table_source
 from orthornn.learn.training import OptimizerConfig, train
-from orthornn.learn.training.checkpoint import Checkpoints
+from orthornn.saved.checkpoint import Checkpoints
 from support.labeled import Labeled
 from support.run_cases import COPYING, config
 

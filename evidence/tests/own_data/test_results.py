@@ -67,7 +67,7 @@ def test_a_cell_that_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
     before = json.loads(log.read_text().splitlines()[0])
     monkeypatch.setitem(cells.OPTIONS, "default", cells.OPTIONS["gru"])
     folder, steps = log.parent, []
-    monkeypatch.setattr(cells, "carry_out", lambda run: steps.append(run.trainer.step) or run.close() or 1 / 0)
+    monkeypatch.setattr(cells, "run_to_end", lambda run: steps.append(run.trainer.step) or run.close() or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         results.main([*words, "--methods", "gru"])
     assert steps[0] >= before["step"] > 0

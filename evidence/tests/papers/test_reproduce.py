@@ -103,7 +103,7 @@ def test_a_finished_run_is_left_alone_and_a_longer_plan_goes_on(tmp_path):
 
 def test_what_is_interrupted_is_reported_as_partial_and_goes_on_bit_for_bit(tmp_path):
     def stop(name, run, progress):
-        run.interrupted = True
+        run.fit.interrupted = True
 
     with pytest.raises(Interrupted):
         carry_out(experiment(), tmp_path, on_progress=stop)

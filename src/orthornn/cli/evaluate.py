@@ -12,9 +12,9 @@ from ..learn.files.columns import is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import load
 from ..learn.report.lines import show
+from ..learn.runs.fingerprint import check_data
 from ..learn.tasks.table_task import TableTask
 from ..learn.training import Trainer
-from ..learn.training.fingerprint import check_data
 from .arguments import read_options
 from .predict import Marks, read_once
 

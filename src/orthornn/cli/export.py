@@ -19,10 +19,10 @@ from ..learn.files.columns import is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import Loaded, load
 from ..learn.report.lines import show
+from ..learn.runs.fingerprint import check_data
 from ..learn.tasks.table_task import TableTask
 from ..learn.training import fine_tune, read_result
-from ..learn.training.directory import check_is_run, run_in
-from ..learn.training.fingerprint import check_data
+from ..saved.run_files import check_is_run, run_in
 from .arguments import read_options
 from .outputs import check_folder, check_new_file
 

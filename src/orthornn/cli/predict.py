@@ -11,10 +11,11 @@ from ..errors import DataError
 from ..learn.files.columns import Columns, is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import Loaded, load
+from ..learn.predict_tables import read_table, told_times
 from ..learn.report.lines import say, show
 from ..learn.score_files import write_anomalies, write_scores, write_table
 from ..learn.tasks.table_task import TableTask
-from ..learn.training.directory import check_is_run, run_in
+from ..saved.run_files import check_is_run, run_in
 from .arguments import read_options
 from .outputs import check_folder, check_new_file, check_suffix
 
@@ -103,8 +104,9 @@ def main(words: Sequence[str]) -> int:
 
 def read_once(loaded: Loaded, data: Path) -> Columns:
     """Return the table in a file; print the step and the gaps of its times, which may be others than those of training."""
-    file = loaded.read_table(data)
-    told = loaded.told_times(file)
+    task = loaded.config.task
+    file = read_table(task, loaded.description, data)
+    told = told_times(task, file)
     if told:
         say(f"{data.name}: {told}")
     return file

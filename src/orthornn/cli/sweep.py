@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._files import write_bytes
+from .._shell_word import shell_word
 from ..errors import ArgumentError
 from ..learn import sweep
 from ..learn.options import RunOptions
@@ -18,9 +19,8 @@ from ..learn.report.page import write_report
 from ..learn.report.runs import SavedRun, by_data, chosen, groups, read_runs
 from ..learn.report.significance import mean_and_spread, verdicts
 from ..learn.report.table import Column, Table
-from ..learn.shell_word import shell_word
-from ..learn.training.diverged import read_diverged
 from ..learn.training.schedule import check_warmup
+from ..saved.diverged import read_diverged
 from .arguments import data_and_options
 from .outputs import check_new_files
 from .plain_results import plain_results_of

@@ -14,12 +14,12 @@ from ..learn import train as training
 from ..learn.auto import STATE, Search
 from ..learn.options import TrainOptions, updates_of_epochs
 from ..learn.report.figures import learning_curves, or_a_warning, told
+from ..learn.runs.changes import read_environment
 from ..learn.shown import Printed, Silent
 from ..learn.tasks import Task
 from ..learn.training import Processes, Run, RunResult, read_config
-from ..learn.training.changes import read_environment
-from ..learn.training.directory import CONFIG, check_is_run
 from ..learn.training.threads import choose_threads, most_threads
+from ..saved.run_files import CONFIG, check_is_run
 from .arguments import HELP, data_and_options, read_options
 from .progress import Display
 

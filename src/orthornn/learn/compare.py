@@ -21,21 +21,22 @@ from types import TracebackType
 from typing import Any
 
 from .._checks import check_choice, check_integer
+from .._shell_word import shell_word
 from ..errors import ArgumentError, CheckpointError, ConfigError, Interrupted, NonFiniteError, OrthornnError
+from ..saved.diverged import Diverged, read_diverged, write_diverged
+from ..saved.json_files import read_json, write_json
+from ..saved.run_files import CONFIG
 from .report.figures import Curve
 from .report.runs import chosen
 from .report.significance import mean_and_spread, verdicts
 from .report.table import Column, Table
-from .shell_word import shell_word
+from .runs.directory import check_is_no_run, make_folder
+from .runs.signals import StopSignals
 from .systems import MODELS, SIZES
 from .tasks import Task
 from .tasks.plain_baselines import Baseline
 from .tasks.regress import Numbers
 from .training import Progress, Run, RunConfig, RunResult
-from .training.directory import CONFIG, check_is_no_run, make_folder, write_json
-from .training.diverged import Diverged, read_diverged, write_diverged
-from .training.json_files import read_json
-from .training.signals import StopSignals
 
 _COMPARISON = "compare.json"  # in the folder of a comparison: its configs
 _TURN_SECONDS = 0.25
@@ -220,10 +221,10 @@ class Comparison:
         what is wrong.
         """
         unsaved: OrthornnError | None = None
-        torn = [name for name, run in self.runs.items() if run.torn]
+        torn = [name for name, run in self.runs.items() if run.fit.torn]
         for name, run in [*self.runs.items()]:
             try:
-                if not run.torn:
+                if not run.fit.torn:
                     run.checkpoint()
             except NonFiniteError as own:
                 self._leave_out(name, own)

@@ -11,9 +11,9 @@ from .report.lines import say
 from .report.page import PlainResults
 from .report.runs import SavedRun, best_of, by_data, names_of
 from .report.table import Table
+from .runs.fingerprint import check_data
 from .tasks.table_task import TableTask
 from .training import RunResult
-from .training.fingerprint import check_data
 
 
 def with_baselines(tables: Sequence[Table], results: Mapping[str, RunResult]) -> tuple[str, list[Table]]:

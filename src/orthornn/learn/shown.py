@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ..saved.json_files import write_json
 from . import compare
 from .auto import Search
 from .plain_results import show_all, with_baselines
@@ -24,7 +25,6 @@ from .tasks.classification_metrics import classification_scores
 from .tasks.decision_threshold import read_threshold
 from .tasks.table_data import IGNORED
 from .training import Progress, RunResult, load_model
-from .training.directory import write_json
 
 CLASS_SCORES = "class_scores.json"
 _MOST = 12  # classes of a matrix that is printed

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 
 from .._checks import check_choice, check_integer, check_number
+from .._shell_word import shell_word
 from ..errors import (
     ArgumentError,
     CheckpointError,
@@ -36,14 +37,12 @@ from ..errors import (
     NonFiniteError,
     OrthornnError,
 )
-from .shell_word import shell_word
+from ..saved.diverged import DIVERGED, Diverged, read_diverged, write_diverged
+from ..saved.json_files import read_json, write_json
+from ..saved.run_files import CONFIG, RESULT, read_result
+from .runs.signals import StopSignals
 from .systems import options
 from .training import Run, RunConfig
-from .training.directory import CONFIG, RESULT, write_json
-from .training.diverged import DIVERGED, Diverged, read_diverged, write_diverged
-from .training.json_files import read_json
-from .training.signals import StopSignals
-from .training.weights import read_result
 
 FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
 _SWEEP = "sweep.json"  # in the folder of a sweep: its configs

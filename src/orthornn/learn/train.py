@@ -19,10 +19,10 @@ from .options import Options
 from .own_data import options_for
 from .predict import Loaded, load
 from .recipes import leave_room_for_network, limit_warmup, say_recipe, with_recipe
+from .runs.tensorboard import TensorBoard
 from .shown import Silent
-from .training import Processes, Run, RunResult, Trainer, carry_out
+from .training import Processes, Run, RunResult, Trainer, run_to_end
 from .training.description import describe
-from .training.tensorboard import TensorBoard
 from .training.threads import choose_threads, set_threads
 
 _MINUTES = 10.0
@@ -120,8 +120,8 @@ def carried_out(run: Run, folder: Path, shown: Silent) -> Loaded:
     processes, name = run.trainer.processes, run.config.model.name
     for line in run.config.task.summary_lines():
         shown.say(line)
-    with shown.display(run.trivial_loss, run.config.max_seconds) as display:
-        result = carry_out(run, lambda progress: display({name: progress}))
+    with shown.display(run.config.task.trivial_loss, run.config.max_seconds) as display:
+        result = run_to_end(run, lambda progress: display({name: progress}))
     processes.leave()
     if not processes.first:  # whose files another process writes
         return Loaded(result.config, result.model, describe(result.config.task), folder)
@@ -131,7 +131,7 @@ def carried_out(run: Run, folder: Path, shown: Silent) -> Loaded:
 def searched(search: Search, shown: Silent) -> Loaded:
     """Carry out a search, new or resumed; show it, and return the network."""
     shown.say(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all")
-    name, result, folder = search.carry_out(shown.say)
+    name, result, folder = search.run_to_end(shown.say)
     shown.searched(name, search)
     return _shown(result, folder, shown)
 

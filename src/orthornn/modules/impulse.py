@@ -30,7 +30,7 @@ Apply = Callable[[Call], States]
 
 
 class Response(NamedTuple):
-    """What one step of a layer leads to.
+    """The states that follow one step of a layer.
 
     Attributes:
         weight: V_k (N, k I), with  h_{t+k} = W^k h_t + V_k [x_{t+1}; ...; x_{t+k}] + b_k.

@@ -19,11 +19,11 @@ from .._recording import recording
 from .._warnings import warn
 from ..cores import limited_threads
 from ..errors import NonFiniteError
+from ..learn.runs.selection import Selection
 from ..learn.systems import Model, model_named
 from ..learn.tasks.sequences import Ragged
 from ..learn.tasks.splits import divided
 from ..learn.training import OptimizerConfig, PenaltyConfig, RunConfig, ScheduleConfig
-from ..learn.training.selection import Selection
 from ..learn.training.threads import useful_threads
 from ..learn.training.trainer import Trainer
 from .arrays_task import ArraysTask, ClassesTask
@@ -181,7 +181,7 @@ class SequenceEstimator(BaseEstimator):
             if step % every and step != self.steps:
                 continue
             seen = trainer.evaluate(task.validation(_EVALUATED))
-            if selection.see(seen):
+            if selection.update(seen):
                 kept = copy.deepcopy(trainer.model.state_dict())
             if self.patience is not None and selection.stale >= self.patience:
                 break

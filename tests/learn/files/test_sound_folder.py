@@ -16,10 +16,10 @@ from orthornn.learn.files import sound_folder
 from orthornn.learn.files.audio import write_wav
 from orthornn.learn.files.columns import is_data, read_columns
 from orthornn.learn.files.sound_folder import SoundFormat, features_of, read_sounds, sounds_of
+from orthornn.learn.runs.fingerprint import fingerprint
 from orthornn.learn.tasks import Classify
 from orthornn.learn.tasks.task_choice import choose_task
 from orthornn.learn.training import train
-from orthornn.learn.training.fingerprint import fingerprint
 from support.run_cases import config
 
 RATE = 8000

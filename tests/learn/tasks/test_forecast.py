@@ -15,6 +15,7 @@ from orthornn import export
 from orthornn.cli import main
 from orthornn.errors import ArgumentError, CheckpointError, DataError, OrthornnWarning
 from orthornn.learn.predict import load
+from orthornn.learn.raw_sequences import prepared
 from orthornn.learn.score_files import write_anomalies
 from orthornn.learn.systems import build, model_named
 from orthornn.learn.tasks import Forecast
@@ -418,7 +419,7 @@ def test_quantiles_never_cross_where_they_are_predicted(wave, tmp_path):
     loaded = crossing(wave, tmp_path / "run")
     ((series, said),) = loaded.predict_table(wave)
     with torch.no_grad():
-        outputs = loaded.model(loaded.prepare(series.values[None]))[:, 0].reshape(-1, 2, 3)
+        outputs = loaded.model(prepared(series.values[None], loaded.description))[:, 0].reshape(-1, 2, 3)
     assert bool((outputs.diff(dim=-1) < 0).any())
     found = said.scores.reshape(-1, 2, 3)
     assert (np.diff(found) >= 0).all()

@@ -22,8 +22,8 @@ from orthornn.learn.report.runs import chosen
 from orthornn.learn.shown import Silent
 from orthornn.learn.tasks import TASKS, Forecast
 from orthornn.learn.train import completed
-from orthornn.learn.training import Run, RunResult, carry_out, read_config, read_metrics
-from orthornn.learn.training.directory import CONFIG, METRICS
+from orthornn.learn.training import Run, RunResult, read_config, read_metrics, run_to_end
+from orthornn.saved.run_files import CONFIG, METRICS
 
 from .sets import SETS, Places
 
@@ -92,7 +92,7 @@ def trained(places: Places, cell: Cell, folder: Path) -> dict[str, Any]:
         config = found.config()
         if (folder / CONFIG).exists() and read_config(folder / CONFIG) != config:
             shutil.rmtree(folder)  # of another version
-        result = carry_out(Run.resume(folder) if (folder / CONFIG).exists() else Run(config, folder))
+        result = run_to_end(Run.resume(folder) if (folder / CONFIG).exists() else Run(config, folder))
     validation, test = chosen(result.summary())
     return {
         **cell._asdict(),
@@ -131,7 +131,7 @@ def _searched(options: Options, folder: Path) -> RunResult:
         search = Search.resume(folder)
     else:
         search = Search.begin(options.config, options.of_model, options["minutes"], folder)
-    return search.carry_out()[1]
+    return search.run_to_end()[1]
 
 
 def _processor_seconds(folder: Path) -> Iterator[float]:

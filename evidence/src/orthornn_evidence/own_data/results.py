@@ -27,7 +27,7 @@ from orthornn._files import write_bytes
 from orthornn.environment import commit
 from orthornn.errors import DataError, Interrupted, OrthornnError
 from orthornn.learn.given_once import parse_given_once
-from orthornn.learn.training.json_files import read_json
+from orthornn.saved.json_files import read_json
 
 from . import cells
 from .cells import Cell, Costs, is_current

@@ -13,6 +13,8 @@ from orthornn._checks import check_choice
 
 from ..bench.cases import Case
 from ..markdown import markdown_table
+from ..popgym.agent import MEMORIES
+from ..popgym.runs import ENVIRONMENTS, scores
 
 LENGTHS = ("512", "1024", "4096")
 GOAL = 0.99
@@ -166,6 +168,27 @@ def agents(results: Path) -> str:
         titles += [f"`{name}`, ms", "times faster"]
     versions = f"sb3-contrib {record['versions']['sb3-contrib']}."
     return "\n".join([*markdown_table(titles, rows), "", f"{_machine(record['environment'])} {versions}"])
+
+
+def popgym(results: Path) -> str:
+    """Return the scores in results/popgym as a table, next to those published; what is unfinished is named."""
+    published = json.loads((results / "popgym" / "published.json").read_text(encoding="utf-8"))
+    rows, unfinished = [], []
+    for name in ENVIRONMENTS:
+        path = results / "popgym" / f"{name}.json"
+        found = scores(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        if not found:
+            unfinished.append(f"`{name}`")
+            continue
+        known = published["scores"].get(name)
+        cells = ["", ""] if known is None else [f"{known['GRU']:.3f}", f"{known['best']:.3f} ({known['best model']})"]
+        for memory in MEMORIES:
+            own = found.get(memory)
+            cells.append("unfinished" if own is None else f"{own.mean:.3f} ± {own.deviation:.3f}")
+        rows.append([name, *cells, f"{min(score.steps for score in found.values()):,}".replace(",", " ")])
+    titles = ["environment", "published GRU", "best of 13 models", "`OrthogonalBlocks`", "GRU", "LSTM", "steps"]
+    lines = [*markdown_table(titles, rows), ""] if rows else []
+    return "\n".join([*lines, f"Unfinished: {', '.join(unfinished) or 'none'}."])
 
 
 def long_step(results: Path) -> str:

@@ -25,11 +25,10 @@ from orthornn.errors import ArgumentError, ConfigError
 from orthornn.learn.report.figures import canvas, or_a_warning, plain_style
 from orthornn.learn.report.runs import SavedRun
 from orthornn.learn.report.table import Column, Table
+from orthornn.learn.runs.changes import MAY_CHANGE
 from orthornn.learn.training import RunConfig
-from orthornn.learn.training.changes import MAY_CHANGE
 from orthornn.learn.training.config import flat
-from orthornn.learn.training.directory import write_json
-from orthornn.learn.training.json_files import LARGEST, parse
+from orthornn.saved.json_files import LARGEST, parse, write_json
 
 from ..markdown import percent
 from .curves import evaluations_are_whole, restored, stored

@@ -22,6 +22,7 @@ A template is Markdown with places in double braces:
     {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
     {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
+    {{popgym}}                        scores on POPGym; unfinished environments are named
     {{agents}}                        recurrent policies next to those of sb3-contrib
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
     {{integers mnist}}  {{integers sensor}}
@@ -47,7 +48,7 @@ from orthornn.errors import ArgumentError
 from ..leaderboard import markdown, stored, table
 from ..markdown import markdown_table, percent
 from .devices import amplifier, microcontroller
-from .measured import agents, delta_rule, drift, gpu, gpu_ratio, group_words, long_step, reflections, resets
+from .measured import agents, delta_rule, drift, gpu, gpu_ratio, group_words, long_step, popgym, reflections, resets
 from .results import best_test, reproduced, share
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -472,6 +473,7 @@ _BLOCKS = {
     "reflections": lambda evidence, name, options, page: reflections(evidence.results),
     "long": lambda evidence, name, options, page: long_step(evidence.results),
     "drift": lambda evidence, name, options, page: drift(evidence.results),
+    "popgym": lambda evidence, name, options, page: popgym(evidence.results),
     "agents": lambda evidence, name, options, page: agents(evidence.results),
     "resets": lambda evidence, name, options, page: resets(evidence.results),
     "amplifier": lambda evidence, name, options, page: amplifier(evidence.results, name),

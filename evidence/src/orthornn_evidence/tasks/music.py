@@ -133,11 +133,9 @@ class Music(Task):
 
     def write_outputs(self, model: Any, folder: Path) -> list[str]:
         """Write the excerpt and what the network generates, as sounds and in a figure."""
-        from orthornn.learn.report.figures import (  # matplotlib, which a task that is only read does not need
-            or_a_warning,
-            told,
-            waveforms,
-        )
+        from orthornn.learn.report.figures import or_a_warning, told
+
+        from .waveforms import waveforms
 
         waves = {"true": self.samples, "generated": self.generate(model)}
         for name, wave in waves.items():

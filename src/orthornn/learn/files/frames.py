@@ -21,6 +21,7 @@ import numpy as np
 
 from ..._files import write_atomically
 from ...errors import ArgumentTypeError, DataError, OrthornnError
+from ...saved.label_dtypes import MOST_CATEGORIES, PANDAS_DTYPES
 from .column_names import column_names
 from .optional_packages import import_optional
 from .parquet_files import check_shared, column_of_arrow, without_views
@@ -33,12 +34,8 @@ else:
 
 DTYPE = b"pandas dtype"  # key of the metadata of a column: the type that pandas has for it, where Arrow has another
 CATEGORIES, ORDERED = b"categories", b"ordered"  # of categories that are no text, which Parquet has as plain cells
-MOST_CATEGORIES = 10_000
 PREFIX = "DataFrame-"
 SHOWN = "DataFrame"  # how messages call one
-PANDAS_DTYPES = re.compile(
-    r"U?Int(8|16|32|64)|Float(32|64)|boolean|string|[a-z0-9_]{1,20}\[pyarrow\]|period\[[\w-]{1,20}\]"
-)
 _STORED = re.compile(rf"{PREFIX}[0-9a-f]{{12}}\.parquet")
 _LONGEST = 300  # characters of an error of another library
 _NAMELESS = "__index_level_0__"  # how Arrow calls the index of pandas where it can have no name

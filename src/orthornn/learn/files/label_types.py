@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
+from ...saved.label_dtypes import MOST_CATEGORIES
 from .cells import label, shown
 from .columns import Columns, plain_cells, suffix_of
-from .frames import CATEGORIES, DTYPE, MOST_CATEGORIES, ORDERED, frame_named
+from .frames import CATEGORIES, DTYPE, ORDERED, frame_named
 from .optional_packages import import_optional
 from .parquet_files import column_of_arrow
 

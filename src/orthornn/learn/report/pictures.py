@@ -16,10 +16,10 @@ from torch import Tensor
 from ...diagnostics import hidden_gradient_norms
 from ...errors import ArgumentError, OrthornnError
 from ...modules import OrthogonalRNN
+from ..runs.fingerprint import check_data
 from ..systems import SequenceModel
 from ..tasks import Task
 from ..training import load_model
-from ..training.fingerprint import check_data
 from .figures import COLORS, _draw_eigenvalues, canvas, color, marker, plain_style, words, write
 from .runs import SavedRun, chosen
 

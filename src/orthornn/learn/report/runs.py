@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from ..._html import table_html
+from ..._shell_word import shell_word
 from ..._warnings import warn
 from ...errors import ArgumentError, DataError, OrthornnError
+from ...saved.run_files import DESCRIPTION, RESULT, read_result
 from ..files.frames import without_folder
 from ..files.left_out import is_left_out
-from ..shell_word import shell_word
+from ..runs.changes import read_environment
 from ..tasks import Task
 from ..training import RunConfig, read_config, read_description, read_metrics
-from ..training.changes import read_environment
-from ..training.directory import DESCRIPTION, RESULT
-from ..training.weights import read_result
 
 # fields of tasks that change what a network is trained on or by, and not what it is tested on
 _OF_TRAINING = ("class_weights", "batching", "extra", "train_size")

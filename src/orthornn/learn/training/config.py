@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from ..._checks import check_below_1, check_choice, check_float32, check_integer, check_number
-from ..._files import read_bytes
-from ...errors import ArgumentError, ConfigError, DataError, OrthornnError
-from ..fields import described, fits
-from ..systems import MODEL_OPTIONS, MODELS, Model, foreign, model_named
+from ...errors import ArgumentError
+from ...saved.config_file import MODEL_FAMILY, naming, read_dataclass, read_plain
+from ..systems import MODEL_OPTIONS, Model, model_named
 from ..tasks import TASKS, Copying, Task
-from .json_files import LARGEST, parse, shortened, without_sum
 
-_LONGEST_NAME = 100
 Optimizer = Literal["adam", "adamw", "rmsprop", "rmsprop-tensorflow", "rmsprop-lasagne", "sgd"]
 OPTIMIZERS = typing.get_args(Optimizer)
 _RATE = "Pass 0.001, for example."
@@ -304,11 +299,7 @@ class RunConfig:
     @classmethod
     def read(cls, plain: object) -> RunConfig:
         """Return the config in a parsed JSON value. ConfigError lists everything that is wrong with it, at once."""
-        problems: list[str] = []
-        config = _read_dataclass(cls, plain, "", problems)
-        if problems:
-            raise ConfigError("the configuration is not valid:" + "".join(f"\n  {line}" for line in problems))
-        return config
+        return read_dataclass(cls, plain, {**MODEL_FAMILY, Task: TASKS})
 
 
 def check_device(device: str) -> None:
@@ -327,67 +318,6 @@ def flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 def read_config(path: str | Path) -> RunConfig:
     """Return the config in a JSON file. ConfigError if it is missing, is not JSON, or has anything wrong in it."""
-    path = Path(path)
-    try:
-        plain = without_sum(parse(read_bytes(path, LARGEST), str(path)), str(path))
-    except DataError as error:
-        raise ConfigError(str(error)) from error
-    except OSError as error:
-        raise ConfigError(
-            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
-        ) from error
-    try:
+    plain = read_plain(path)
+    with naming(path):
         return RunConfig.read(plain)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
-def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) -> Any:
-    if not isinstance(plain, Mapping):
-        problems.append(f"{where or 'the whole'}: needed an object, got {shortened(repr(plain))}")
-        return None
-    before = len(problems)
-    entries = dict(plain)
-    if kind is Task:
-        name = entries.pop("name", None)
-        if not isinstance(name, str) or name not in TASKS:
-            problems.append(f"{where}.name: {_unknown(name, TASKS)}")
-            return None
-        kind = TASKS[name]
-    if kind is Model:
-        name = entries.pop("name", model_named().name)
-        if not isinstance(name, str) or name not in MODELS:
-            problems.append(f"{where}.name: {_unknown(name, MODELS)}")
-            return None
-        kind = MODELS[name]
-        for option in (option for option in MODEL_OPTIONS if option in entries and option not in kind.options()):
-            value = entries.pop(option)
-            if value is not None:
-                problems.append(f"{where}: {foreign(kind, option, value)}")
-    hints = typing.get_type_hints(kind)
-    names = [entry.name for entry in dataclasses.fields(kind)]
-    values: dict[str, Any] = {}
-    for key, value in entries.items():
-        place = shortened(f"{where}.{key}" if where else str(key))
-        if key not in names:
-            problems.append(f"{place}: {_unknown(key, names)}")
-        elif dataclasses.is_dataclass(hints[key]) or hints[key] is Task:
-            values[key] = _read_dataclass(hints[key], value, place, problems)
-        elif fits(value, hints[key]):
-            values[key] = value
-        else:
-            problems.append(f"{place}: needed {described(hints[key], json=True)}, got {shortened(repr(value))}")
-    if len(problems) > before:
-        return None
-    try:
-        return kind(**values)
-    except OrthornnError as error:
-        problems.append(f"{where or 'the whole'}: {shortened(str(error))}")
-        return None
-
-
-def _unknown(name: object, known: typing.Iterable[str]) -> str:
-    known = list(known)
-    near = difflib.get_close_matches(str(name)[:_LONGEST_NAME], known, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-    return f"unknown name {shortened(repr(name))}{hint}"

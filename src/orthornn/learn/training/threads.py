@@ -15,8 +15,9 @@ from ..._checks import check_integer
 from ...cores import usable_cores
 from ...kernels.backends.cpp import extension
 from ...modules import DeltaRNN, OrthogonalBlocks, OrthogonalRNN, ReflectionRNN
+from ...saved.network import make_model
 from .config import RunConfig
-from .description import describe, make_model
+from .description import describe
 
 _WHOLE = (OrthogonalRNN, OrthogonalBlocks, ReflectionRNN, DeltaRNN)  # their kernels run over whole sequences
 _MOST = 64
