@@ -56,7 +56,7 @@ def test_the_loss_is_the_nmse_on_the_scale_of_the_file(path):
 
 def test_the_excerpt_is_described(path):
     _, rate = read_audio(path)
-    (told,) = Music(data=str(path), start=100, length=50, excerpt=2).told()
+    (told,) = Music(data=str(path), start=100, length=50, excerpt=2).summary_lines()
     assert told == f"{path}: 50 samples at {rate} Hz ({50_000 / rate:.3g} ms), from sample 200 on; a step is a sample"
 
 

@@ -55,7 +55,7 @@ def test_the_mean_frame_has_the_trivial_loss_and_the_previous_frame_its_own(task
 
 
 def test_the_utterances_are_described(task):
-    (told,) = task.told()
+    (told,) = task.summary_lines()
     seconds = sum(map(len, task._train.sounds)) / 8000
     assert f"{len(task._train.sounds)} utterances ({seconds:.3g} s) for train, " in told
     assert told.endswith(f"at 8000 Hz; a step is a spectrum of a window of {WINDOW / 8:g} ms, one every {HOP / 8:g} ms")

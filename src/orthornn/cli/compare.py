@@ -67,7 +67,7 @@ def main(words: Sequence[str]) -> int:
     if not compare.is_begun(folder):
         check_new_files([table, figure])
     with compare.Comparison(configs, folder, options["seconds"]) as comparison:
-        for line in task.told():
+        for line in task.summary_lines():
             say(line)
         say_unused(options.given, (run.trainer for run in comparison.runs.values()), say)
         with Display(task.trivial_loss, options["seconds"]) as display:

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..learn.files.cells import coded, listed, missing_cells, shown
 from ..learn.files.columns import SUFFIXES, Columns, is_data, read_columns
+from ..learn.files.row_numbers import numbers_rows
 from ..learn.options import read_values
 from ..learn.own_data import csv_format, options_for, table_options
 from ..learn.report.lines import say, show
@@ -49,7 +50,7 @@ def main(words: Sequence[str]) -> int:
         )
     show_columns(read_columns(path.expanduser(), csv_format(read_values(given, known, "orthornn inspect"))))
     if "target" in given:
-        for line in options_for(words[0], given, say, command=None, prog="orthornn inspect").made_task.told():
+        for line in options_for(words[0], given, say, command=None, prog="orthornn inspect").made_task.summary_lines():
             say(line)
     return 0
 
@@ -61,7 +62,7 @@ def show_columns(file: Columns) -> None:
         [Column("column", left=True), Column("holds", left=True), Column("missing"), Column("values", left=True)],
     )
     for name, column in file.columns.items():
-        kind = "row numbers" if file.is_index(name) else file.kind(name)
+        kind = "row numbers" if numbers_rows(name, file.columns[name]) else file.kind(name)
         table.rows.append([listed([name]), kind, str(missing_cells(column)), _values(file, name, kind)])
     table.show()
     if file.sound:

@@ -74,7 +74,7 @@ def main(words: Sequence[str]) -> int:
         check_new_files([folder / "table.txt", folder / "report.html"])
         for config in configs.values():
             check_warmup(config)
-    for line in base.task.told():
+    for line in base.task.summary_lines():
         say(line)
     show(f"{len(configs)} trials in {folder}")
     sweep.run_sweep(

@@ -23,8 +23,10 @@ from .tasks.decision_threshold import decided_of
 from .tasks.forecast import Forecast
 from .tasks.regression_metrics import own_scores
 from .tasks.table_options import modes_of
+from .tasks.table_sequences import together
 from .tasks.table_series import Series
 from .tasks.table_task import TableTask
+from .tasks.table_values import strict_targets
 from .tasks.target_transform import transformed
 from .tasks.time_grid import told_grid
 
@@ -61,8 +63,8 @@ def told_times(task: Task, file: Columns) -> str:
     own = table_task(task)
     if own.time is None:
         return ""
-    order, _, lengths = own._together(file, None)
-    told = told_grid(file, own.time, order, lengths)
+    sequences = together(own, file)
+    told = told_grid(file, own.time, sequences.order, sequences.rows.lengths)
     return f"{own.time}: {told}" if told else ""
 
 
@@ -139,7 +141,7 @@ class TablePredictor:
                 f"Expected a target that enters the loss, but {file.path} has none. Add targets, or "
                 f"predict without evaluating."
             )
-        if not there.all() and task._strict_targets.any() and getattr(task, "ignore", None) is None:
+        if not there.all() and strict_targets(task).any() and getattr(task, "ignore", None) is None:
             warn(
                 f"{file.path}: {int((~there).sum())} of {len(there)} targets are missing, and are not evaluated. To silence "
                 f"this, fill them in, or leave their rows out."

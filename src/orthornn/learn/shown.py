@@ -22,8 +22,8 @@ from .report.table import Column, Table
 from .systems import SequenceModel
 from .tasks import Classify, Task
 from .tasks.classification_metrics import classification_scores
-from .tasks.classify import IGNORED
 from .tasks.decision_threshold import read_threshold
+from .tasks.table_data import IGNORED
 from .training import Progress, RunResult, load_model
 
 CLASS_SCORES = "class_scores.json"

@@ -106,7 +106,7 @@ def begun_search(options: Options, processes: Processes, shown: Silent) -> Searc
         )
     minutes = _MINUTES if options["minutes"] is None else options["minutes"]
     of_model = options.of_model
-    for line in options.made_task.told():
+    for line in options.made_task.summary_lines():
         shown.say(line)
     folder = options.folder(AUTO)
     check_folder(folder, shown.files(options.made_task))
@@ -118,7 +118,7 @@ def begun_search(options: Options, processes: Processes, shown: Silent) -> Searc
 def carried_out(run: Run, folder: Path, shown: Silent) -> Loaded:
     """Carry out a run, new or resumed; show it, and return the network."""
     processes, name = run.trainer.processes, run.config.model.name
-    for line in run.config.task.told():
+    for line in run.config.task.summary_lines():
         shown.say(line)
     with shown.display(run.config.task.trivial_loss, run.config.max_seconds) as display:
         result = run_to_end(run, lambda progress: display({name: progress}))

@@ -271,7 +271,7 @@ def read(reader: str, folder: Any, case: str) -> tuple[Any, list[str]]:
         task = kind(data=kept, **options)
         made = task.preprocessing()
         made.pop("label_type", None)  # text has no types
-        return [*task.told(), repr(made)]
+        return [*task.summary_lines(), repr(made)]
 
     return outcome(told)
 

@@ -54,7 +54,7 @@ def folder(tmp_path):
 def test_labels_from_subfolders(folder):
     found = read_columns(folder, sound=SMALL)
     assert list(found.columns) == [*(f"x{place}" for place in range(6)), "y", "sequence"]
-    assert (found.features, found.sequences) == (6, True)
+    assert found.features == 6
     by_name = dict(zip(found.columns["sequence"], found.columns["y"]))
     assert by_name == {name: name.split("/")[0] for name in LABELED}
     energy = {
@@ -196,13 +196,13 @@ def test_a_manifest_is_a_text_file_like_others(tmp_path):
         Classify(data=tmp_path, **options).classes  # noqa: B018
     marks = {"separator": "|", "encoding": "cp1252"}
     with pytest.raises(DataError, match=r"Expected a label .* none in row 1.* default_na='empty'"):
-        Classify(data=tmp_path, **options, **marks).told()
+        Classify(data=tmp_path, **options, **marks).summary_lines()
     task = Classify(data=tmp_path, **options, **marks, default_na="empty")
     assert task.classes == ["None", "größer"]
     assert task.files().keys() == {f"{tmp_path.name}/{name}" for name in ("list.csv", *(f"{k}.wav" for k in range(8)))}
     (tmp_path / "list.csv").unlink()
     with pytest.raises(ArgumentError, match="Expected separator only for text files"):
-        Classify(data=tmp_path, **options, **marks).told()
+        Classify(data=tmp_path, **options, **marks).summary_lines()
 
 
 def test_other_mistakes(tmp_path, folder):
@@ -330,7 +330,7 @@ def test_sounds_are_described_by_their_length_rate_and_hop(folder, tmp_path, cap
     test = write(tmp_path / "test", {f"{label}/9.wav": hertz for label, hertz in (("low", 310), ("high", 2010))})
     options = {"sample_rate": RATE, "sound": sound, **({"mels": 6} if sound == "log-mel" else {})}
     task = Classify(data=folder, test_data=test, target="y", **options)
-    assert "; and 2 sounds of " in task.told()[0]
+    assert "; and 2 sounds of " in task.summary_lines()[0]
     train(config(task=task, steps=1), tmp_path / "run")
     description = orthornn.load(tmp_path / "run").description
     expected = {"features": "log-mel", "window": 200, "hop": 80, "mels": 6}

@@ -54,7 +54,7 @@ def test_an_epoch_shows_every_line_and_what_follows(folder, ahead, batching):
 
 
 def test_the_text_is_described(folder):
-    (told,) = Characters(data=str(folder)).told()
+    (told,) = Characters(data=str(folder)).summary_lines()
     lengths = {part: len(Characters(data=str(folder))._part(part).lines) for part in ("train", "validation", "test")}
     assert lengths == {"train": 5, "validation": 1, "test": 3}
     assert told.startswith(

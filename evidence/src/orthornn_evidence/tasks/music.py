@@ -93,7 +93,7 @@ class Music(Task):
         mean, deviation = self._scale
         return {"target_scale": deviation, "target_offset": mean, "sample_rate": self.rate}
 
-    def told(self) -> list[str]:
+    def summary_lines(self) -> list[str]:
         """Return where the excerpt is in the file."""
         return [
             f"{self._path}: {self.length} samples at {self.rate} Hz ({1000 * self.length / self.rate:.3g} ms), from sample "

@@ -109,7 +109,7 @@ class Speech(Task):
         sound = {"features": "log-magnitude", "window": WINDOW, "hop": HOP}
         return {**scaling, "target_scale": deviation, "target_offset": mean, "sample_rate": RATE, "sound": sound}
 
-    def told(self) -> list[str]:
+    def summary_lines(self) -> list[str]:
         """Return how many utterances there are, how long, and what a step of them is."""
         parts = {"train": self._train, "validation": self._validation, "test": self._test}
         lengths = [

@@ -16,10 +16,9 @@ A column holds numbers, truth values, dates or text, by the same rules in every 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from .array_files import read_array, read_arrays
 from .cells import LARGEST_WHOLE, Kind, listed, shown
 from .column_names import column_names
 from .csv_columns import is_pointed
-from .csv_files import has_names, read_marked
+from .csv_files import has_names, read_csv
 from .csv_format import CsvFormat
 from .frames import SHOWN, columns_of, frame_named, shown_name
 from .number_marks import is_marked
@@ -41,26 +40,23 @@ from .ts_files import read_ts
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npz", ".npy", ".ts")
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-_INDEX = re.compile(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__|level_\d+")  # what pandas calls an index without a name
 _SEPARATORS = "|; \t:"  # that a text file may have where it was read as one column
-_MOST_TABLES = 0.1  # of the rows: more falls are those of a measurement
-_INDEX_WORDS = ("index", "row", "rowid", "row_id")
 
 
-class Columns(NamedTuple):
+@dataclass(frozen=True)
+class Columns:
     """Columns (R,) by name, one row per step: numbers, dates, or objects (str, and None where a value is missing).
 
-    features: how many of them are the features of an array and have no names of their own; 0 for a table.
-    sequences: whether the array states which rows are a sequence. commas: the columns of a text file that have decimal
-        commas. points: those that are text, though some cells are numbers with a decimal point, which is no decimal mark
-        there. sound: Of sounds, how long they are, and how they became the columns; else "".
+    features: how many of them are the features of an array, which states what its sequences are, and have no names of their
+        own; 0 for a table. commas: the columns of a text file that have decimal commas. points: those that are text, though
+        some cells are numbers with a decimal point, which is no decimal mark there. sound: Of sounds, how long they are, and
+        how they became the columns; else "".
     line: Returns the line of a row in a text file; None for other tables. parts: Of joined tables.
     """
 
     path: Path
     columns: dict[str, np.ndarray]
     features: int = 0
-    sequences: bool = False
     commas: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
     sound: str = ""
@@ -122,21 +118,6 @@ class Columns(NamedTuple):
         if column.dtype == object:
             return cells.kind_of_cells(column)
         return "truth values" if column.dtype.kind == "b" else "dates" if column.dtype.kind == "M" else "numbers"
-
-    def is_index(self, name: str) -> bool:
-        """Return whether a column numbers the rows, by its cells: of a usual name from 0 or 1 on, of pandas' name for an
-        index without one also where rows were left out, put in another order, or come from several tables.
-        """
-        column = self.columns[name]
-        if self.is_nameless(name):
-            return column.dtype.kind in "iu" and _may_number_rows(column.astype(np.float64))
-        if name.lower() not in _INDEX_WORDS or column.dtype.kind not in "iuf":
-            return False
-        return any(np.array_equal(column, np.arange(first, first + len(column))) for first in (0, 1))
-
-    def is_nameless(self, name: str) -> bool:
-        """Return whether a column has the name that pandas gives an index, or a column of a file, that has none."""
-        return _INDEX.fullmatch(name) is not None
 
     def numbers(self, name: str, what: str) -> np.ndarray:
         """Return a column as float64 (R,): NaN where a value is missing, 1 and 0 for truth values."""
@@ -286,7 +267,7 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
         return _with_rows(Columns(Path(SHOWN), columns_of(frame)))
     if is_sound(path):
         columns, features, told = read_sounds(path, sound or SoundFormat(), form or CsvFormat())
-        return Columns(path, columns, features, sequences=True, sound=told)
+        return Columns(path, columns, features, sound=told)
     suffix = suffix_of(path)
     if suffix not in SUFFIXES:
         what = "a folder without sounds" if path.is_dir() else repr(path.name)
@@ -297,13 +278,13 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
     if not path.is_file():
         raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct the path.")
     if suffix in _TEXT:
-        read = read_marked(path, form or CsvFormat())
+        read = read_csv(path, form or CsvFormat())
         found = Columns(path, read.columns, commas=read.commas, points=read.points, line=read.line)
     elif suffix in (".parquet", ".feather"):
         found = Columns(Path(shown_name(path)), read_parquet(path) if suffix == ".parquet" else read_feather(path))
     elif suffix == ".ts":
         columns, features = read_ts(path)
-        found = Columns(path, columns, features, True)
+        found = Columns(path, columns, features)
     else:
         found = _npz(path) if suffix == ".npz" else _npy(path)
     return _with_rows(found)
@@ -341,7 +322,7 @@ def joined(first: Columns, second: Columns) -> Columns:
     path = Path(f"{first.path} and {second.path}")
     sound = "; and ".join(filter(None, (first.sound, second.sound)))
     own = (*(first.parts or (first,)), second)
-    return Columns(path, columns, first.features, first.sequences, first.commas, points, sound, parts=own)
+    return Columns(path, columns, first.features, first.commas, points, sound, parts=own)
 
 
 def _have_one_type(first: np.ndarray, second: np.ndarray) -> bool:
@@ -379,21 +360,6 @@ def plain_cells(column: np.ndarray) -> np.ndarray:
     return found
 
 
-def _may_number_rows(numbers: np.ndarray) -> bool:
-    """Return whether whole numbers (R,) may be pandas' index of one table, or of several below each other."""
-    if (numbers < 0).any():
-        return False
-    if len(np.unique(numbers)) == len(numbers):
-        return True
-    steps = np.diff(numbers)
-    back, ahead = steps < 0, steps[steps >= 0]
-    if (ahead == 1).all() and (numbers[1:][back] == numbers[0]).all():  # tables of which no row was left out
-        return True
-    if (ahead > 0).all() and back.mean() <= _MOST_TABLES:
-        return True
-    return not back.any() and bool((ahead <= 1).all())  # the numbers of the tables themselves
-
-
 def _is_value(cell: object) -> bool:
     return cells.is_number(cell) or cells.is_truth(cell)
 
@@ -423,7 +389,7 @@ def _npy(path: Path) -> Columns:
         )
     rows = array[:, None] if array.ndim == 1 else array
     columns = {f"x{i}": _plain(path, f"x{i}", rows[:, i]) for i in range(rows.shape[1])}
-    return Columns(path, columns, rows.shape[1], True)
+    return Columns(path, columns, rows.shape[1])
 
 
 def _plain(path: Path, name: str, array: np.ndarray) -> np.ndarray:
@@ -462,7 +428,7 @@ def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:
     if "mask" in arrays:
         columns["mask"] = arrays["mask"][there]
     columns["sequence"] = np.broadcast_to(np.arange(shape[0])[:, None], shape)[there]
-    return Columns(path, columns, x.shape[2], True)
+    return Columns(path, columns, x.shape[2])
 
 
 def _lengths(path: Path, arrays: dict[str, np.ndarray], count: int, steps: int) -> np.ndarray:

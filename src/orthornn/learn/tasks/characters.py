@@ -123,7 +123,7 @@ class Characters(Task):
         alphabet = sorted(set("".join(self._prepared(self._lines()["train"], "train"))))
         return {"vocabulary": [*alphabet, *["\ufffd"] * (self.input_size - len(alphabet))]}
 
-    def told(self) -> list[str]:
+    def summary_lines(self) -> list[str]:
         """Return how many lines and characters there are in each part."""
         lengths = {name: self._part(name).lines.lengths for name in ("train", "validation", "test")}
         parts = [f"{len(own)} for {name} ({own.sum()} characters)" for name, own in lengths.items()]

@@ -35,13 +35,13 @@ def table(tmp_path):
 )
 def test_a_column_that_is_named_in_vain_is_refused(table, options, message):
     with pytest.raises(DataError, match=message):
-        Classify(data=table, target="label", sequence="id", **options).told()
+        Classify(data=table, target="label", sequence="id", **options).summary_lines()
 
 
 def test_a_target_that_is_named_twice_is_refused(table):
     for options in ({"kind": Regress, "sequence": "id"}, {"kind": Forecast}):
         with pytest.raises(DataError, match="each column once in target, but got 'x' several times"):
-            options.pop("kind")(data=table, target="x, z,x", **options).told()
+            options.pop("kind")(data=table, target="x, z,x", **options).summary_lines()
 
 
 def test_categories_among_the_inputs_or_known_ahead_are_read(table):
@@ -53,11 +53,11 @@ def test_categories_among_the_inputs_or_known_ahead_are_read(table):
 
 def test_a_target_among_the_inputs_is_told(table):
     with pytest.warns(OrthornnWarning, match="sees the target x of the step that it predicts"):
-        Regress(data=table, target="x", sequence="id", inputs="x,z").told()
+        Regress(data=table, target="x", sequence="id", inputs="x,z").summary_lines()
     with warnings.catch_warnings():
         warnings.simplefilter("error", OrthornnWarning)
-        Regress(data=table, target="x", sequence="id", inputs="z").told()
-        Forecast(data=table, target="x", inputs="x,z", skipped=3, window=8).told()
+        Regress(data=table, target="x", sequence="id", inputs="z").summary_lines()
+        Forecast(data=table, target="x", inputs="x,z", skipped=3, window=8).summary_lines()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_one_series_that_is_no_forecast_is_told_how_to_become_one(tmp_path, head
     path, count = tmp_path / "series.csv", head.count(",")
     path.write_text(head + "\n" + "\n".join(f"{t}{f',{np.sin(t)}' * count}" for t in range(50)) + "\n")
     with pytest.raises(DataError, match=message):
-        Regress(data=path, target="load", time="t").told()
+        Regress(data=path, target="load", time="t").summary_lines()
 
 
 def test_nullable_whole_numbers_are_whole_numbers(tmp_path):
@@ -104,10 +104,10 @@ def test_dates_that_are_not_in_order_are_told_where_no_column_of_times_is_named(
     path.write_text("\n".join(["name,when,x,note", *rows]) + "\n")
     options = {"data": str(path), "target": "x", "sequence": "name", "skipped": 1, "window": 4}
     with pytest.warns(OrthornnWarning, match="does not see when") as caught:
-        Forecast(**options).told()
+        Forecast(**options).summary_lines()
     assert ("when (dates out of order: pass time)" in str(caught[0].message)) == turned
     with pytest.warns(OrthornnWarning, match=r"does not see note \(text\)"):
-        Forecast(**options, time="when").told()
+        Forecast(**options, time="when").summary_lines()
 
 
 @pytest.mark.parametrize("row", [0, 2])
@@ -118,10 +118,10 @@ def test_a_label_in_one_row_only_is_told(tmp_path, row):
     )
     task = Classify(data=str(path), target="y", sequence="id", missing="hold")
     with pytest.raises(DataError, match=r"column 'y', is missing in some of its rows\. Repeat it in all of them"):
-        task.told()
+        task.summary_lines()
     path.write_text("id,x,y\n" + "".join(f"{i // 3},{i},{'ab'[i % 2]}\n" for i in range(36)))
     with pytest.raises(DataError, match="column 'y', changes within one"):
-        Classify(data=str(path), target="y", sequence="id").told()
+        Classify(data=str(path), target="y", sequence="id").summary_lines()
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_a_clock_among_the_inputs_is_told(tmp_path, recwarn, cells, told):
     path = tmp_path / "a.csv"
     path.write_text("at,x\n" + "".join(f"{cells(i)},{np.sin(i)}\n" for i in range(40)))
     options = {"data": str(path), "target": "x", "skipped": 1, "window": 4}
-    Forecast(**options).told()
+    Forecast(**options).summary_lines()
     assert any("sees at, which grows" in str(warning.message) for warning in recwarn) == told
     recwarn.clear()
     for more in ({"time": "at"}, {"inputs": "at,x"}):
-        Forecast(**options, **more).told()
+        Forecast(**options, **more).summary_lines()
     assert not any("which grows" in str(warning.message) for warning in recwarn)
 
 
@@ -199,7 +199,7 @@ def test_an_index_without_a_name_is_told_by_its_cells(tmp_path, recwarn, index, 
         data = frame
     recwarn.clear()
     task = Forecast(data=data, target="y", missing="hold")
-    columns = sorted(task.input_columns)
+    columns = sorted(task.table_roles().inputs)
     messages = " ".join(str(warning.message) for warning in recwarn)
     if said is None:
         assert columns == sorted(["x", "y", name])
@@ -209,7 +209,7 @@ def test_an_index_without_a_name_is_told_by_its_cells(tmp_path, recwarn, index, 
         assert f"does not see {name} ({said})" in messages
     recwarn.clear()
     named = Forecast(data=data, target="y", missing="hold", inputs="x", time=name if index == "gaps" else None)
-    assert ("every 1 d, with 1 gap(s), where steps are missing: 2 after" in "\n".join(named.told())) == (
+    assert ("every 1 d, with 1 gap(s), where steps are missing: 2 after" in "\n".join(named.summary_lines())) == (
         index == "gaps"
     )
     assert not len(recwarn)

@@ -1,4 +1,4 @@
-"""Columns by pyarrow: the same whatever the pieces and threads, and the same as by Python's reader."""
+"""Cells by pyarrow: the same columns whatever the pieces and threads, and the same as by Python's reader."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from orthornn.errors import DataError
-from orthornn.learn.files import csv_arrow, csv_files
+from orthornn.learn.files import csv_cells, csv_columns
 from orthornn.learn.files.cells import number
-from orthornn.learn.files.csv_arrow import read_columns_by_arrow
-from orthornn.learn.files.csv_columns import agreeing
+from orthornn.learn.files.csv_cells import cells_by_arrow, cells_by_python
+from orthornn.learn.files.csv_columns import column_of_cells
+from orthornn.learn.files.csv_files import read_csv
 from orthornn.learn.files.csv_format import CsvFormat
 
 pytest.importorskip("pyarrow")
@@ -46,34 +47,37 @@ LATER = [
 ]
 
 
-def both(content, count, separator, form=CsvFormat()):  # noqa: B008
+def typed(found, form):
+    return [column_of_cells(cells, found.separator, form) for cells in found.columns]
+
+
+def both(content, separator, form=CsvFormat()):  # noqa: B008
     """Return the columns by pyarrow, None if it leaves them, and by Python's reader; or the error, as text."""
     try:
-        expected = csv_files._by_python("a.csv", content, separator, form).columns
+        expected = typed(cells_by_python("a.csv", content, separator), form)
     except DataError as error:
         expected = str(error)
-    file = io.BytesIO(content)
-    file.readline()
-    return read_columns_by_arrow(file, count, separator, form), expected
+    found = cells_by_arrow("a.csv", io.BytesIO(content), separator)
+    return None if found is None else typed(found, form), expected
 
 
 def check_same(found, expected):
-    for column, other in zip(found, expected.values(), strict=True):
-        assert (column.dtype, type(column)) == (other.dtype, type(other)), (column, other)
-        if column.dtype.kind == "f":
-            np.testing.assert_array_equal(column, other)
+    for column, other in zip(found, expected, strict=True):
+        assert (column.values.dtype, column.marks) == (other.values.dtype, other.marks), (column, other)
+        assert type(column.values) is type(other.values) is np.ndarray
+        if column.values.dtype.kind == "f":
+            np.testing.assert_array_equal(column.values, other.values)
         else:
-            assert column.tolist() == other.tolist()
+            assert column.values.tolist() == other.values.tolist()
 
 
 @pytest.fixture
 def pieces(monkeypatch):
-    def set_pieces(size, head=1 << 14, threads=2):
-        monkeypatch.setattr(csv_arrow, "_PIECE", size)
-        monkeypatch.setattr(csv_arrow, "_PIECE_PER_COLUMN", 0)
-        monkeypatch.setattr(csv_arrow, "_HEAD", head)
-        monkeypatch.setattr(csv_arrow, "_HEAD_PER_COLUMN", 0)
-        monkeypatch.setattr(csv_arrow, "_THREADS", threads)
+    def set_pieces(size, sample=1000, threads=2):
+        monkeypatch.setattr(csv_cells, "_PIECE", size)
+        monkeypatch.setattr(csv_cells, "_PIECE_PER_COLUMN", 0)
+        monkeypatch.setattr(csv_columns, "_SAMPLE", sample)
+        monkeypatch.setattr(csv_cells, "_THREADS", threads)
 
     return set_pieces
 
@@ -81,15 +85,12 @@ def pieces(monkeypatch):
 @pytest.mark.parametrize("later", LATER)
 @pytest.mark.parametrize("separator", [",", ";"])
 def test_a_later_cell_may_be_of_any_kind(pieces, separator, later):
-    """The kind is guessed from cells that are like those of the first pieces; a last one is of another kind."""
+    """The first cells are looked at; a last one, maybe a key that float64 does not hold, is of another kind."""
     columns = {name: [*(4 * cells)[:12], later, *cells[:2]] for name, cells in FIRST.items()}
     rows = [[f'"{cell}"' if separator in cell else cell for cell in row] for row in zip(*columns.values())]
     content = "\n".join(separator.join(row) for row in [list(columns), *rows]).encode()
-    pieces(70, head=content.index(b"\n") + 200)
-    found, expected = both(content, len(columns), separator)
-    if later == "9" * 25:  # a key next to missing ones, which float64 does not hold
-        assert found is None
-        return
+    pieces(70, sample=6)
+    found, expected = both(content, separator)
     assert found is not None
     check_same(found, expected)
 
@@ -112,20 +113,20 @@ def test_every_size_of_pieces_gives_the_same_columns(pieces, size, threads):
     content = "\r\n".join(lines).encode()
     pieces(size, threads=threads)
     for end in (b"", b"\r\n", b"\r\n\r\n\r\n"):
-        found, expected = both(content + end, 3, ",")
+        found, expected = both(content + end, ",")
         assert found is not None
         check_same(found, expected)
-        assert len(found[0]) == 7
+        assert len(found[0].values) == 7
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 def test_empty_lines_are_missing_values_of_a_lone_column_and_errors_elsewhere(pieces, size):
     pieces(size)
-    found, expected = both(b"x\n1\n\n\n2.5\n\n3\n\n\n", 1, ",")
-    np.testing.assert_array_equal(found[0], [1, np.nan, np.nan, 2.5, np.nan, 3])
+    found, expected = both(b"x\n1\n\n\n2.5\n\n3\n\n\n", ",")
+    np.testing.assert_array_equal(found[0].values, [1, np.nan, np.nan, 2.5, np.nan, 3])
     check_same(found, expected)
     for content in (b"x,y\n1,\n\n,2\n", b"x,y\r\n\r\n,2\r\n"):
-        assert both(content, 2, ",")[0] is None
+        assert both(content, ",")[0] is None
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
@@ -145,30 +146,30 @@ def test_empty_lines_are_missing_values_of_a_lone_column_and_errors_elsewhere(pi
 )
 def test_what_python_would_read_otherwise_is_left_to_it(pieces, size, content):
     pieces(size)
-    assert both(content, 2, ",")[0] is None
+    assert both(content, ",")[0] is None
 
 
 def test_whole_numbers_that_float64_does_not_hold_stay_themselves(pieces):
-    """Keys with a missing cell among them are left to Python's reader, which does not make two of them one."""
+    """Of keys with a missing cell among them no two become one."""
     pieces(20)
     keys = ["9007199254740993", "-9007199254740995", "9223372036854775807"]
-    found, expected = both("\n".join(["x", *keys, "", *keys]).encode(), 1, ",")
-    assert found is None
-    assert expected["x"].tolist() == [*keys, None, *keys]
-    found, expected = both("\n".join(["x", *keys, "", "0.5"]).encode(), 1, ",")
+    found, expected = both("\n".join(["x", *keys, "", *keys]).encode(), ",")
     check_same(found, expected)
-    assert found[0].tolist()[:3] == [float(key) for key in keys]
-    found, expected = both("\n".join(["x", *keys, "9" * 25]).encode(), 1, ",")
+    assert found[0].values.tolist() == [*keys, None, *keys]
+    found, expected = both("\n".join(["x", *keys, "", "0.5"]).encode(), ",")
     check_same(found, expected)
-    assert found[0].dtype == object
+    assert found[0].values.tolist()[:3] == [float(key) for key in keys]
+    found, expected = both("\n".join(["x", *keys, "9" * 25]).encode(), ",")
+    check_same(found, expected)
+    assert found[0].values.dtype == object
 
 
 def test_only_the_spelling_that_was_given_is_missing():
     """Usual spellings are missing in either case; `x` does not make `X` missing."""
     content = b"a,b\nx,1\nX,2\nword,3\nNULL,4\n"
-    found, expected = both(content, 2, ",", CsvFormat(missing=("x",)))
+    found, expected = both(content, ",", CsvFormat(missing=("x",)))
     check_same(found, expected)
-    assert found[0].tolist() == [None, "X", "word", None]
+    assert found[0].values.tolist() == [None, "X", "word", None]
 
 
 @pytest.mark.parametrize("size", [12, 1000])
@@ -187,21 +188,21 @@ def test_usual_spellings_of_a_missing_value_can_be_words(pieces, size, form, kin
     cells = ["None", "NA", "", "null", "nan", " n/a ", "word"]
     numbers = ["1", "", "2", "NaN", "3", "4", "5"]
     content = "\n".join(["kind,x", *(",".join(row) for row in zip(cells, numbers))] + ["word,6"] * 9).encode()
-    found, expected = both(content, 2, ",", form)
+    found, expected = both(content, ",", form)
     check_same(found, expected)
-    assert found[0].tolist()[:7] == kind
+    assert found[0].values.tolist()[:7] == kind
     if x is not None:
-        np.testing.assert_array_equal([number(cell) for cell in found[1][:7]], np.array(x, float))
-        assert ("NaN" in found[1].tolist()) == (not form.usual)
+        np.testing.assert_array_equal([number(cell) for cell in found[1].values[:7]], np.array(x, float))
+        assert ("NaN" in found[1].values.tolist()) == (not form.usual)
 
 
 def test_a_column_grows_beyond_its_first_estimate(pieces):
     """Long lines first, so that there are more rows than the first piece suggests."""
     pieces(2000)
     cells = ["w" * 300] * 20 + [str(i) for i in range(3000)]
-    found, expected = both("\n".join(["x,y", *(f"{cell},1" for cell in cells)]).encode(), 2, ",")
+    found, expected = both("\n".join(["x,y", *(f"{cell},1" for cell in cells)]).encode(), ",")
     check_same(found, expected)
-    assert found[0].tolist() == cells
+    assert found[0].values.tolist() == cells
 
 
 def test_points_and_commas_disagree_in_pieces_too(tmp_path, pieces):
@@ -209,5 +210,6 @@ def test_points_and_commas_disagree_in_pieces_too(tmp_path, pieces):
     path = tmp_path / "a.csv"
     path.write_text("x;y\n" + "1.500;2,5\n" * 9)
     with pytest.raises(DataError, match="only points before three digits"):
-        csv_files.read_named(path)
-    assert all(type(column) is np.ndarray for column in agreeing(path, {"x": np.ones(3)}).values())
+        read_csv(path)
+    path.write_text("x;y\n" + "1.500;2.5\n" * 9)
+    assert all(type(column) is np.ndarray for column in read_csv(path).columns.values())
