@@ -28,7 +28,7 @@ _TIMED = ("kind", "step", "seconds", "cpu_seconds")  # of a test record, what is
 
 
 class Observer:
-    """What looks at a fit, and may ask for its end. Every method is called at its time, and does nothing here."""
+    """An onlooker of a fit, which may ask for its end. Every method is called at its time, and does nothing here."""
 
     def look(self, fit: Fit) -> None:
         """Look at the network before an update, and after the last; it may be asked twice for one step."""
@@ -76,7 +76,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Result:
-    """What a fit came to: the metrics after the last update, the records, and the model."""
+    """The outcome of a fit: the metrics after the last update, the records, and the model."""
 
     model: SequenceModel
     steps: int
