@@ -152,7 +152,7 @@ def cells_at(narwhals: Any, name: str, file: Any, column: str, rows: np.ndarray,
     Args:
         narwhals: The package.
         name: The path of a file, or the name of a table in memory.
-        file: What was read of it, Columns.
+        file: What was read of it, a Table.
         column: A column.
         rows: Rows of it.
         library: What the series is made of.

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import DataError
 from ...saved.label_dtypes import MOST_CATEGORIES
 from .cells import label, shown
-from .columns import Columns, plain_cells, suffix_of
+from .columns import Table, plain_cells, suffix_of
 from .frames import CATEGORIES, DTYPE, ORDERED, frame_named
 from .optional_packages import import_optional
 from .parquet_files import column_of_arrow
@@ -27,7 +27,7 @@ _NUMBERS |= {name: name for name in ("float32", "float64", "bool")}
 _ZONE = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.{1,64})\]")
 
 
-def type_of_labels(path: Path, columns: Columns, name: str, labels: Sequence[str]) -> dict[str, Any] | None:
+def type_of_labels(path: Path, columns: Table, name: str, labels: Sequence[str]) -> dict[str, Any] | None:
     """Return the type of the column `name` of a table as description.json holds it; None for text.
 
     Args:

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..._checks import check_float32
 from ...errors import ArgumentError, DataError
 from ..files.cells import listed, shown
-from ..files.columns import Columns
+from ..files.columns import Table
 from ..files.label_types import type_of_labels
 from .class_objective import ClassObjective
 from .decision_threshold import read_threshold
@@ -141,11 +141,11 @@ class Classify(TableTask):
         most = [f"{label} {count}" for label, count in zip(self.classes, counts)]
         return [f"classes: {listed(most)} in training"]
 
-    def _raw_targets(self, table: Columns) -> np.ndarray:
+    def _raw_targets(self, table: Table) -> np.ndarray:
         labels = table.labels(self._target, "target")
         return np.array([None if label == self.ignore else label for label in labels], object)
 
-    def _read_targets(self, table: Columns) -> np.ndarray:
+    def _read_targets(self, table: Table) -> np.ndarray:
         labels = self._labels()
         if strict_targets(self).any() and None in labels:
             row = list(labels).index(None)

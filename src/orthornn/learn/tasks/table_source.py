@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import ArgumentError, DataError
 from ..files.cells import is_missing, listed
-from ..files.columns import Columns, is_text, joined, read_columns
+from ..files.columns import Table, is_text, joined, read_columns
 from ..files.csv_format import CsvFormat, spellings
 from ..files.frames import Frame, shown_name, store
 from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
@@ -21,7 +21,7 @@ from .table_options import TableOptions
 class Source(NamedTuple):
     """The rows (R,) of all files of a task. file_of_rows: Which file each is of, int64, 0 for `data`; None for one file."""
 
-    table: Columns
+    table: Table
     file_of_rows: np.ndarray | None
 
 
@@ -52,7 +52,7 @@ def read_source(options: TableOptions) -> Source:
 
 def read_table(
     options: TableOptions, path: Path, commas: Sequence[str] = (), words: Mapping[str, Iterable[object]] | None = None
-) -> Columns:
+) -> Table:
     """Return the table of a file.
 
     Args:

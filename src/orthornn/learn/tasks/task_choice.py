@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import DataError
 from ..files.cells import coded, kind_of_cells
-from ..files.columns import Columns, read_columns
+from ..files.columns import Table, read_columns
 from ..files.csv_format import CsvFormat
 from ..files.sound_folder import labels_of
 from .plain_baselines import season_of
@@ -40,7 +40,7 @@ def choose_task(
     if amounts:
         return "regress", f"--{amounts[0]} was given"
     path = path.expanduser()
-    file = Columns(path, labels_of(path, form)) if path.is_dir() else read_columns(path, form)
+    file = Table(path, labels_of(path, form)) if path.is_dir() else read_columns(path, form)
     names = [file.check(name, "target") for name in names_in(target) or [target]]
     if len(names) > 1:
         return "regress", "there are several targets"
