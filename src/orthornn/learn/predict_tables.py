@@ -12,7 +12,7 @@ import numpy as np
 from .._warnings import warn
 from ..errors import ArgumentError, DataError, MissingPackageError
 from .files.columns import Table
-from .files.frames import cells_at, source
+from .files.frames import cells_at, located, source
 from .files.label_types import typed_labels
 from .files.optional_packages import import_optional
 from .predict_arrays import Prediction, Predictor
@@ -54,8 +54,7 @@ def read_table(task: Task, description: dict[str, Any], path: Any) -> Table:
     """Return a table as the training data were read; one that was read is returned as it is."""
     if isinstance(path, Table):
         return path
-    name = source(path)  # a table in memory is known as long as its name lives
-    return table_task(task).read_new(Path(name), description)
+    return table_task(task).read_new(located(source(path)), description)
 
 
 def told_times(task: Task, file: Table) -> str:

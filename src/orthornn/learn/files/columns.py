@@ -30,7 +30,7 @@ from .column_names import column_names
 from .csv_columns import is_pointed
 from .csv_files import has_names, read_csv
 from .csv_format import CsvFormat
-from .frames import SHOWN, columns_of, frame_named, shown_name
+from .frames import SHOWN, Frame, columns_of, shown_name
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet
 from .rounded_targets import check_finite_names, check_names, check_rounding
@@ -241,30 +241,31 @@ class Table:
         return np.array([cells.label(cell) for cell in plain_cells(column)], object)
 
 
-def suffix_of(path: Path) -> str:
-    """Return what the name of a file ends in, in lower case: .csv, or .csv.gz."""
+def suffix_of(path: Path | Frame) -> str:
+    """Return what the name of a file ends in, in lower case: .csv, or .csv.gz; nothing of a DataFrame."""
+    if isinstance(path, Frame):
+        return ""
     last = path.suffix.lower()
     return Path(path.stem).suffix.lower() + last if last == ".gz" else last
 
 
-def is_text(path: Path) -> bool:
+def is_text(path: Path | Frame) -> bool:
     """Return whether a path names a file whose marks and missing values can be written in several ways."""
-    return suffix_of(path) in _TEXT and frame_named(path) is None
+    return suffix_of(path) in _TEXT
 
 
-def is_data(path: Path) -> bool:
+def is_data(path: Path | Frame) -> bool:
     """Return whether read_columns reads what a path names: a file by its ending, a sound, a folder of sounds, a DataFrame."""
-    return suffix_of(path) in SUFFIXES or frame_named(path) is not None or is_sound(path)
+    return isinstance(path, Frame) or suffix_of(path) in SUFFIXES or is_sound(path)
 
 
-def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat | None = None) -> Table:
-    """Return the columns of a file, of a folder of sounds, or of a DataFrame by its name.
+def read_columns(path: Path | Frame, form: CsvFormat | None = None, sound: SoundFormat | None = None) -> Table:
+    """Return the columns of a file, of a folder of sounds, or of a DataFrame.
 
     Raises DataError if it is missing, damaged, empty or of another format.
     """
-    frame = frame_named(path)
-    if frame is not None:
-        return _with_rows(Table(Path(SHOWN), columns_of(frame)))
+    if isinstance(path, Frame):
+        return _with_rows(Table(Path(SHOWN), columns_of(path)))
     if is_sound(path):
         columns, features, told = read_sounds(path, sound or SoundFormat(), form or CsvFormat())
         return Table(path, columns, features, sound=told)
@@ -296,9 +297,9 @@ def _with_rows(found: Table) -> Table:
     return found
 
 
-def is_table(path: Path) -> bool:
+def is_table(path: Path | Frame) -> bool:
     """Return whether a file is read by read_columns: all but a .csv that begins with a line of numbers."""
-    if frame_named(path) is not None or is_sound(path):
+    if isinstance(path, Frame) or is_sound(path):
         return True
     return has_names(path) if suffix_of(path) in _TEXT else suffix_of(path) in SUFFIXES
 

@@ -13,6 +13,7 @@ from ..._warnings import warn
 from ...errors import DataError
 from ..files.cells import listed
 from ..files.columns import Table
+from ..files.frames import Frame
 from .channels import Channel
 from .sequences import Ragged
 from .table_options import TableOptions
@@ -33,7 +34,7 @@ class Series(NamedTuple):
     rows: np.ndarray  # (S,) int64: of all S steps, their places in the file
 
 
-def read_new(options: TableOptions, path: Path, description: Mapping[str, Any]) -> Table:
+def read_new(options: TableOptions, path: Path | Frame, description: Mapping[str, Any]) -> Table:
     """Return another file, read as the training data were.
 
     A class, a category or a series that the network knows is a name in a text file, too, if it is spelled as a missing

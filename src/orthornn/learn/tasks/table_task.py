@@ -20,6 +20,7 @@ import numpy as np
 from torch import Tensor
 
 from ..files.columns import Table
+from ..files.frames import Frame
 from . import plain_baselines as plain
 from .channels import described
 from .splits import PARTS
@@ -237,11 +238,11 @@ class TableTask(TableOptions):
         }
         return plain.Samples(found, targets[counted])
 
-    def read_new(self, path: Path, description: Mapping[str, Any]) -> Table:
+    def read_new(self, path: Path | Frame, description: Mapping[str, Any]) -> Table:
         """Return another file, read as the training data were. description: What description.json holds."""
         return read_new(self, path, description)
 
-    def series(self, path: Path | Table, description: Mapping[str, Any], targets: bool) -> list[Series]:
+    def series(self, path: Path | Frame | Table, description: Mapping[str, Any], targets: bool) -> list[Series]:
         """Return the sequences of another file, or of what was read of it, with its targets if they are asked for.
 
         description: What description.json holds of the network.
