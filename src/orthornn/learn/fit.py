@@ -28,7 +28,7 @@ _TIMED = ("kind", "step", "seconds", "cpu_seconds")  # of a test record, what is
 
 
 class Observer:
-    """What looks at a fit, and may ask for its end. Every method is called at its time, and does nothing here."""
+    """An onlooker of a fit, which may ask for its end. Every method is called at its time, and does nothing here."""
 
     def look(self, fit: Fit) -> None:
         """Look at the network before an update, and after the last; it may be asked twice for one step."""
@@ -76,7 +76,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Result:
-    """What a fit came to: the metrics after the last update, the records, and the model."""
+    """The outcome of a fit: the metrics after the last update, the records, and the model."""
 
     model: SequenceModel
     steps: int
@@ -168,8 +168,7 @@ class Fit:
         step, before, start = self.learner.step, self.clock.seconds, time.perf_counter()
         if self._recent:
             self._record_training()
-        if not any(record["kind"] == "validation" and record["step"] == step for record in reversed(self.records)):
-            self._validate()
+        self.validate()
         self._look()
         test = tested(self.records, step)
         recorded = test is not None
@@ -180,6 +179,12 @@ class Fit:
             self.record("test", test)
         assert self.validation is not None
         return Result(self.learner.model, step, self.validation, test, self.records)
+
+    def validate(self) -> None:
+        """Validate, if the last update was not followed by a validation."""
+        step = self.learner.step
+        if not any(record["kind"] == "validation" and record["step"] == step for record in reversed(self.records)):
+            self._validate()
 
     def evaluate(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
         """Return the metrics over these batches; the time counts as evaluation."""
@@ -258,7 +263,7 @@ class Fit:
             raise NonFiniteError(
                 f"Expected a finite validation loss, but got {self.validation['loss']} after update {learner.step}. "
                 f"{'The outputs overflow' if bad is None else f'{bad} is not finite'}: the updates were too large. "
-                f"{guards.SMALLER_UPDATES}"
+                f"{learner.smaller_updates}"
             )
         self.record("validation", self.validation)
         learner.validated(self.validation[learner.objective.metric])

@@ -1,4 +1,4 @@
-"""What a trained network says of tables: files and DataFrames that are read as its training data were."""
+"""Predictions of a trained network for tables: files and DataFrames that are read as its training data were."""
 
 from __future__ import annotations
 

@@ -90,6 +90,11 @@ class BestWeights(Observer):
         """Return whether so many validations were no better that the run ends."""
         return self.patience is not None and self.selection.stale >= self.patience
 
+    def load(self, model: nn.Module) -> None:
+        """Give a model the weights that are in memory."""
+        assert self._weights is not None
+        model.load_state_dict(self._weights)
+
     def use(self, fit: Fit, read: Callable[[int], dict[str, Any] | None], make: Callable[[], _Made]) -> _Made | None:
         """Return what `make` returns while the model has the weights of the best validation; None if they are gone.
 

@@ -180,7 +180,7 @@ class PenaltyConfig:
 
 @dataclass(frozen=True)
 class RecordConfig:
-    """The quantities recorded during a run, besides its loss; see training/recording.py."""
+    """The quantities recorded during a run, besides its loss; see runs/recording.py."""
 
     gradients: int | None = field(default=None, metadata={"option": "record_gradients"})
     """Updates between two records of the gradient's norm at every time step. Default: no records."""
