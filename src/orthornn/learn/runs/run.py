@@ -15,6 +15,7 @@ from ..._warnings import warn
 from ...errors import ArgumentError, CheckpointError, DataError, NonFiniteError, OrthornnError
 from ...saved.run_files import CONFIG, RESULT, read_description
 from ..fit import Fit, Observer, tested
+from ..tasks import Batch
 from ..training import guards
 from ..training.config import RunConfig, read_config
 from ..training.description import describe
