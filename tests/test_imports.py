@@ -29,6 +29,7 @@ SYSTEMS = {
     ("orthornn.saved.config_file", "orthornn.learn.fields"),
     ("orthornn.saved.config_file", "orthornn.learn.systems"),
     ("orthornn.saved.network", "orthornn.learn.systems"),
+    ("orthornn.saved.network", "orthornn.learn.systems.build"),
     ("orthornn.saved.sizes", "orthornn.learn.systems"),
     ("orthornn.saved.sizes", "orthornn.learn.systems.pooling"),
 }

@@ -10,12 +10,13 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..learn.files.cells import coded, listed, missing_cells, shown
-from ..learn.files.columns import SUFFIXES, Columns, is_data, read_columns
+from ..learn.files.columns import SUFFIXES, Table, is_data, read_columns
 from ..learn.files.row_numbers import numbers_rows
 from ..learn.options import read_values
 from ..learn.own_data import csv_format, options_for, table_options
 from ..learn.report.lines import say, show
-from ..learn.report.table import Column, Table
+from ..learn.report.table import Column
+from ..learn.report.table import Table as ShownTable
 from .arguments import parse
 
 USAGE = f"""\
@@ -55,9 +56,9 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def show_columns(file: Columns) -> None:
+def show_columns(file: Table) -> None:
     """Print one row a column: what it holds, how many cells are missing, and its range or its most frequent values."""
-    table = Table(
+    table = ShownTable(
         f"{file.path}: {file.rows} rows, {len(file.columns)} columns",
         [Column("column", left=True), Column("holds", left=True), Column("missing"), Column("values", left=True)],
     )
@@ -69,7 +70,7 @@ def show_columns(file: Columns) -> None:
         show(file.sound)
 
 
-def _values(file: Columns, name: str, kind: str) -> str:
+def _values(file: Table, name: str, kind: str) -> str:
     column: Any = file.columns[name]
     if kind in ("numbers", "row numbers") and column.dtype.kind in "iuf":
         there = column[column == column]

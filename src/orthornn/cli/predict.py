@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import DataError
-from ..learn.files.columns import Columns, is_table
+from ..learn.files.columns import Table, is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import Loaded, load
 from ..learn.predict_tables import read_table, told_times
@@ -102,7 +102,7 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def read_once(loaded: Loaded, data: Path) -> Columns:
+def read_once(loaded: Loaded, data: Path) -> Table:
     """Return the table in a file; print the step and the gaps of its times, which may be others than those of training."""
     task = loaded.config.task
     file = read_table(task, loaded.description, data)

@@ -6,6 +6,7 @@ store a run and resume it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -28,7 +29,7 @@ _TIMED = ("kind", "step", "seconds", "cpu_seconds")  # of a test record, what is
 
 
 class Observer:
-    """What looks at a fit, and may ask for its end. Every method is called at its time, and does nothing here."""
+    """An onlooker of a fit, which may ask for its end. Every method is called at its time, and does nothing here."""
 
     def look(self, fit: Fit) -> None:
         """Look at the network before an update, and after the last; it may be asked twice for one step."""
@@ -68,6 +69,15 @@ class Clock:
         """Seconds so far without validation, test and records."""
         return self.seconds - self.evaluation_seconds
 
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Count the time inside as that of validation, test and records."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.evaluation_seconds += time.perf_counter() - start
+
     def restore(self, seconds: float, evaluation_seconds: float, cpu_seconds: float) -> None:
         """Go on after what earlier processes took."""
         self.seconds, self.evaluation_seconds = seconds, evaluation_seconds
@@ -76,7 +86,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Result:
-    """What a fit came to: the metrics after the last update, the records, and the model."""
+    """The outcome of a fit: the metrics after the last update, the records, and the model."""
 
     model: SequenceModel
     steps: int
@@ -163,35 +173,27 @@ class Fit:
                 if enough(elapsed):
                     return
 
-    def finish(self) -> Result:
-        """Validate, if the last update was not followed by a validation, and test."""
+    def finish(self, test: bool = True) -> Result:
+        """Validate, if the last update was not followed by a validation, and test, unless that is not wanted."""
         step, before, start = self.learner.step, self.clock.seconds, time.perf_counter()
         if self._recent:
             self._record_training()
-        self.validate()
-        self._look()
-        test = tested(self.records, step)
-        recorded = test is not None
-        if test is None:
-            test = self.evaluate(self.learner.problem.test(self.learner.config.evaluation_batch))
-        self.clock.seconds = before + time.perf_counter() - start
-        if not recorded:
-            self.record("test", test)
-        assert self.validation is not None
-        return Result(self.learner.model, step, self.validation, test, self.records)
-
-    def validate(self) -> None:
-        """Validate, if the last update was not followed by a validation."""
-        step = self.learner.step
         if not any(record["kind"] == "validation" and record["step"] == step for record in reversed(self.records)):
             self._validate()
+        self._look()
+        found = tested(self.records, step) if test else {}
+        recorded = found is not None
+        if found is None:
+            found = self._evaluate(self.learner.problem.test(self.learner.config.evaluation_batch))
+        self.clock.seconds = before + time.perf_counter() - start
+        if not recorded:
+            self.record("test", found)
+        assert self.validation is not None
+        return Result(self.learner.model, step, self.validation, found, self.records)
 
-    def evaluate(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
-        """Return the metrics over these batches; the time counts as evaluation."""
-        start = time.perf_counter()
-        metrics = self.learner.evaluate(batches, threshold)
-        self.clock.evaluation_seconds += time.perf_counter() - start
-        return metrics
+    def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
+        with self.clock.evaluating():
+            return self.learner.evaluate(batches)
 
     def record(self, kind: str, numbers: Record) -> None:
         """Add a record, and hand it to the observers."""
@@ -239,7 +241,7 @@ class Fit:
         if learner.step % config.validate_every == 0:
             self._validate()
             if config.record.test:
-                self.record("test", self.evaluate(learner.problem.test(config.evaluation_batch)))
+                self.record("test", self._evaluate(learner.problem.test(config.evaluation_batch)))
         self.torn = False
 
     def _record_training(self) -> None:
@@ -248,14 +250,13 @@ class Fit:
         self.record("train", {"loss": self._loss})
 
     def _look(self) -> None:
-        start = time.perf_counter()
-        for observer in self._observers:
-            observer.look(self)
-        self.clock.evaluation_seconds += time.perf_counter() - start
+        with self.clock.evaluating():
+            for observer in self._observers:
+                observer.look(self)
 
     def _validate(self) -> None:
         learner = self.learner
-        self.validation = self.evaluate(learner.problem.validation(learner.config.evaluation_batch))
+        self.validation = self._evaluate(learner.problem.validation(learner.config.evaluation_batch))
         if not self.validation:  # some problems hold nothing back for it
             return
         if not math.isfinite(self.validation["loss"]):

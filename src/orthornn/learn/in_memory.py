@@ -52,7 +52,7 @@ def train_in_memory(
     with limited_threads(useful_threads(config)):
         try:
             fit.advance(lambda seconds: False)
-            fit.validate()
+            fit.finish(test=False)
         except NonFiniteError:
             if best.selection.best is None or fit.validation is None or math.isfinite(fit.validation["loss"]):
                 raise

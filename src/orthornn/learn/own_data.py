@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from .fields import spelled
 from .files.cells import listed
 from .files.columns import SUFFIXES, is_data, read_columns, suffix_of
 from .files.csv_format import CsvFormat, check_encoding, spellings
-from .files.frames import shown_name, source
+from .files.frames import Frame, located, shown_name, source
 from .options import Options, TrainOptions, named, read_values
 from .tasks import TASKS, Classify, Forecast, Regress, Task
 from .tasks.splits import counts
@@ -61,10 +60,10 @@ def options_for(
     if task is not None:
         kind = TASKS[check_choice("task", task, tuple(own.name for own in _OWN))]
         return Options(kind, {"data": name, **given}, command=command, prog=prog)
-    if not is_data(Path(name).expanduser()):
+    if not is_data(located(name)):
         raise ArgumentError(
             f"Expected a DataFrame, a file that ends in {', '.join(SUFFIXES)}, a folder of sounds or the name of a task, "
-            f"but got {os.fspath(name)!r}. Tasks: {', '.join(TASKS)}."
+            f"but got {name!r}. Tasks: {', '.join(TASKS)}."
         )
     values = read_values(given, table_options(command), f"{prog} {shown_name(name)}")
     chosen, more = _of_own_data(name, values, say)
@@ -86,10 +85,10 @@ def csv_format(values: Mapping[str, Any]) -> CsvFormat:
     return CsvFormat(*marks, None if encoding is None else check_encoding(encoding), usual=usual)
 
 
-def _of_own_data(name: str, values: dict[str, Any], say: Say) -> tuple[str, dict[str, Any]]:
+def _of_own_data(name: str | Frame, values: dict[str, Any], say: Say) -> tuple[str, dict[str, Any]]:
     """Return the name of a task of a table, and more options for it; the target of arrays and sounds is set in `values`."""
-    path, form = Path(name).expanduser(), csv_format(values)
-    if "target" not in values and (suffix_of(path) in (".ts", ".npz") or path.is_dir()):
+    path, form = located(name), csv_format(values)
+    if "target" not in values and (suffix_of(path) in (".ts", ".npz") or (isinstance(path, Path) and path.is_dir())):
         values["target"] = "y"
     if "target" not in values:
         columns = read_columns(path, form).columns
@@ -103,7 +102,7 @@ def _of_own_data(name: str, values: dict[str, Any], say: Say) -> tuple[str, dict
     return kind, _of_forecast(name, values, form, say) if kind == "forecast" else {}
 
 
-def _of_forecast(name: str, values: Mapping[str, Any], form: CsvFormat, say: Say) -> dict[str, Any]:
+def _of_forecast(name: str | Frame, values: Mapping[str, Any], form: CsvFormat, say: Say) -> dict[str, Any]:
     """Return what a forecast sees and how its series are divided, where nothing else is asked for.
 
     skipped: such that it sees a whole period of the longest series, if that is long. split_by: time for several series of
@@ -113,7 +112,7 @@ def _of_forecast(name: str, values: Mapping[str, Any], form: CsvFormat, say: Say
     divided = bool({"split_by", "split", "group", "embedding", "validation_data", "test_data"} & values.keys())
     if ready and divided:
         return {}
-    look = look_at_series(Path(name), values["target"], values.get("sequence"), values.get("time"), form)
+    look = look_at_series(located(name), values["target"], values.get("sequence"), values.get("time"), form)
     more: dict[str, Any] = {}
     if not ready and look.period is not None and look.period >= Forecast.skipped:
         more["skipped"] = look.period + 1

@@ -1,4 +1,4 @@
-"""What a trained network says of arrays: predictions, their metrics, streams and text that it continues.
+"""Predictions of a trained network for arrays, their metrics, streams, and text that it continues.
 
 What was done to the training data (scaling, order of the steps, vocabulary) is done to new data too, from
 description.json.

@@ -1,4 +1,4 @@
-"""What a trained network says of tables: files and DataFrames that are read as its training data were."""
+"""Predictions of a trained network for tables: files and DataFrames that are read as its training data were."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from .._warnings import warn
 from ..errors import ArgumentError, DataError, MissingPackageError
-from .files.columns import Columns
-from .files.frames import cells_at, source
+from .files.columns import Table
+from .files.frames import cells_at, located, source
 from .files.label_types import typed_labels
 from .files.optional_packages import import_optional
 from .predict_arrays import Prediction, Predictor
@@ -50,15 +50,14 @@ def held_inputs(task: Task, description: dict[str, Any]) -> np.ndarray | None:
     return np.array([one.kind == "number" and modes.get(one.column, modes[""]) == "hold" for one in channels])
 
 
-def read_table(task: Task, description: dict[str, Any], path: Any) -> Columns:
+def read_table(task: Task, description: dict[str, Any], path: Any) -> Table:
     """Return a table as the training data were read; one that was read is returned as it is."""
-    if isinstance(path, Columns):
+    if isinstance(path, Table):
         return path
-    name = source(path)  # a table in memory is known as long as its name lives
-    return table_task(task).read_new(Path(name), description)
+    return table_task(task).read_new(located(source(path)), description)
 
 
-def told_times(task: Task, file: Columns) -> str:
+def told_times(task: Task, file: Table) -> str:
     """Return what there is to say about the column of times of a table: its step and its gaps; or nothing."""
     own = table_task(task)
     if own.time is None:

@@ -40,6 +40,7 @@ from ..errors import (
 from ..saved.diverged import DIVERGED, Diverged, read_diverged, write_diverged
 from ..saved.json_files import read_json, write_json
 from ..saved.run_files import CONFIG, RESULT, read_result
+from .files.frames import Frame
 from .runs.signals import StopSignals
 from .systems import options
 from .training import Run, RunConfig
@@ -138,7 +139,9 @@ def trials(
                         place = place[part]
                     place[last] = value
                 label = "-".join(f"{name}={value}" for name, value in chosen.items()).replace("/", "_")[:_LABEL]
-                made[f"{len(made):04d}-{label + '-' if label else ''}seed={seed}"] = RunConfig.read(plain)
+                made[f"{len(made):04d}-{label + '-' if label else ''}seed={seed}"] = _with_frames(
+                    RunConfig.read(plain), base
+                )
     return made
 
 
@@ -202,7 +205,7 @@ def run_sweep(
     except ModuleNotFoundError as error:
         raise MissingPackageError.named("a sweep", error.name or "ray", "sweep") from error
     folder = folder.resolve()
-    configs = {name: with_absolute_data(config) for name, config in configs.items()}
+    configs = {name: with_absolute_data(_stored(config, folder)) for name, config in configs.items()}
     description = {name: config.to_dict() for name, config in configs.items()}
     _same_sweep(folder, description, early_stopping)
     task = next(iter(configs.values())).task
@@ -265,6 +268,17 @@ def run_sweep(
     finally:
         if mine:
             ray.shutdown()
+
+
+def _stored(config: RunConfig, folder: Path) -> RunConfig:
+    """Return the same run, with its DataFrames in files, which workers read."""
+    return dataclasses.replace(config, task=config.task.stored(folder))
+
+
+def _with_frames(config: RunConfig, base: RunConfig) -> RunConfig:
+    """Return a run that was read from JSON, which has no DataFrames, with those of another."""
+    frames = {name: frame for name, frame in vars(base.task).items() if isinstance(frame, Frame)}
+    return dataclasses.replace(config, task=dataclasses.replace(config.task, **frames))  # type: ignore[type-var]
 
 
 def with_absolute_data(config: RunConfig) -> RunConfig:

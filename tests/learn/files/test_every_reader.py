@@ -9,7 +9,6 @@ import re
 import warnings
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import pytest
 
 from orthornn.errors import OrthornnError
 from orthornn.learn.files.columns import read_columns
-from orthornn.learn.files.frames import source
+from orthornn.learn.files.frames import located, source
 from orthornn.learn.tasks import Classify, Forecast, Regress
 
 pandas = pytest.importorskip("pandas")
@@ -304,8 +303,8 @@ def test_columns_have_names_and_no_two_have_the_same(reader, names, tmp_path):
     data = stored(reader, tmp_path, list(names), [(1.5, 2.5, 3.5)] * 3)
 
     def reading() -> None:
-        kept = source(data)  # which knows a frame as long as its name lives
-        read_columns(Path(kept))
+        kept = source(data)
+        read_columns(located(kept))
 
     with pytest.raises(
         OrthornnError, match=r"names, all different, .*but got '.*'\. Name each column, and no two alike\."
@@ -319,7 +318,7 @@ def test_numbers_with_decimal_commas(reader, tmp_path):
     cells = [f"{x:.4f}".replace(".", ",") for x in VALUES]
     kept = source(stored(reader, tmp_path, ["x", "y"], [*zip(cells, range(N))]))
     if reader in ("semicolons", "tsv", "sep", "quoted"):
-        assert read_columns(Path(kept)).numbers("x", "inputs").tolist() == VALUES
+        assert read_columns(located(kept)).numbers("x", "inputs").tolist() == VALUES
         return
     said = (
         "Expected 2 cells, one per name, but .* has 3"
@@ -327,7 +326,7 @@ def test_numbers_with_decimal_commas(reader, tmp_path):
         else "in row 1 .* Convert the column to numbers"
     )
     with pytest.raises(OrthornnError, match=said):
-        read_columns(Path(kept)).numbers("x", "inputs")
+        read_columns(located(kept)).numbers("x", "inputs")
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -344,13 +343,13 @@ def test_a_table_without_rows(reader, tmp_path):
             feather.write_feather(table, str(data))
     kept = source(data)
     with pytest.raises(OrthornnError, match=r"Expected at least one step of one sequence, but .* has no rows"):
-        read_columns(Path(kept))
+        read_columns(located(kept))
 
 
 def test_an_index_that_has_the_name_of_a_column_is_kept(tmp_path):
     for index in (pandas.RangeIndex(5, 8, name="x"), pandas.Index([5, 6, 7], name="x")):
         kept = source(pandas.DataFrame({"x": VALUES[:3]}, index=index))
-        columns = read_columns(Path(kept)).columns
+        columns = read_columns(located(kept)).columns
         assert {name: cells.tolist() for name, cells in columns.items()} == {
             "x": VALUES[:3],
             "__index_level_0__": [5, 6, 7],

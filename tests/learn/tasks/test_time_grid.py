@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from orthornn.cli import main
-from orthornn.learn.files.columns import Columns
+from orthornn.learn.files.columns import Table
 from orthornn.learn.tasks.time_grid import told_grid
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Sydney", "America/Santiago")
@@ -26,7 +26,7 @@ def local(zone: str, start: str, minutes: int, count: int, form: str = "%Y-%m-%d
 
 
 def told(times, dtype=object):
-    file = Columns(Path("t.csv"), {"when": np.array(times, dtype)})
+    file = Table(Path("t.csv"), {"when": np.array(times, dtype)})
     order = np.argsort(file.order("when", "time"), kind="stable")
     return told_grid(file, "when", order, np.array([len(times)]))
 
@@ -74,7 +74,7 @@ def test_other_times_have_no_hint(times):
 
 def test_two_sequences_have_no_hour_between_them():
     times = ["2024-03-31 00:00", "2024-03-31 01:00", "2024-03-31 03:00", "2024-03-31 04:00"]
-    file = Columns(Path("t.csv"), {"when": np.array(times, object)})
+    file = Table(Path("t.csv"), {"when": np.array(times, object)})
     assert "clocks change" not in told_grid(file, "when", np.arange(4), np.array([2, 2]))
     assert "clocks change" in told_grid(file, "when", np.arange(4), np.array([4]))
 

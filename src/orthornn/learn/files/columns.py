@@ -30,7 +30,7 @@ from .column_names import column_names
 from .csv_columns import is_pointed
 from .csv_files import has_names, read_csv
 from .csv_format import CsvFormat
-from .frames import SHOWN, columns_of, frame_named, shown_name
+from .frames import SHOWN, Frame, columns_of, shown_name
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet
 from .rounded_targets import check_finite_names, check_names, check_rounding
@@ -44,7 +44,7 @@ _SEPARATORS = "|; \t:"  # that a text file may have where it was read as one col
 
 
 @dataclass(frozen=True)
-class Columns:
+class Table:
     """Columns (R,) by name, one row per step: numbers, dates, or objects (str, and None where a value is missing).
 
     features: how many of them are the features of an array, which states what its sequences are, and have no names of their
@@ -61,7 +61,7 @@ class Columns:
     points: tuple[str, ...] = ()
     sound: str = ""
     line: Callable[[int], int] | None = None
-    parts: tuple[Columns, ...] = ()
+    parts: tuple[Table, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -241,33 +241,34 @@ class Columns:
         return np.array([cells.label(cell) for cell in plain_cells(column)], object)
 
 
-def suffix_of(path: Path) -> str:
-    """Return what the name of a file ends in, in lower case: .csv, or .csv.gz."""
+def suffix_of(path: Path | Frame) -> str:
+    """Return what the name of a file ends in, in lower case: .csv, or .csv.gz; nothing of a DataFrame."""
+    if isinstance(path, Frame):
+        return ""
     last = path.suffix.lower()
     return Path(path.stem).suffix.lower() + last if last == ".gz" else last
 
 
-def is_text(path: Path) -> bool:
+def is_text(path: Path | Frame) -> bool:
     """Return whether a path names a file whose marks and missing values can be written in several ways."""
-    return suffix_of(path) in _TEXT and frame_named(path) is None
+    return suffix_of(path) in _TEXT
 
 
-def is_data(path: Path) -> bool:
+def is_data(path: Path | Frame) -> bool:
     """Return whether read_columns reads what a path names: a file by its ending, a sound, a folder of sounds, a DataFrame."""
-    return suffix_of(path) in SUFFIXES or frame_named(path) is not None or is_sound(path)
+    return isinstance(path, Frame) or suffix_of(path) in SUFFIXES or is_sound(path)
 
 
-def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat | None = None) -> Columns:
-    """Return the columns of a file, of a folder of sounds, or of a DataFrame by its name.
+def read_columns(path: Path | Frame, form: CsvFormat | None = None, sound: SoundFormat | None = None) -> Table:
+    """Return the columns of a file, of a folder of sounds, or of a DataFrame.
 
     Raises DataError if it is missing, damaged, empty or of another format.
     """
-    frame = frame_named(path)
-    if frame is not None:
-        return _with_rows(Columns(Path(SHOWN), columns_of(frame)))
+    if isinstance(path, Frame):
+        return _with_rows(Table(Path(SHOWN), columns_of(path)))
     if is_sound(path):
         columns, features, told = read_sounds(path, sound or SoundFormat(), form or CsvFormat())
-        return Columns(path, columns, features, sound=told)
+        return Table(path, columns, features, sound=told)
     suffix = suffix_of(path)
     if suffix not in SUFFIXES:
         what = "a folder without sounds" if path.is_dir() else repr(path.name)
@@ -279,31 +280,31 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
         raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct the path.")
     if suffix in _TEXT:
         read = read_csv(path, form or CsvFormat())
-        found = Columns(path, read.columns, commas=read.commas, points=read.points, line=read.line)
+        found = Table(path, read.columns, commas=read.commas, points=read.points, line=read.line)
     elif suffix in (".parquet", ".feather"):
-        found = Columns(Path(shown_name(path)), read_parquet(path) if suffix == ".parquet" else read_feather(path))
+        found = Table(Path(shown_name(path)), read_parquet(path) if suffix == ".parquet" else read_feather(path))
     elif suffix == ".ts":
         columns, features = read_ts(path)
-        found = Columns(path, columns, features)
+        found = Table(path, columns, features)
     else:
         found = _npz(path) if suffix == ".npz" else _npy(path)
     return _with_rows(found)
 
 
-def _with_rows(found: Columns) -> Columns:
+def _with_rows(found: Table) -> Table:
     if not found.columns or not found.rows:
         raise DataError(f"Expected at least one step of one sequence, but {found.path} has no rows.")
     return found
 
 
-def is_table(path: Path) -> bool:
+def is_table(path: Path | Frame) -> bool:
     """Return whether a file is read by read_columns: all but a .csv that begins with a line of numbers."""
-    if frame_named(path) is not None or is_sound(path):
+    if isinstance(path, Frame) or is_sound(path):
         return True
     return has_names(path) if suffix_of(path) in _TEXT else suffix_of(path) in SUFFIXES
 
 
-def joined(first: Columns, second: Columns) -> Columns:
+def joined(first: Table, second: Table) -> Table:
     """Return two files with the same columns, one after the other. DataError if they are not alike."""
     absent = [name for name in first.columns if name not in second.columns]
     more = [name for name in second.columns if name not in first.columns]
@@ -322,7 +323,7 @@ def joined(first: Columns, second: Columns) -> Columns:
     path = Path(f"{first.path} and {second.path}")
     sound = "; and ".join(filter(None, (first.sound, second.sound)))
     own = (*(first.parts or (first,)), second)
-    return Columns(path, columns, first.features, first.commas, points, sound, parts=own)
+    return Table(path, columns, first.features, first.commas, points, sound, parts=own)
 
 
 def _have_one_type(first: np.ndarray, second: np.ndarray) -> bool:
@@ -364,7 +365,7 @@ def _is_value(cell: object) -> bool:
     return cells.is_number(cell) or cells.is_truth(cell)
 
 
-def _npz(path: Path) -> Columns:
+def _npz(path: Path) -> Table:
     arrays = read_arrays(path)
     if "x" in arrays and arrays["x"].ndim >= 2:
         return _from_sequences(path, arrays)
@@ -375,10 +376,10 @@ def _npz(path: Path) -> Columns:
             f"{listed(f'{name} {shape}' for name, shape in sizes.items())}."
         )
     names = column_names(list(arrays), path)
-    return Columns(path, {name: _plain(path, name, array) for name, array in zip(names, arrays.values())})
+    return Table(path, {name: _plain(path, name, array) for name, array in zip(names, arrays.values())})
 
 
-def _npy(path: Path) -> Columns:
+def _npy(path: Path) -> Table:
     array = read_array(path)
     if array.ndim == 3:
         return _from_sequences(path, {"x": array})
@@ -389,7 +390,7 @@ def _npy(path: Path) -> Columns:
         )
     rows = array[:, None] if array.ndim == 1 else array
     columns = {f"x{i}": _plain(path, f"x{i}", rows[:, i]) for i in range(rows.shape[1])}
-    return Columns(path, columns, rows.shape[1])
+    return Table(path, columns, rows.shape[1])
 
 
 def _plain(path: Path, name: str, array: np.ndarray) -> np.ndarray:
@@ -402,7 +403,7 @@ def _plain(path: Path, name: str, array: np.ndarray) -> np.ndarray:
     return np.char.strip(array).astype(object) if array.dtype.kind == "U" else array
 
 
-def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:
+def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Table:
     """Return x (S, T, I), y (S,) or (S, T), lengths (S,), mask (S, T) as columns."""
     x = arrays["x"]
     x = x[..., None] if x.ndim == 2 else x
@@ -428,7 +429,7 @@ def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:
     if "mask" in arrays:
         columns["mask"] = arrays["mask"][there]
     columns["sequence"] = np.broadcast_to(np.arange(shape[0])[:, None], shape)[there]
-    return Columns(path, columns, x.shape[2])
+    return Table(path, columns, x.shape[2])
 
 
 def _lengths(path: Path, arrays: dict[str, np.ndarray], count: int, steps: int) -> np.ndarray:

@@ -1,8 +1,7 @@
 """DataFrames in place of a file: of pandas, polars, pyarrow and every other library that narwhals knows.
 
-A task keeps a frame as the name of a table in memory, a str that config.json can hold, under which `read_columns` finds it
-as long as the task lives. The cells are read as those of the Parquet file with the same content would be. A run with a
-directory stores the table in it, so that the run can be resumed.
+A task keeps a frame as a table of Arrow, whose cells are read as those of the Parquet file with the same content would be.
+A run with a directory stores the table in it, so that the run can be resumed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -40,47 +38,43 @@ _STORED = re.compile(rf"{PREFIX}[0-9a-f]{{12}}\.parquet")
 _LONGEST = 300  # characters of an error of another library
 _NAMELESS = "__index_level_0__"  # how Arrow calls the index of pandas where it can have no name
 _USE = "DataFrames"
-_known: WeakValueDictionary[str, Frame] = WeakValueDictionary()
 
 
-class Frame(str):
-    """The name of a table in memory; it tells tables apart by what they hold."""
+class Frame:
+    """A DataFrame as a table of Arrow, which is not changed.
 
-    table: Any
-    stored: Any = None  # the path of a file with the table
+    name: Tells tables apart by what they hold; config.json of a run without a directory has it. stored: The path of a file
+        with the table, once there is one.
+    """
 
-    def __new__(cls, name: str, table: Any) -> Frame:
-        """Return the known name of this table, or a new one."""
-        known = _known.get(name)
-        if known is not None:
-            return known
-        made = super().__new__(cls, name)
-        made.table = table
-        _known[name] = made
-        return made
+    def __init__(self, name: str, table: Any) -> None:
+        self.name, self.table = name, table
+        self.stored: Path | None = None
 
-    def __format__(self, how: str) -> str:
-        return format(SHOWN, how)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frame) and other.name == self.name
 
-    def __copy__(self) -> Frame:
-        return self
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return SHOWN
+
+    __repr__ = __str__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Frame:
         return self
 
-    def __reduce__(self) -> Any:
-        return Frame, (str(self), self.table)
 
-
-def source(data: Any) -> str:
-    """Return what a task stores of its data: a path as text, or the name of a DataFrame.
+def source(data: Any) -> str | Frame:
+    """Return what a task stores of its data: a path as text, or a DataFrame as a Frame.
 
     Raises:
         ArgumentTypeError: If it is neither.
         MissingPackageError: For a DataFrame without narwhals or pyarrow.
     """
-    if isinstance(data, str):
-        return _known.get(data, data)
+    if isinstance(data, (str, Frame)):
+        return data
     if isinstance(data, os.PathLike):
         return os.fspath(data)
     narwhals = import_optional("narwhals", "data", _USE)
@@ -118,14 +112,14 @@ def _check_names(data: Any) -> None:
             column_names(names, SHOWN)
 
 
-def frame_named(path: Path | str) -> Frame | None:
-    """Return the table in memory of this name, or None."""
-    return _known.get(str(path))
+def located(data: str | Path | Frame) -> Path | Frame:
+    """Return where data are: a path, without ~, or the DataFrame itself."""
+    return data if isinstance(data, Frame) else Path(data).expanduser()
 
 
-def shown_name(path: Path | str) -> str:
-    """Return how messages call a file, or a table in memory, also one that a run has stored."""
-    return SHOWN if frame_named(path) is not None or _STORED.fullmatch(Path(path).name) else str(path)
+def shown_name(data: str | Path | Frame) -> str:
+    """Return how messages call a file, or a DataFrame, also one that a run has stored."""
+    return SHOWN if isinstance(data, Frame) or _STORED.fullmatch(Path(data).name) else str(data)
 
 
 def without_folder(value: Any) -> Any:
@@ -146,35 +140,35 @@ def columns_of(frame: Frame) -> dict[str, np.ndarray]:
     return {name: column_of_arrow(pyarrow, frame.table.column(place)) for place, name in enumerate(names)}
 
 
-def cells_at(narwhals: Any, name: str, file: Any, column: str, rows: np.ndarray, library: Any) -> Any:
+def cells_at(narwhals: Any, data: str | Path | Frame, file: Any, column: str, rows: np.ndarray, library: Any) -> Any:
     """Return a column's cells in these rows, as a series of narwhals that has the type that they have in the table.
 
     Args:
         narwhals: The package.
-        name: The path of a file, or the name of a table in memory.
-        file: What was read of it, Columns.
+        data: The path of a file, or a DataFrame.
+        file: What was read of it, a Table.
         column: A column.
         rows: Rows of it.
         library: What the series is made of.
     """
-    frame, values = _known.get(name), file.columns[column]
-    if frame is None and values.dtype.kind != "M":
+    values = file.columns[column]
+    if not isinstance(data, Frame) and values.dtype.kind != "M":
         return narwhals.new_series(column, values[rows].tolist(), backend=library)
     arrow = import_optional("pyarrow", "data", _USE)
-    whole = arrow.array(values) if frame is None else frame.table.column(column)
+    whole = data.table.column(column) if isinstance(data, Frame) else arrow.array(values)
     return narwhals.from_arrow(arrow.table({column: whole.take(arrow.array(rows))}), backend=library)[column]
 
 
 def store(frame: Frame, folder: Path) -> str:
     """Write a table in memory as a Parquet file into a folder; return the file's absolute path."""
     arrow, parquet = (import_optional(name, "data", _USE) for name in ("pyarrow", "pyarrow.parquet"))
-    path = (folder / f"{frame!s}.parquet").absolute()
+    path = (folder / f"{frame.name}.parquet").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():
         return str(path)
     try:  # several runs on one frame share one file
-        os.link(frame.stored, path)
-    except (OSError, TypeError):  # TypeError: it is not stored yet
+        os.link(frame.stored or "", path)
+    except OSError:  # it is not stored yet, or on another disk
         try:
             write_atomically(path, lambda file: parquet.write_table(frame.table, file))
         except arrow.ArrowException as error:

@@ -1,4 +1,4 @@
-"""What a run has come to: its progress, and its result."""
+"""The progress of a run, and its result."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,7 +14,8 @@ from torch.nn.utils.rnn import PackedSequence
 from ..._checks import check_float32
 from ...errors import ArgumentError, DataError
 from ..files.cells import listed, shown
-from ..files.columns import Columns
+from ..files.columns import Table
+from ..files.frames import located
 from ..files.label_types import type_of_labels
 from .class_objective import ClassObjective
 from .decision_threshold import read_threshold
@@ -69,7 +69,7 @@ class Classify(TableTask):
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the preprocessing with the classes' names, and the type of their column if it is not text."""
-        kind = type_of_labels(Path(self.data).expanduser(), self.table_source().table, self._target, self.classes)
+        kind = type_of_labels(located(self.data), self.table_source().table, self._target, self.classes)
         return {**super().preprocessing(), "labels": self.classes, **({} if kind is None else {"label_type": kind})}
 
     @once
@@ -141,11 +141,11 @@ class Classify(TableTask):
         most = [f"{label} {count}" for label, count in zip(self.classes, counts)]
         return [f"classes: {listed(most)} in training"]
 
-    def _raw_targets(self, table: Columns) -> np.ndarray:
+    def _raw_targets(self, table: Table) -> np.ndarray:
         labels = table.labels(self._target, "target")
         return np.array([None if label == self.ignore else label for label in labels], object)
 
-    def _read_targets(self, table: Columns) -> np.ndarray:
+    def _read_targets(self, table: Table) -> np.ndarray:
         labels = self._labels()
         if strict_targets(self).any() and None in labels:
             row = list(labels).index(None)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...errors import DataError
 from ..files.cells import listed
-from ..files.columns import Columns
+from ..files.columns import Table
 from .table_data import Targets, moments
 from .table_options import TableOptions
 from .table_series import numbers_to_transform
@@ -15,12 +15,12 @@ from .table_values import INFINITE, strict_targets
 from .target_transform import transformed
 
 
-def raw_numbers(options: TableOptions, table: Columns) -> np.ndarray:
+def raw_numbers(options: TableOptions, table: Table) -> np.ndarray:
     """Return the targets of every row as the file has them, (R, O)."""
     return np.stack([numbers_to_transform(options, table, name, "target") for name in options.target_columns], 1)
 
 
-def read_numbers(options: TableOptions, table: Columns) -> np.ndarray:
+def read_numbers(options: TableOptions, table: Table) -> np.ndarray:
     """Return the same as the network learns them. DataError for a missing one that nobody spoke of, or an infinite one."""
     targets = raw_numbers(options, table)
     wrong = (np.isnan(targets) & strict_targets(options) | np.isinf(targets)).any(1)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..._checks import check_choice
 from ..files.cells import listed
-from ..files.columns import Columns
+from ..files.columns import Table
 from .number_objective import NumberObjective
 from .number_targets import number_targets, raw_numbers, read_numbers
 from .plain_baselines import regressors
@@ -92,10 +92,10 @@ class Numbers(TableTask):
         )
         return [f"targets, mean and standard deviation in training: {listed(said)}", *left_out]
 
-    def _raw_targets(self, table: Columns) -> np.ndarray:
+    def _raw_targets(self, table: Table) -> np.ndarray:
         return raw_numbers(self, table)
 
-    def _read_targets(self, table: Columns) -> np.ndarray:
+    def _read_targets(self, table: Table) -> np.ndarray:
         return read_numbers(self, table)
 
     def _targets(self) -> Targets:

@@ -9,7 +9,7 @@ import numpy as np
 from ..._warnings import warn
 from ...errors import DataError
 from ..files.cells import listed
-from ..files.columns import Columns
+from ..files.columns import Table
 from ..files.dates import compact_nanoseconds
 from ..files.row_numbers import is_nameless, numbers_rows
 from .table_options import TableOptions, modes_of, names_in
@@ -29,7 +29,7 @@ class Roles:
     mask: str | None
 
 
-def roles_of(options: TableOptions, table: Columns, sequences: Sequences) -> Roles:
+def roles_of(options: TableOptions, table: Table, sequences: Sequences) -> Roles:
     """Return the parts of the columns. DataError for options that name none; warns of columns that are not read."""
     own = sequence_column(options, table), mask_column(options, table)
     inputs = _inputs(options, table, sequences, {*own, options.time, options.split, options.group})
@@ -44,7 +44,7 @@ def roles_of(options: TableOptions, table: Columns, sequences: Sequences) -> Rol
     return Roles(inputs, known, *own)
 
 
-def _inputs(options: TableOptions, table: Columns, sequences: Sequences, others: set[str | None]) -> list[str]:
+def _inputs(options: TableOptions, table: Table, sequences: Sequences, others: set[str | None]) -> list[str]:
     """Return the names of what the network sees. others: The columns that have another part to play."""
     for name in modes_of(options.missing):
         if name:
@@ -88,7 +88,7 @@ def _inputs(options: TableOptions, table: Columns, sequences: Sequences, others:
     return found
 
 
-def _warn_of_inputs(options: TableOptions, table: Columns, found: list[str], left: dict[str, str]) -> None:
+def _warn_of_inputs(options: TableOptions, table: Table, found: list[str], left: dict[str, str]) -> None:
     """Warn of columns that are left out, and of inputs that are times."""
     silence = f"To silence this, name what it sees: inputs={','.join(found)[:200]!r}, --inputs."
     if left:
@@ -110,7 +110,7 @@ def _warn_of_inputs(options: TableOptions, table: Columns, found: list[str], lef
         )
 
 
-def _named_inputs(options: TableOptions, table: Columns, inputs: str) -> list[str]:
+def _named_inputs(options: TableOptions, table: Table, inputs: str) -> list[str]:
     """Return the names that the option `inputs` has. DataError if one is there twice, or a category is not."""
     names = [table.check(name, "inputs") for name in names_in(inputs)]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -132,7 +132,7 @@ def _named_inputs(options: TableOptions, table: Columns, inputs: str) -> list[st
     return names
 
 
-def _is_clock(options: TableOptions, table: Columns, name: str) -> bool:
+def _is_clock(options: TableOptions, table: Table, name: str) -> bool:
     """Return whether a column of whole numbers grows by one amount from row to row of a table of one sequence, of which
     no column says the time.
     """
@@ -146,7 +146,7 @@ def _is_clock(options: TableOptions, table: Columns, name: str) -> bool:
     return bool(steps[0] > 0 and (steps == steps[0]).all())
 
 
-def _lacks(options: TableOptions, table: Columns, sequences: Sequences, name: str, unique: bool = False) -> str:
+def _lacks(options: TableOptions, table: Table, sequences: Sequences, name: str, unique: bool = False) -> str:
     """Return what a column of times that nobody named says of the steps, and advice: out of order, twice, or with gaps.
 
     unique: Whether that is asked only of a column in which no cell is there twice.

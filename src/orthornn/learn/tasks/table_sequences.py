@@ -9,7 +9,7 @@ import numpy as np
 from ..._warnings import warn
 from ...errors import DataError
 from ..files.cells import coded
-from ..files.columns import Columns
+from ..files.columns import Table
 from .sequences import Ragged
 from .table_options import TableOptions, names_in
 
@@ -26,7 +26,7 @@ class Sequences:
     rows: Ragged
 
 
-def sequences_of(options: TableOptions, table: Columns, file_of_rows: np.ndarray | None = None) -> Sequences:
+def sequences_of(options: TableOptions, table: Table, file_of_rows: np.ndarray | None = None) -> Sequences:
     """Return the sequences of a table, each in the order of its times. Warns of equal times within a sequence."""
     found = together(options, table, file_of_rows)
     order = found.order
@@ -48,7 +48,7 @@ def sequences_of(options: TableOptions, table: Columns, file_of_rows: np.ndarray
     return found
 
 
-def together(options: TableOptions, table: Columns, file_of_rows: np.ndarray | None = None) -> Sequences:
+def together(options: TableOptions, table: Table, file_of_rows: np.ndarray | None = None) -> Sequences:
     """Return the same, whatever the times."""
     rows = table.rows
     order = np.arange(rows)
@@ -76,17 +76,17 @@ def together(options: TableOptions, table: Columns, file_of_rows: np.ndarray | N
     return Sequences(order[np.argsort(codes[order], kind="stable")], names, Ragged(np.bincount(codes)))
 
 
-def sequence_column(options: TableOptions, table: Columns) -> str | None:
+def sequence_column(options: TableOptions, table: Table) -> str | None:
     """Return the name of the column that tells sequences apart, if there is one."""
     return options.sequence or _by_its_name(options, table, "sequence")
 
 
-def mask_column(options: TableOptions, table: Columns) -> str | None:
+def mask_column(options: TableOptions, table: Table) -> str | None:
     """Return the name of the column that is 0 where a step is missing, if there is one."""
     return options.mask or _by_its_name(options, table, "mask")
 
 
-def _by_its_name(options: TableOptions, table: Columns, name: str) -> str | None:
+def _by_its_name(options: TableOptions, table: Table, name: str) -> str | None:
     """Return `name` if there is such a column and no option gives it another part to play."""
     taken: set[str | None] = {*names_in(options.inputs or ""), *names_in(options.categories or "")}
     taken |= {*options.target_columns, options.sequence, options.time, options.mask, options.split, options.group}

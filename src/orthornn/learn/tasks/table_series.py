@@ -12,7 +12,8 @@ import numpy as np
 from ..._warnings import warn
 from ...errors import DataError
 from ..files.cells import listed
-from ..files.columns import Columns
+from ..files.columns import Table
+from ..files.frames import Frame
 from .channels import Channel
 from .sequences import Ragged
 from .table_options import TableOptions
@@ -33,7 +34,7 @@ class Series(NamedTuple):
     rows: np.ndarray  # (S,) int64: of all S steps, their places in the file
 
 
-def read_new(options: TableOptions, path: Path, description: Mapping[str, Any]) -> Columns:
+def read_new(options: TableOptions, path: Path | Frame, description: Mapping[str, Any]) -> Table:
     """Return another file, read as the training data were.
 
     A class, a category or a series that the network knows is a name in a text file, too, if it is spelled as a missing
@@ -52,9 +53,9 @@ def read_new(options: TableOptions, path: Path, description: Mapping[str, Any]) 
 
 def series_of(
     options: TableOptions,
-    read: Columns,
+    read: Table,
     description: Mapping[str, Any],
-    read_targets: Callable[[Columns], np.ndarray] | None = None,
+    read_targets: Callable[[Table], np.ndarray] | None = None,
 ) -> list[Series]:
     """Return the sequences of another table than that of training.
 
@@ -108,14 +109,14 @@ def series_of(
     return sorted(found, key=lambda one: int(one.rows.min()))
 
 
-def numbers_to_transform(options: TableOptions, table: Columns, name: str, what: str) -> np.ndarray:
+def numbers_to_transform(options: TableOptions, table: Table, name: str, what: str) -> np.ndarray:
     """Return the numbers of a column (R,). DataError, with the row, if one of them has no transform of the targets."""
     values = table.numbers(name, what)
     check_domain(values, options.target_transform, lambda row: f"in {table.path}, column {name!r}, {table.row(row)}")
     return values
 
 
-def _name_empty(table: Columns, names: Sequence[str], channels: Sequence[Channel], is_all: bool) -> None:
+def _name_empty(table: Table, names: Sequence[str], channels: Sequence[Channel], is_all: bool) -> None:
     """Warn of sequences without a step that the network could see, which are left out; DataError if these are all."""
     later = max(channel.lead for channel in channels)
     columns = listed(dict.fromkeys(channel.column for channel in channels))
@@ -131,7 +132,7 @@ def _name_empty(table: Columns, names: Sequence[str], channels: Sequence[Channel
     )
 
 
-def _coming(table: Columns, channels: Sequence[Channel], order: np.ndarray, rows: Ragged) -> np.ndarray:
+def _coming(table: Table, channels: Sequence[Channel], order: np.ndarray, rows: Ragged) -> np.ndarray:
     """Return which rows (R,) only say what is known ahead: at the end of a sequence, nothing else being there."""
     later = {channel.column for channel in channels if channel.lead}
     others = {channel.column for channel in channels if channel.kind != "series"} - later
@@ -161,7 +162,7 @@ def _known_columns(channels: Sequence[Channel]) -> list[str]:
     return list(dict.fromkeys(channel.column for channel in channels if channel.lead))
 
 
-def _named_alike(options: TableOptions, table: Columns, columns: Sequence[str], features: int | None) -> Columns:
+def _named_alike(options: TableOptions, table: Table, columns: Sequence[str], features: int | None) -> Table:
     """Return an array file with the names that the training data had; the features of arrays are told by their
     places.
     """

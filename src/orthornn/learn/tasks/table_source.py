@@ -11,9 +11,9 @@ import numpy as np
 
 from ...errors import ArgumentError, DataError
 from ..files.cells import is_missing, listed
-from ..files.columns import Columns, is_text, joined, read_columns
+from ..files.columns import Table, is_text, joined, read_columns
 from ..files.csv_format import CsvFormat, spellings
-from ..files.frames import Frame, shown_name, store
+from ..files.frames import Frame, located, shown_name, store
 from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
 from .table_options import TableOptions
 
@@ -21,13 +21,13 @@ from .table_options import TableOptions
 class Source(NamedTuple):
     """The rows (R,) of all files of a task. file_of_rows: Which file each is of, int64, 0 for `data`; None for one file."""
 
-    table: Columns
+    table: Table
     file_of_rows: np.ndarray | None
 
 
 def read_source(options: TableOptions) -> Source:
     """Return the table of the options' files. DataError or ArgumentError where they and the options do not fit."""
-    table = read_table(options, Path(options.data).expanduser())
+    table = read_table(options, located(options.data))
     targets = options.target_columns
     if not targets:
         raise DataError(f"Expected target to name a column; {table.path} has {listed(table.columns)}.")
@@ -44,20 +44,23 @@ def read_source(options: TableOptions) -> Source:
     for path in (options.validation_data, options.test_data):
         if path is not None:
             words = {name: cells.tolist() for name, cells in table.columns.items() if cells.dtype == object}
-            other = read_table(options, Path(path).expanduser(), table.commas, words)
+            other = read_table(options, located(path), table.commas, words)
             rows.append(other.rows)
             table = joined(table, other)
     return Source(table, np.repeat(np.arange(len(rows)), rows) if len(rows) > 1 else None)
 
 
 def read_table(
-    options: TableOptions, path: Path, commas: Sequence[str] = (), words: Mapping[str, Iterable[object]] | None = None
-) -> Columns:
+    options: TableOptions,
+    path: Path | Frame,
+    commas: Sequence[str] = (),
+    words: Mapping[str, Iterable[object]] | None = None,
+) -> Table:
     """Return the table of a file.
 
     Args:
         options: How text files and sounds are read.
-        path: The file.
+        path: The file, or a DataFrame.
         commas: Columns that had decimal commas in the training data.
         words: What is known of the cells of a column: those that are spelled as a missing value are none in it.
     """
@@ -76,22 +79,24 @@ def text_format(options: TableOptions) -> CsvFormat:
 
 def takes_words_for_missing(options: TableOptions) -> bool:
     """Return whether a cell of the data may be a word, such as None, that was taken for a missing value."""
-    path = Path(options.data).expanduser()
-    return options.default_na == "usual" and (is_text(path) or has_manifest(path))
+    return options.default_na == "usual" and _has_text(located(options.data))
 
 
 def files_of(options: TableOptions) -> dict[str, Path]:
     """Return the files of training, validation and test by their names."""
     found: dict[str, Path] = {}
-    for path in (options.data, options.validation_data, options.test_data):
-        if path and is_sound(Path(path).expanduser()):
-            sounds = sounds_of(Path(path).expanduser(), text_format(options))
-            folder = Path(path).name
+    for path in filter(None, (options.data, options.validation_data, options.test_data)):
+        own = located(path)
+        if isinstance(own, Frame):
+            continue
+        if is_sound(own):
+            sounds = sounds_of(own, text_format(options))
+            folder = own.name
             if any(name.startswith(f"{folder}/") for name in found):  # that of another part has the same name
                 folder = str(path)
             found |= {f"{folder}/{name}": file for name, file in sounds.items()}
-        elif path and Path(path).expanduser().is_file():
-            found[Path(path).name if Path(path).name not in found else str(path)] = Path(path).expanduser()
+        elif own.is_file():
+            found[own.name if own.name not in found else str(path)] = own
     return found
 
 
@@ -104,11 +109,7 @@ def stored(options: Any, folder: Path) -> Any:
 
 def _check_options_of_files(options: TableOptions) -> None:
     """Raise ArgumentError for an option of text files or of sounds where there are none, or that is not read."""
-    given = [
-        Path(path).expanduser()
-        for path in (options.data, options.validation_data, options.test_data)
-        if path is not None
-    ]
+    given = [located(path) for path in (options.data, options.validation_data, options.test_data) if path is not None]
     marks = {name: getattr(options, name) for name in ("separator", "decimal", "thousands", "na", "encoding")}
     marks["default_na"] = None if options.default_na == "usual" else options.default_na
     names = ("sample_rate", "sound", "window_ms", "hop_ms", "mels")
@@ -118,9 +119,9 @@ def _check_options_of_files(options: TableOptions) -> None:
         (
             {name: mark for name, mark in marks.items() if mark is not None},
             "text files",
-            (is_text(path) or has_manifest(path) for path in given),
+            map(_has_text, given),
         ),
-        (sounds, "sounds", map(is_sound, given)),
+        (sounds, "sounds", (not isinstance(path, Frame) and is_sound(path) for path in given)),
     ):
         if unread and not any(found):
             name, value = next(iter(unread.items()))
@@ -128,3 +129,8 @@ def _check_options_of_files(options: TableOptions) -> None:
                 f"Expected {name} only for {kind}, but got {value!r} for {shown_name(options.data)}. Leave it out."
             )
     form.check_read()
+
+
+def _has_text(path: Path | Frame) -> bool:
+    """Return whether a path is a text file, or a folder of sounds with one."""
+    return not isinstance(path, Frame) and (is_text(path) or has_manifest(path))

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...errors import ArgumentError, DataError
 from ..files.cells import coded, listed, shown
-from ..files.columns import Columns
+from ..files.columns import Table
 from ..files.part_names import PART_NAMES
 from .sequences import Ragged
 from .splits import PARTS, counts, divided, shares
@@ -58,7 +58,7 @@ class _Divided(NamedTuple):
     """
 
     options: TableOptions
-    table: Columns
+    table: Table
     sequences: Sequences
     said: np.ndarray | None
     strata: np.ndarray | None

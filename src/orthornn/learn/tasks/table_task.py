@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor
 
-from ..files.columns import Columns
+from ..files.columns import Table
+from ..files.frames import Frame
 from . import plain_baselines as plain
 from .channels import described
 from .splits import PARTS
@@ -99,11 +100,11 @@ class TableTask(TableOptions):
         return self._read_targets(self.table_source().table)
 
     @abstractmethod
-    def _read_targets(self, table: Columns) -> np.ndarray:
+    def _read_targets(self, table: Table) -> np.ndarray:
         """Return the same. DataError for a target that nothing can learn."""
 
     @abstractmethod
-    def _raw_targets(self, table: Columns) -> np.ndarray:
+    def _raw_targets(self, table: Table) -> np.ndarray:
         """Return the targets of every row as the file has them: labels (R,), or numbers (R, O)."""
 
     @abstractmethod
@@ -237,14 +238,14 @@ class TableTask(TableOptions):
         }
         return plain.Samples(found, targets[counted])
 
-    def read_new(self, path: Path, description: Mapping[str, Any]) -> Columns:
+    def read_new(self, path: Path | Frame, description: Mapping[str, Any]) -> Table:
         """Return another file, read as the training data were. description: What description.json holds."""
         return read_new(self, path, description)
 
-    def series(self, path: Path | Columns, description: Mapping[str, Any], targets: bool) -> list[Series]:
+    def series(self, path: Path | Frame | Table, description: Mapping[str, Any], targets: bool) -> list[Series]:
         """Return the sequences of another file, or of what was read of it, with its targets if they are asked for.
 
         description: What description.json holds of the network.
         """
-        table = path if isinstance(path, Columns) else read_new(self, path, description)
+        table = path if isinstance(path, Table) else read_new(self, path, description)
         return series_of(self, table, description, self._raw_targets if targets else None)

@@ -9,7 +9,7 @@ import numpy as np
 from ..._warnings import warn
 from ...errors import ArgumentError, DataError
 from ..files.cells import listed
-from ..files.columns import Columns
+from ..files.columns import Table
 from ..files.frames import shown_name
 from .channels import Channel, beyond, category_channels, channel_values
 from .table_options import TableOptions, modes_of, names_in
@@ -25,7 +25,7 @@ ADVICE = (
 _MOST_KNOWN = 4096  # inputs that are values of later steps
 
 
-def channels_of(options: TableOptions, table: Columns, roles: Roles, rows: np.ndarray) -> list[Channel]:
+def channels_of(options: TableOptions, table: Table, roles: Roles, rows: np.ndarray) -> list[Channel]:
     """Return the inputs, with what is known of them from the training part; those of later steps behind the others.
 
     rows: The rows of the table that are in the training part.
@@ -65,7 +65,7 @@ def channels_of(options: TableOptions, table: Columns, roles: Roles, rows: np.nd
     return found
 
 
-def _channels_of_column(options: TableOptions, table: Columns, rows: np.ndarray, name: str, what: str) -> list[Channel]:
+def _channels_of_column(options: TableOptions, table: Table, rows: np.ndarray, name: str, what: str) -> list[Channel]:
     """Return what a column becomes."""
     modes = modes_of(options.missing)
     mode = modes.get(name, modes[""])
@@ -92,7 +92,7 @@ def _channels_of_column(options: TableOptions, table: Columns, rows: np.ndarray,
 
 def features_of(
     options: TableOptions,
-    table: Columns,
+    table: Table,
     channels: list[Channel],
     sequences: Sequences,
     series: Sequence[str],
@@ -124,7 +124,7 @@ def features_of(
 
 
 def observed_of(
-    options: TableOptions, table: Columns, channels: list[Channel], sequences: Sequences, features: np.ndarray
+    options: TableOptions, table: Table, channels: list[Channel], sequences: Sequences, features: np.ndarray
 ) -> np.ndarray:
     """Return which steps, in the order of the sequences, are there: bool (R,). DataError for missing values that nobody
     spoke of.

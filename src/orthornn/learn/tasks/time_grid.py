@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ..files import cells
-from ..files.columns import Columns
+from ..files.columns import Table
 from ..files.dates import are_dates, compact_nanoseconds, has_offset, nanoseconds_of_dates
 
 _HOUR = 3600 * 10**9
@@ -41,13 +41,13 @@ class _Steps(NamedTuple):
     rounded: bool
 
 
-def told_grid(file: Columns, name: str, order: np.ndarray, lengths: np.ndarray) -> str:
+def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> str:
     """Return what there is to say about the times of sequences, put in this order; empty if there are no two."""
     found = grid_of(file, name, order, lengths)
     return "" if found is None else found.told
 
 
-def grid_of(file: Columns, name: str, order: np.ndarray, lengths: np.ndarray) -> Grid | None:
+def grid_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> Grid | None:
     """Return the grid of a column of times. None if no sequence has two, or if they are no times.
 
     Args:
@@ -202,7 +202,7 @@ def _shown(cell: object) -> str:
     return cells.shown(str(cell) if isinstance(cell, np.datetime64) else cell)
 
 
-def _numbers(file: Columns, name: str) -> np.ndarray:
+def _numbers(file: Table, name: str) -> np.ndarray:
     """Return times that are no dates as int64 or float64: the differences count, so that no ranks are in their place."""
     column = file.columns[name]
     if column.dtype.kind in "iu" and column.max() <= np.iinfo(np.int64).max:

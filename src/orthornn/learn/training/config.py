@@ -12,6 +12,7 @@ from typing import Any, Literal
 from ..._checks import check_below_1, check_choice, check_float32, check_integer, check_number
 from ...errors import ArgumentError
 from ...saved.config_file import MODEL_FAMILY, naming, read_dataclass, read_plain
+from ..files.frames import Frame
 from ..systems import MODEL_OPTIONS, Model, model_named
 from ..tasks import TASKS, Copying, Task
 
@@ -180,7 +181,7 @@ class PenaltyConfig:
 
 @dataclass(frozen=True)
 class RecordConfig:
-    """The quantities recorded during a run, besides its loss; see training/recording.py."""
+    """The quantities recorded during a run, besides its loss; see runs/recording.py."""
 
     gradients: int | None = field(default=None, metadata={"option": "record_gradients"})
     """Updates between two records of the gradient's norm at every time step. Default: no records."""
@@ -282,7 +283,8 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return what config.json holds; `read` is the inverse."""
         plain = dataclasses.asdict(self)
-        plain["task"] = {"name": self.task.name, **plain["task"]}
+        own = {name: value.name if isinstance(value, Frame) else value for name, value in plain["task"].items()}
+        plain["task"] = {"name": self.task.name, **own}
         plain["model"] = {"name": self.model.name, **plain["model"], **dict.fromkeys(self._foreign_options())}
         return plain
 

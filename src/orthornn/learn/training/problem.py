@@ -1,4 +1,4 @@
-"""What a network is trained on: a problem, which has the data, and an objective, which judges outputs."""
+"""The two sides of what a network is trained on: a problem has the data, an objective judges outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Problem(Protocol):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """What description.json holds."""
+        """The content of description.json."""
 
     def train(self, step: int, batch_size: int, seed: int) -> Batch:
         """Return the batch of this step (0, 1, ...)."""
@@ -84,7 +84,7 @@ class TaskProblem:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """What description.json holds."""
+        """The content of description.json."""
         return describe(self._task)
 
     def train(self, step: int, batch_size: int, seed: int) -> Batch:
