@@ -282,6 +282,8 @@ def test_a_class_that_is_called_none_is_learned_from_a_text_file(tmp_path, capsy
     assert main(["inspect", str(tmp_path / "a.csv"), "--default-na", "empty"]) == 0
     assert "text           0  3 different: None 24" in capsys.readouterr().out
     more = {"sequence": "id", "inputs": "x", "model": "gru", "hidden_size": 3, "steps": 2}
+    with pytest.raises(ArgumentError, match="Expected default_na to be"):
+        Classify(data=tmp_path / "a.csv", target="kind", default_na="never")
     with pytest.raises(ArgumentError, match=r"Expected usual or empty .*got never"):
         orthornn.train(tmp_path / "a.csv", "kind", **more, default_na="never")
     with pytest.raises(ArgumentError, match="Expected default_na only for text files, but got 'empty'"):
