@@ -430,7 +430,9 @@ def test_import_orthornn_costs_torch_alone():
 
 
 def test_the_tasks_cost_no_extra_until_one_needs_it():
-    done = python("-c", "import orthornn.learn.training, sys, json; print(json.dumps(list(sys.modules)))")
+    done = python(
+        "-c", "from orthornn.learn.training import Run; import sys, json; print(json.dumps(list(sys.modules)))"
+    )
     assert done.returncode == 0, done.stderr
     loaded = set(json.loads(done.stdout))
     assert "orthornn.learn.tasks.forecast" in loaded

@@ -6,6 +6,7 @@ store a run and resume it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -67,6 +68,15 @@ class Clock:
     def update_seconds(self) -> float:
         """Seconds so far without validation, test and records."""
         return self.seconds - self.evaluation_seconds
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Count the time inside as that of validation, test and records."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.evaluation_seconds += time.perf_counter() - start
 
     def restore(self, seconds: float, evaluation_seconds: float, cpu_seconds: float) -> None:
         """Go on after what earlier processes took."""
@@ -173,7 +183,7 @@ class Fit:
         test = tested(self.records, step)
         recorded = test is not None
         if test is None:
-            test = self.evaluate(self.learner.problem.test(self.learner.config.evaluation_batch))
+            test = self._evaluate(self.learner.problem.test(self.learner.config.evaluation_batch))
         self.clock.seconds = before + time.perf_counter() - start
         if not recorded:
             self.record("test", test)
@@ -186,12 +196,9 @@ class Fit:
         if not any(record["kind"] == "validation" and record["step"] == step for record in reversed(self.records)):
             self._validate()
 
-    def evaluate(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
-        """Return the metrics over these batches; the time counts as evaluation."""
-        start = time.perf_counter()
-        metrics = self.learner.evaluate(batches, threshold)
-        self.clock.evaluation_seconds += time.perf_counter() - start
-        return metrics
+    def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
+        with self.clock.evaluating():
+            return self.learner.evaluate(batches)
 
     def record(self, kind: str, numbers: Record) -> None:
         """Add a record, and hand it to the observers."""
@@ -239,7 +246,7 @@ class Fit:
         if learner.step % config.validate_every == 0:
             self._validate()
             if config.record.test:
-                self.record("test", self.evaluate(learner.problem.test(config.evaluation_batch)))
+                self.record("test", self._evaluate(learner.problem.test(config.evaluation_batch)))
         self.torn = False
 
     def _record_training(self) -> None:
@@ -248,14 +255,13 @@ class Fit:
         self.record("train", {"loss": self._loss})
 
     def _look(self) -> None:
-        start = time.perf_counter()
-        for observer in self._observers:
-            observer.look(self)
-        self.clock.evaluation_seconds += time.perf_counter() - start
+        with self.clock.evaluating():
+            for observer in self._observers:
+                observer.look(self)
 
     def _validate(self) -> None:
         learner = self.learner
-        self.validation = self.evaluate(learner.problem.validation(learner.config.evaluation_batch))
+        self.validation = self._evaluate(learner.problem.validation(learner.config.evaluation_batch))
         if not self.validation:  # some problems hold nothing back for it
             return
         if not math.isfinite(self.validation["loss"]):

@@ -15,6 +15,7 @@ from ..._warnings import warn
 from ...errors import ArgumentError, CheckpointError, DataError, NonFiniteError, OrthornnError
 from ...saved.run_files import CONFIG, RESULT, read_description
 from ..fit import Fit, Observer, tested
+from ..tasks import Batch
 from ..training import guards
 from ..training.config import RunConfig, read_config
 from ..training.description import describe
@@ -277,10 +278,7 @@ class Run:
         recorded = tested(self.fit.records, step)
         if recorded is not None:
             return recorded
-        return (
-            self._with_best_weights(lambda: self.fit.evaluate(self.config.task.test(self.config.evaluation_batch)))
-            or {}
-        )
+        return self._with_best_weights(lambda: self._tested(self.config.task.test(self.config.evaluation_batch))) or {}
 
     def _whole_tested(self, in_windows: dict[str, float], threshold: float | None) -> dict[str, float]:
         """Return the test metrics of whole series, if the test cuts them; warn if they are far worse than in windows."""
@@ -288,7 +286,7 @@ class Run:
         first = next(batches, None)
         if first is None or not in_windows:
             return {}
-        found = self._with_best_weights(lambda: self.fit.evaluate(itertools.chain([first], batches), threshold))
+        found = self._with_best_weights(lambda: self._tested(itertools.chain([first], batches), threshold))
         if found is None:
             return {}
         loss = found.get("loss", math.nan)
@@ -305,7 +303,11 @@ class Run:
         task, size = self.config.task, self.config.evaluation_batch
         threshold = task.choose_threshold(outputs_of(self.trainer, task.validation(size)))
         parts = (task.validation(size), task.test(size))
-        return threshold, *(self.fit.evaluate(part, threshold) for part in parts)  # type: ignore[return-value]
+        return threshold, *(self._tested(part, threshold) for part in parts)  # type: ignore[return-value]
+
+    def _tested(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
+        with self.fit.clock.evaluating():
+            return self.trainer.evaluate(batches, threshold)
 
     def _with_best_weights(self, make: Callable[[], _Made]) -> _Made | None:
         """Return what `make` returns while the model has the weights of the best validation; None if they are gone."""
