@@ -17,9 +17,10 @@ and the link to a notebook in examples/notebooks downloads the one with the outp
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sphinx.application import Sphinx
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 SITE = re.compile(r"^<!-- site\n(.*?)^-->$\n?", re.DOTALL | re.MULTILINE)
 PLAIN = re.compile(r"^<!-- plain -->$.*?^<!-- /plain -->$\n?", re.DOTALL | re.MULTILINE)

@@ -13,7 +13,7 @@ from .errors import OrthornnWarning
 # Between a user's line and a warning: this package, and what calls it on the user's behalf.
 _BETWEEN = {
     *("orthornn", "orthornn_command", "torch", "sklearn", "joblib"),
-    *("functools", "contextlib", "threading", "concurrent"),
+    *("functools", "contextlib", "threading", "concurrent", "importlib", "_frozen_importlib"),
 }
 
 

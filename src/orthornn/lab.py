@@ -6,10 +6,10 @@ import importlib
 import importlib.machinery
 import importlib.util
 import sys
-import warnings
 from types import CodeType, ModuleType
 from typing import Any, cast
 
+from ._warnings import warn
 from .errors import MissingPackageError
 
 __path__: list[str] = []  # a package, as it was
@@ -69,7 +69,7 @@ class _Former:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         if not name.startswith(f"{__name__}.") or (there := _present_spec(name)) is None:
             return None
-        warnings.warn(f"{name} is {there.name} now. Import that.", DeprecationWarning, stacklevel=2)
+        warn(f"{name} is {there.name} now. Import that.", DeprecationWarning)
         return importlib.util.spec_from_loader(name, cast(Any, self))
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
@@ -91,5 +91,5 @@ class _Former:
         return compile(text, name, "exec")
 
 
-warnings.warn(f"{__name__} is orthornn.learn now. Import that.", DeprecationWarning, stacklevel=2)
+warn(f"{__name__} is orthornn.learn now. Import that.", DeprecationWarning)
 sys.meta_path.insert(0, cast(Any, _Former()))

@@ -474,7 +474,7 @@ def test_a_pass_while_cuda_captures_reads_nothing_on_the_host(name, tokens, monk
 
 
 def test_the_response_does_not_look_at_initial_states_while_cuda_captures(monkeypatch):
-    call = types.SimpleNamespace(x=inputs(), h0=torch.zeros(B, N, dtype=torch.float64), layout=None)
+    call = types.SimpleNamespace(x=inputs(), h0=torch.zeros(B, N, dtype=torch.float64), layout=None, restart=None)
     captured.begin(monkeypatch)
     assert impulse.last_state(None, call) is None
 

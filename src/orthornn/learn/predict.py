@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -57,7 +56,7 @@ class Loaded:
         """Return what former versions had under a name."""
         if name not in _FORMER:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        warnings.warn(f"Loaded.{name} is no longer public. {_FORMER[name]}", DeprecationWarning, stacklevel=2)
+        warn(f"Loaded.{name} is no longer public. {_FORMER[name]}", DeprecationWarning)
         from .predict_tables import read_table, told_times
         from .raw_sequences import prepared
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from ..._warnings import warn
 
 if TYPE_CHECKING:
     from ...saved.checkpoint import Checkpoints, read_checkpoint
@@ -86,7 +87,7 @@ _FORMER = {"carry_out": "run_to_end"}
 
 def __getattr__(name: str) -> Any:
     if name in _FORMER:
-        warnings.warn(f"{name} is called {_FORMER[name]} now. Call it so.", DeprecationWarning, stacklevel=2)
+        warn(f"{name} is called {_FORMER[name]} now. Call it so.", DeprecationWarning)
         name = _FORMER[name]
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
