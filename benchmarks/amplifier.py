@@ -22,9 +22,9 @@ import torch
 
 from orthornn.environment import commit
 from orthornn.errors import NonFiniteError
-from orthornn.lab.systems import model_named
-from orthornn.lab.tasks import Amplifier
-from orthornn.lab.training import OptimizerConfig, RunConfig, ScheduleConfig, resume, train
+from orthornn.learn.systems import model_named
+from orthornn.learn.tasks import Amplifier
+from orthornn.learn.training import OptimizerConfig, RunConfig, ScheduleConfig, resume, train
 
 RATES, FIRST = (2e-3, 5e-3, 1.25e-2, 3e-2, 7e-2, 1.5e-1, 3e-1, 6e-1), (3, 4)
 BRIEF, UPDATES = 250, 1000

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from orthornn.environment import commit
-from orthornn.lab.report.runs import read_run
-from orthornn.lab.systems import model_named
-from orthornn.lab.tasks import Copying
-from orthornn.lab.training import OptimizerConfig, RunConfig
+from orthornn.learn.report.runs import read_run
+from orthornn.learn.systems import model_named
+from orthornn.learn.tasks import Copying
+from orthornn.learn.training import OptimizerConfig, RunConfig
 from orthornn_evidence.papers.reproduce import go_on
 
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)

@@ -248,8 +248,8 @@ def profiled(call: Call) -> None:
 TRAIN = """
 import dataclasses, json, sys, time
 from pathlib import Path
-from orthornn.lab.tasks import TASKS
-from orthornn.lab.training import Run
+from orthornn.learn.tasks import TASKS
+from orthornn.learn.training import Run
 from orthornn_evidence import papers
 from orthornn_evidence.tasks import PixelMNIST
 

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from orthornn import OrthogonalRNN, Unconstrained
 from orthornn.environment import commit
 from orthornn.export import to_c
-from orthornn.lab.systems import SequenceModel
+from orthornn.learn.systems import SequenceModel
 from orthornn_evidence.files.idx import read_idx
 from support.compiled_c import Compiled
 from support.devices import on_cortex_m4

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from orthornn.environment import environment
-from orthornn.lab.systems import count_parameters
+from orthornn.learn.systems import count_parameters
 from orthornn_evidence.bench.cases import Case, Work
 from orthornn_evidence.bench.networks import NETWORKS, OURS, Runnable
 

@@ -202,7 +202,7 @@ def draw_house() -> None:
         ("optim  |  penalties  |  diagnostics", BLUE),
         ("environment · testing", BLUE),
         ("export  |  doctor", BLUE),
-        ("lab: systems, tasks, training,\nreport, cli", ORANGE),
+        ("learn: systems, tasks, training,\nreport, cli", ORANGE),
     ]
     figure = Figure(figsize=(6.0, 5.15))
     axes = figure.subplots()

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from orthornn.diagnostics import hidden_gradient_norms, orthogonality_error, singular_values
 from orthornn.errors import ArgumentError, DeviceError, NonFiniteError, ShapeError
-from orthornn.lab.systems import MODELS, SequenceModel, build
+from orthornn.learn.systems import MODELS, SequenceModel, build
 from orthornn.modules import GORU, DeltaRNN, OrthogonalRNN, OrthogonalRNNCell, PeepholeLSTM, ReflectionRNN
 from orthornn.parametrizations import Householder, SpectralMargin, Stiefel
 from support.tolerances import tolerance

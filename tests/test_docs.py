@@ -18,11 +18,11 @@ import pytest
 import torch
 
 import orthornn
-from orthornn.lab import cli
-from orthornn.lab.entry_points import COMMANDS as OF_COMMANDS
-from orthornn.lab.entry_points import EVIDENCE
-from orthornn.lab.entry_points import TASKS as OF_TASKS
-from orthornn.lab.tasks import TASKS
+from orthornn import cli
+from orthornn.learn.entry_points import COMMANDS as OF_COMMANDS
+from orthornn.learn.entry_points import EVIDENCE
+from orthornn.learn.entry_points import TASKS as OF_TASKS
+from orthornn.learn.tasks import TASKS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts and not page.name.endswith(".in.md"))
@@ -197,7 +197,7 @@ def test_every_page_is_in_a_table_of_contents():
 def test_what_contributing_tells_to_copy_and_to_extend_is_there():
     root = DOCS.parent
     text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    folders = "evidence|tests|docs|lab|kernels|parametrizations|orthornn_evidence"
+    folders = "evidence|tests|docs|learn|kernels|parametrizations|orthornn_evidence"
     paths = re.findall(rf"(?<![\w/])(?:{folders})/[\w/]*\w\.(?:py|md)\b", text)
     assert len(paths) > 15
     homes = (root, root / "src/orthornn", root / "evidence/src")
@@ -208,10 +208,10 @@ def test_what_contributing_tells_to_copy_and_to_extend_is_there():
     picture = re.search(r"```\n(.*?)```", text, re.DOTALL)[1]
     assert len(picture.splitlines()) <= 40
     pyproject = (root / "pyproject.toml").read_text(encoding="utf-8")
-    layers = re.findall(r'containers = \["orthornn(?:\.lab|_evidence)?"\].*?layers = \[(.*?)\]', pyproject, re.DOTALL)
+    layers = re.findall(r'containers = \["orthornn(?:\.learn|_evidence)?"\].*?layers = \[(.*?)\]', pyproject, re.DOTALL)
     modules = set(re.findall(r"\w+", " ".join(layers)))
     assert len(modules) > 20
-    missing = {name for name in modules if name not in picture} - {"__main__", "_folder", "_safetensors"}
+    missing = {name for name in modules if name not in picture} - {"__main__", "_folder", "_safetensors", "lab"}
     assert not missing, f"Expected the picture to show every floor, but got none of {missing}."
 
 

@@ -23,7 +23,7 @@ EVIDENCE = ROOT.parents[1] / "evidence" / "src" / "orthornn_evidence"
 KNOWN: set[tuple[str, ...]] = set()
 # An import inside a function counts, because the two modules still cannot be understood apart; so does one under
 # TYPE_CHECKING. The exceptions are the two doors from the library to the workbench.
-LAZY = {("orthornn", "orthornn.lab.predict"), ("orthornn", "orthornn.lab.from_python")}
+LAZY = {("orthornn", "orthornn.learn.predict"), ("orthornn", "orthornn.learn.from_python")}
 
 
 def module_name(path: Path, root: Path) -> str:
@@ -92,11 +92,11 @@ def test_the_library_reaches_the_workbench_by_its_doors_only():
         (name, other)
         for name, found in import_graph(ROOT).items()
         for other in found
-        if f"{other}.".startswith("orthornn.lab.")
-        and not f"{name}.".startswith("orthornn.lab.")
+        if f"{other}.".startswith("orthornn.learn.")
+        and not f"{name}.".startswith("orthornn.learn.")
         and not f"{name}.".startswith("orthornn.sklearn.")  # above the workbench; nothing imports it
     }
-    assert doors == {*LAZY, ("orthornn.__main__", "orthornn.lab.cli")}
+    assert doors == {*LAZY, ("orthornn.__main__", "orthornn.cli")}
 
 
 def test_neither_the_package_nor_its_tests_import_the_evidence():
@@ -157,4 +157,4 @@ def test_importing_the_library_loads_neither_the_workbench_nor_an_extra():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     extras = {"tyro", "rich", "matplotlib", "safetensors", "onnx", "onnxruntime", "onnxscript", "scipy", "pyarrow"}
     extras |= {"sklearn", "narwhals", "pandas"}
-    assert not set(json.loads(done.stdout)) & {*extras, "orthornn.lab", "orthornn.sklearn"}
+    assert not set(json.loads(done.stdout)) & {*extras, "orthornn.learn", "orthornn.sklearn"}

@@ -10,7 +10,7 @@ from orthornn import OrthogonalRNN
 from orthornn._masked import as_array
 from orthornn.errors import DataError, NonFiniteError
 from orthornn.export import to_c
-from orthornn.lab.raw_sequences import prepared
+from orthornn.learn.raw_sequences import prepared
 
 FILL = 9.96921e36
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import orthornn
-from orthornn.lab import cli
+from orthornn import cli
 
 START = Path(__file__).parent.parent / "src" / "orthornn_command"
 # A stand-in for the package, whose import swallows the exception that Ctrl-C raises, as some of torch's does.
@@ -32,10 +32,9 @@ def main():
 
 def start(folder: Path, wait: bool, handler: str = "default_int_handler") -> subprocess.Popen[str]:
     """Return a process that starts the command with the stand-in; the tests may run where Ctrl-C is ignored."""
-    (folder / "orthornn" / "lab" / "cli").mkdir(parents=True)
-    for package in ("", "lab"):
-        (folder / "orthornn" / package / "__init__.py").write_text("")
-    (folder / "orthornn" / "lab" / "cli" / "__init__.py").write_text(SWALLOWS.replace("WAIT", str(wait)))
+    (folder / "orthornn" / "cli").mkdir(parents=True)
+    (folder / "orthornn" / "__init__.py").write_text("")
+    (folder / "orthornn" / "cli" / "__init__.py").write_text(SWALLOWS.replace("WAIT", str(wait)))
     code = f"""
 import signal, sys
 sys.path[:0] = {[str(folder), str(START.parent)]!r}
@@ -79,10 +78,9 @@ def test_the_command_has_the_handler_that_was_there(ignored, tmp_path):
 def test_threads_that_wait_for_each_other_sleep(words, chosen, expected, tmp_path):
     """The variable is there before anything is imported, which is when torch's library reads it."""
     shows = "import os\nfound = os.environ.get('OMP_WAIT_POLICY')\ndef main():\n    print(found)\n"
-    (tmp_path / "orthornn" / "lab" / "cli").mkdir(parents=True)
-    for package in ("", "lab"):
-        (tmp_path / "orthornn" / package / "__init__.py").write_text("")
-    (tmp_path / "orthornn" / "lab" / "cli" / "__init__.py").write_text(shows)
+    (tmp_path / "orthornn" / "cli").mkdir(parents=True)
+    (tmp_path / "orthornn" / "__init__.py").write_text("")
+    (tmp_path / "orthornn" / "cli" / "__init__.py").write_text(shows)
     code = (
         f"import sys\nsys.path[:0] = {[str(tmp_path), str(START.parent)]!r}\nfrom orthornn_command import main\nmain()"
     )

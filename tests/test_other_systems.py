@@ -50,7 +50,7 @@ print("learned")
 """
 COMMANDS = """
 import sys
-from orthornn.lab.cli import main
+from orthornn.cli import main
 train = ["train", "copying", "--T", "5", "--hidden-size", "8", "--out", sys.argv[1], "--checkpoint-every", "2"]
 assert main([*train, "--steps", "4"]) == 0
 assert main(["train", "--resume", sys.argv[1], "--steps", "8"]) == 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orthornn.lab import cli
-from orthornn.lab.entry_points import COMMANDS, EVIDENCE
+from orthornn import cli
+from orthornn.learn.entry_points import COMMANDS, EVIDENCE
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

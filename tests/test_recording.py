@@ -14,8 +14,8 @@ import orthornn
 from orthornn import Householder, MatrixExponential, OrthogonalRNN, Stiefel, orthogonalize
 from orthornn.diagnostics import hidden_gradient_norms
 from orthornn.export import rounded
-from orthornn.lab.training import resume
-from orthornn.lab.training import train as train_run
+from orthornn.learn.training import resume
+from orthornn.learn.training import train as train_run
 from orthornn.optim import CayleyRMSprop, CayleySGD, JointOptimizer, recipes
 from orthornn.testing import check_parametrization
 from support.run_cases import config

@@ -62,7 +62,7 @@ def test_functions_of_the_library_take_at_most_ten_parameters():
     counts = {
         f"{path.relative_to(ROOT).as_posix()}: {name}": count
         for path in ROOT.rglob("*.py")
-        if "lab" not in path.relative_to(ROOT).parts
+        if "learn" not in path.relative_to(ROOT).parts
         for name, count in functions(path.read_text(encoding="utf-8"))
     }
     assert len(counts) > 500

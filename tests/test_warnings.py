@@ -17,7 +17,7 @@ from orthornn._warnings import warn
 from orthornn.errors import OrthornnWarning
 from orthornn.kernels.backends import CPP
 from orthornn.kernels.dispatch import _warn_of_reference
-from orthornn.lab.tasks import Forecast
+from orthornn.learn.tasks import Forecast
 
 SOURCE = Path(orthornn.__file__).parent
 

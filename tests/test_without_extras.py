@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from orthornn.lab.cli import COMMANDS
+from orthornn.cli import COMMANDS
 
 EXTRAS = (
     "tyro rich matplotlib safetensors onnx onnxruntime onnxscript scipy pyarrow pooch soundfile pystoi pesq "
@@ -56,7 +56,7 @@ def without_extras(code: str) -> subprocess.CompletedProcess[str]:
 
 COMMANDS_IN_TURN = """
 import contextlib, io, json
-from orthornn.lab import cli
+from orthornn import cli
 found = []
 for words in {words!r}:
     out, err = io.StringIO(), io.StringIO()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orthornn.lab.training import RunConfig, Trainer
+from orthornn.learn.training import RunConfig, Trainer
 from orthornn_evidence.papers import Setting, experiments
 
 PAGES = Path(__file__).parents[2] / "docs" / "results"

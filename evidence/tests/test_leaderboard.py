@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from orthornn.errors import ArgumentError, DataError, OrthornnWarning
-from orthornn.lab.report.runs import read_run
-from orthornn.lab.tasks import Copying, Regress
-from orthornn.lab.training import RecordConfig, train
+from orthornn.learn.report.runs import read_run
+from orthornn.learn.tasks import Copying, Regress
+from orthornn.learn.training import RecordConfig, train
 from orthornn_evidence import leaderboard
 from orthornn_evidence.leaderboard import command, control, main, static_perceptron, table, task_title
 from orthornn_evidence.tasks import Groups, ModularSums, PixelMNIST

@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
-from orthornn.lab.cli.arguments import options_in
-from orthornn.lab.cli.recipes import expand
-from orthornn.lab.recipes import RECIPES
+from orthornn.cli.arguments import options_in
+from orthornn.cli.recipes import expand
+from orthornn.learn.recipes import RECIPES
 from orthornn_evidence.leaderboard_options import shown_options
 
 RUN = "orthornn train pixel-mnist"

@@ -8,9 +8,9 @@ import json
 
 import pytest
 
+from orthornn import cli
 from orthornn.errors import ArgumentError
-from orthornn.lab import cli
-from orthornn.lab.systems import MODELS
+from orthornn.learn.systems import MODELS
 from orthornn_evidence import leaderboard, leaderboard_runs
 from orthornn_evidence.leaderboard_runs import FAILED, Plan, carry_out, rates_of, systems_of
 

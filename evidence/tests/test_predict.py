@@ -8,7 +8,7 @@ import torch
 
 import orthornn
 from orthornn.errors import DataError
-from orthornn.lab.training import train
+from orthornn.learn.training import train
 from orthornn_evidence.tasks import Music, PianoRolls, PixelMNIST, Speech
 from support.made_idx import write_images
 from support.made_sounds import archives, wav

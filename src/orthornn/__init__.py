@@ -27,8 +27,8 @@ from .parametrizations import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import diagnostics, export, optim, penalties
-    from .lab.from_python import train
-    from .lab.predict import load
+    from .learn.from_python import train
+    from .learn.predict import load
 
 __version__ = "0.1.0"
 
@@ -72,11 +72,11 @@ def __getattr__(name: str) -> object:
 
         return import_module(f".{name}", __name__)
     if name == "load":
-        from .lab.predict import load
+        from .learn.predict import load
 
         return load
     if name == "train":
-        from .lab.from_python import train
+        from .learn.from_python import train
 
         return train
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

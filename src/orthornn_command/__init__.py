@@ -20,7 +20,7 @@ def main() -> int:
     status = _answer()
     if status is not None:
         return status
-    from orthornn.lab.cli import main as command
+    from orthornn.cli import main as command
 
     if is_pythons:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -4,7 +4,7 @@ orthornn.tasks      a task: a subclass of Task, under its name
 orthornn.commands   a command: a `Command`, under its name
 
 The evidence of this project declares both. It is the folder `evidence` of the sources and in no wheel, so its names are
-known here: one that is asked for without it is an error that says how to install it (orthornn/lab/entry_points.py).
+known here: one that is asked for without it is an error that says how to install it (orthornn/learn/entry_points.py).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ An error is one line; with --traceback anywhere, it shows where it came from. --
 
 def commands() -> dict[str, Command]:
     """Return every command by name, those of other installed packages last."""
-    own = {name: Command(summary, f"orthornn.lab.cli.{name}") for name, summary in COMMANDS.items()}
+    own = {name: Command(summary, f"orthornn.cli.{name}") for name, summary in COMMANDS.items()}
     return own | {name: command for name, command in loaded(OF_PACKAGES).items() if name not in own}
 
 

@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 from orthornn import Householder, OrthogonalRNN, Unconstrained
+from orthornn.cli import main
 from orthornn.errors import ArgumentError, NonFiniteError
 from orthornn.export import to_audio
-from orthornn.lab.cli import main
-from orthornn.lab.systems import SequenceModel
-from orthornn.lab.tasks import Adding
-from orthornn.lab.training import train
+from orthornn.learn.systems import SequenceModel
+from orthornn.learn.tasks import Adding
+from orthornn.learn.training import train
 from support.compiled_c import command
 from support.devices import HERE
 from support.run_cases import config

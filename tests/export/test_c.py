@@ -24,15 +24,15 @@ from orthornn import (
     Unconstrained,
 )
 from orthornn.activations import ACTIVATIONS
+from orthornn.cli import main
 from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError
 from orthornn.export import rounded, to_c
 from orthornn.export.c import text
 from orthornn.export.c.folded import fold_network
-from orthornn.lab.cli import main
-from orthornn.lab.predict import load
-from orthornn.lab.systems import SequenceModel, build
-from orthornn.lab.tasks import Adding
-from orthornn.lab.training import train
+from orthornn.learn.predict import load
+from orthornn.learn.systems import SequenceModel, build
+from orthornn.learn.tasks import Adding
+from orthornn.learn.training import train
 from support.compiled_c import COMPILERS, SANITIZED, STRICT, Compiled, command, selftest_passes
 from support.run_cases import config
 from support.tolerances import tolerance

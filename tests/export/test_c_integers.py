@@ -12,15 +12,15 @@ from torch import nn
 
 from orthornn import Householder, OrthogonalRNN, Rotations, Unconstrained
 from orthornn.activations import ACTIVATIONS, LeakyReLU
+from orthornn.cli import main
 from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError, OrthornnWarning, ShapeError
 from orthornn.export import rounded, to_c
 from orthornn.export.c import fixed
 from orthornn.export.c.bounds import bounded
 from orthornn.export.c.folded import fold_network
-from orthornn.lab.cli import main
-from orthornn.lab.systems import SequenceModel
-from orthornn.lab.tasks import Adding
-from orthornn.lab.training import train
+from orthornn.learn.systems import SequenceModel
+from orthornn.learn.tasks import Adding
+from orthornn.learn.training import train
 from support.compiled_c import COMPILERS, Compiled, selftest_passes
 from support.devices import needs, on_aarch64, on_cortex_m4
 from support.run_cases import config

@@ -21,6 +21,7 @@ from orthornn import (
     orthogonalize,
 )
 from orthornn.activations import ACTIVATIONS
+from orthornn.cli import main
 from orthornn.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -31,10 +32,9 @@ from orthornn.errors import (
     OrthornnWarning,
 )
 from orthornn.export.graphs import SequenceGraph, prepare
-from orthornn.lab.cli import main
-from orthornn.lab.systems import MODELS, SequenceModel, build
-from orthornn.lab.tasks import Adding
-from orthornn.lab.training import train
+from orthornn.learn.systems import MODELS, SequenceModel, build
+from orthornn.learn.tasks import Adding
+from orthornn.learn.training import train
 from support.run_cases import config
 from support.tolerances import tolerance
 from support.versions import TORCH

@@ -10,7 +10,7 @@ import torch
 
 from orthornn.kernels import denormals_as_zero
 from orthornn.kernels.backends.cpp import extension
-from orthornn.lab.training import Trainer
+from orthornn.learn.training import Trainer
 from support.run_cases import config
 
 

@@ -24,7 +24,7 @@ from orthornn import (
 )
 from orthornn.doctor import choice
 from orthornn.errors import ArgumentError
-from orthornn.lab.systems import MODEL_OPTIONS, MODELS, build
+from orthornn.learn.systems import MODEL_OPTIONS, MODELS, build
 from orthornn.rotation_basis import forget, rotations_of
 from support.tolerances import tolerance
 

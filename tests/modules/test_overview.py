@@ -16,8 +16,8 @@ from orthornn import (
     ReflectionRNN,
     RestrictedUnitary,
 )
-from orthornn.lab.systems import model_named
-from orthornn.lab.systems.build import build
+from orthornn.learn.systems import model_named
+from orthornn.learn.systems.build import build
 
 NETWORKS = {
     "rnn": lambda: OrthogonalRNN(3, 8, num_layers=2, bidirectional=True),

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import orthornn
-from orthornn.lab.systems import MODELS, build, count_parameters
+from orthornn.learn.systems import MODELS, build, count_parameters
 from orthornn.parametrizations import Parametrization
 from orthornn.parametrizations.givens import BoundGivens
 from orthornn.parametrizations.matrices import haar

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from orthornn.errors import ArgumentError, NonFiniteError, OrthornnWarning
-from orthornn.lab.training.trainer import Trainer
+from orthornn.learn.training.trainer import Trainer
 from orthornn.sklearn import OrthogonalClassifier, OrthogonalForecaster, OrthogonalRegressor
 from orthornn.sklearn.arrays_task import ClassesTask, Weighted
 from support.sequences import SMALL, X, Y

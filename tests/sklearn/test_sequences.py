@@ -90,7 +90,7 @@ def test_a_table_of_words_is_refused():
 
 def test_the_layout_and_the_files_of_aeon(tmp_path):
     """(n, C, T) arrays, lists of (C, T_i), and a .ts file as its collections are."""
-    from orthornn.lab.files.ts_files import read_ts
+    from orthornn.learn.files.ts_files import read_ts
 
     ragged = [one[: 4 + i % 5].T for i, one in enumerate(X)]  # (C, T_i)
     lines = [":".join(",".join(map(repr, channel.tolist())) for channel in one) + f":{y}" for one, y in zip(ragged, Y)]

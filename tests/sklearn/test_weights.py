@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.class_weight import compute_sample_weight
 from torch import nn
 
-from orthornn.lab.tasks.linear_start import start_linear
+from orthornn.learn.tasks.linear_start import start_linear
 from orthornn.sklearn import OrthogonalClassifier, OrthogonalForecaster, OrthogonalRegressor
 from orthornn.sklearn.arrays_task import ArraysTask
 from orthornn.sklearn.estimator import moments
@@ -120,7 +120,7 @@ def test_a_constant_channel_stays_constant(level):
 
 @pytest.mark.parametrize("given", [None, np.random.default_rng(7).integers(1, 4, 60)])
 def test_the_start_from_linear_regression_is_that_of_copies(given):
-    from orthornn.lab.systems import build, model_named
+    from orthornn.learn.systems import build, model_named
 
     random = np.random.default_rng(8)
     x, y, counts = random.standard_normal((60, 3)), random.standard_normal((60, 2)), random.integers(1, 4, 60)
@@ -238,7 +238,7 @@ def test_wrong_class_weights(class_weight, message):
 
 def test_targets_that_are_not_finite_in_a_weighted_batch_are_named():
     """Whatever the task of the estimators lets through, the trainer's guards read the targets next to their weights."""
-    from orthornn.lab.training.guards import likely_cause
+    from orthornn.learn.training.guards import likely_cause
 
     task = task_of(torch.full((48, 1), float("nan")), COUNTS.astype(float))
     assert "targets" in likely_cause(nn.Linear(2, 1), task.train_batch(0, 4, 0))

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from orthornn.errors import DataError
-from orthornn.lab.files.audio import read_audio
-from orthornn.lab.files.columns import read_columns
+from orthornn.learn.files.audio import read_audio
+from orthornn.learn.files.columns import read_columns
 from support.made_sounds import wav
 
 LARGEST = 64 << 20  # bytes that reading a file of a few kilobytes may take

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from orthornn.lab.tasks import Batch, Task
-from orthornn.lab.tasks.task import batch_rows
+from orthornn.learn.tasks import Batch, Task
+from orthornn.learn.tasks.task import batch_rows
 
 ORDER = np.random.RandomState(5).permutation(9).tolist()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from orthornn.lab.systems import model_named
-from orthornn.lab.tasks import Adding, Copying
-from orthornn.lab.training import OptimizerConfig, RunConfig
+from orthornn.learn.systems import model_named
+from orthornn.learn.tasks import Adding, Copying
+from orthornn.learn.training import OptimizerConfig, RunConfig
 
 COPYING = Copying(T=3, symbols=3, items=2, validation_size=20, test_size=20)
 EPOCHS = Adding(T=6, variant="helfrich2018", train_size=30, validation_size=10, test_size=10)

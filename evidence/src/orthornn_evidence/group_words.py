@@ -41,7 +41,7 @@ from orthornn._checks import check_choice
 from orthornn._files import write_bytes
 from orthornn.environment import commit
 from orthornn.errors import ArgumentError
-from orthornn.lab.given_once import parse_given_once
+from orthornn.learn.given_once import parse_given_once
 from orthornn.modules import ReflectionRNN
 
 from .tasks.finite_groups import FiniteGroup

@@ -40,15 +40,15 @@ from orthornn._printable import printable
 from orthornn._warnings import warn
 from orthornn.environment import commit
 from orthornn.errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
-from orthornn.lab.files.frames import shown_name
-from orthornn.lab.given_once import parse_given_once
-from orthornn.lab.report.runs import SavedRun, chosen, read_runs
-from orthornn.lab.report.table import Column, Table
-from orthornn.lab.shell_word import shell_word
-from orthornn.lab.tasks import Task
-from orthornn.lab.tasks.table_task import TableTask
-from orthornn.lab.training.json_files import LARGEST, checked, parse
-from orthornn.lab.training.schemas import Finite, Step
+from orthornn.learn.files.frames import shown_name
+from orthornn.learn.given_once import parse_given_once
+from orthornn.learn.report.runs import SavedRun, chosen, read_runs
+from orthornn.learn.report.table import Column, Table
+from orthornn.learn.shell_word import shell_word
+from orthornn.learn.tasks import Task
+from orthornn.learn.tasks.table_task import TableTask
+from orthornn.learn.training.json_files import LARGEST, checked, parse
+from orthornn.learn.training.schemas import Finite, Step
 
 from .leaderboard_options import shown_options
 from .leaderboard_runs import Plan, carry_out, rates_of, systems_of

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 
-from orthornn.lab.recipes import RECIPES
+from orthornn.learn.recipes import RECIPES
 
 _SAID = ("data", "permuted", "variable", "model")  # by the page, the title of the table, or another column
 _RUN = "orthornn train "

@@ -22,11 +22,11 @@ from orthornn._checks import check_choice, check_integer, check_number, check_po
 from orthornn._files import read_bytes, write_bytes
 from orthornn._printable import printable
 from orthornn.errors import ArgumentError, DataError
-from orthornn.lab.given_once import repeated, told
-from orthornn.lab.report.runs import chosen, read_run
-from orthornn.lab.systems import MODELS
-from orthornn.lab.training.directory import CONFIG, RESULT
-from orthornn.lab.training.json_files import LARGEST, parse
+from orthornn.learn.given_once import repeated, told
+from orthornn.learn.report.runs import chosen, read_run
+from orthornn.learn.systems import MODELS
+from orthornn.learn.training.directory import CONFIG, RESULT
+from orthornn.learn.training.json_files import LARGEST, parse
 
 _RECIPE = "recipe:"
 _OF_PLAN = ("--parameters (as --budget)", "--lr (as --lrs)", "--epochs or --steps", "--seed", "--out (in --runs)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orthornn.errors import ArgumentError, OrthornnError
-from orthornn.lab.timing import Ratio
+from orthornn.learn.timing import Ratio
 from orthornn_evidence.bench import floors
 from orthornn_evidence.bench.cases import Case, Work
 from orthornn_evidence.bench.floors import judge, obstacle

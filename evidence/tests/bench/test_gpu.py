@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from orthornn.cli import main
 from orthornn.errors import DeviceError, VerificationError
 from orthornn.kernels.backends.cpp import extension
 from orthornn.kernels.backends.cuda import nvrtc
-from orthornn.lab.cli import main
-from orthornn.lab.training import RunConfig, Trainer
+from orthornn.learn.training import RunConfig, Trainer
 from orthornn_evidence.bench.cases import Case, Work
 from orthornn_evidence.bench.gpu import BenchmarkPlan, benchmark, layers, recurrence, run
 from orthornn_evidence.bench.gpu.precision import arithmetic, bound

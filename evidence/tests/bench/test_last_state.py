@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from orthornn import cli
 from orthornn.errors import ArgumentError, VerificationError
-from orthornn.lab import cli
 from orthornn_evidence.bench import last_state
 from orthornn_evidence.bench.cases import Case, Work
 from orthornn_evidence.bench.last_state import H_N, OUT_LAST, OUTPUT_LAST, last_state_cost

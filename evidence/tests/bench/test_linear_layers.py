@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
+from orthornn.cli import main
 from orthornn.errors import VerificationError
-from orthornn.lab.cli import main
 from orthornn_evidence.bench import linear_layers
 from orthornn_evidence.bench.linear_layers import NAMES, make, measure, scan_by_doubling, table, verify
 

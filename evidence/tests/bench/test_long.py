@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from orthornn import cli
 from orthornn.errors import VerificationError
-from orthornn.lab import cli
 from orthornn_evidence.bench import long
 from orthornn_evidence.bench.cases import Case, Work
 

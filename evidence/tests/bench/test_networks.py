@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from orthornn import rotation_basis as basis
 from orthornn.errors import ArgumentError, BackendError
 from orthornn.kernels.backends.cpp import extension
-from orthornn.lab.timing import Timing
+from orthornn.learn.timing import Timing
 from orthornn_evidence.bench.cases import Case, Work
 from orthornn_evidence.bench.chain import chain_speed
 from orthornn_evidence.bench.figures import sweep_figure

@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
+from orthornn import cli
 from orthornn.errors import VerificationError
-from orthornn.lab import cli
 from orthornn_evidence.bench import resets
 from orthornn_evidence.bench.cases import Case, Work
 

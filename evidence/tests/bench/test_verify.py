@@ -7,10 +7,10 @@ import json
 import pytest
 import torch
 
+from orthornn import cli
 from orthornn.errors import VerificationError
 from orthornn.kernels.call import Gradients, States
 from orthornn.kernels.recurrence import _Recurrence as Recurrence
-from orthornn.lab import cli
 from orthornn_evidence import bench
 from orthornn_evidence.bench import benchmark
 from orthornn_evidence.bench.cases import Case, Work

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orthornn.lab import cli, entry_points
+from orthornn import cli
+from orthornn.learn import entry_points
 from orthornn_evidence import group_words, leaderboard
 from orthornn_evidence.bench import Grid
 from orthornn_evidence.own_data import results

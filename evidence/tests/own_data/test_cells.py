@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from orthornn.lab.recipes import OF_TASKS, RECIPES
-from orthornn.lab.systems import model_named
+from orthornn.learn.recipes import OF_TASKS, RECIPES
+from orthornn.learn.systems import model_named
 from orthornn_evidence.own_data import cells
 from orthornn_evidence.own_data.cells import Cell, Costs
 from orthornn_evidence.own_data.sets import SETS, Places

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from orthornn.lab import cli
-from orthornn.lab.systems import model_named
-from orthornn.lab.training import RecordConfig, RunConfig
+from orthornn import cli
+from orthornn.learn.systems import model_named
+from orthornn.learn.training import RecordConfig, RunConfig
 from orthornn_evidence.papers import Plan, ResultTable, core_hours
 from support.run_cases import COPYING
 

@@ -15,9 +15,9 @@ import pytest
 import torch
 from released import is_uniform, is_zero, passes, protocol, trained, trainer
 
-from orthornn.lab.systems import build, count_parameters
-from orthornn.lab.tasks import Adding, Copying
-from orthornn.lab.training.rmsprop import RootRMSprop
+from orthornn.learn.systems import build, count_parameters
+from orthornn.learn.tasks import Adding, Copying
+from orthornn.learn.training.rmsprop import RootRMSprop
 from orthornn.optim import JointOptimizer
 from orthornn.parametrizations.skew import skew_matrix
 from orthornn_evidence.papers import Setting, experiments

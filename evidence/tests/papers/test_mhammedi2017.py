@@ -13,8 +13,8 @@ import torch
 from released import is_uniform, is_zero, passes, protocol, trained, trainer
 
 from orthornn import compact_wy
-from orthornn.lab.systems import build, count_parameters
-from orthornn.lab.tasks import Characters
+from orthornn.learn.systems import build, count_parameters
+from orthornn.learn.tasks import Characters
 from support.real_data import REAL_DATA, needs
 
 SYMBOLS = "abcdefghijklmnopqrstuvwxyz0123456789 #$&'*-./<>\\N"  # utils.py: D, 49 of them

@@ -9,11 +9,11 @@ import shutil
 import pytest
 import torch
 
+from orthornn import cli
 from orthornn.errors import ArgumentError, DataError, DeviceError, Interrupted
-from orthornn.lab import cli
-from orthornn.lab.report.runs import read_run
-from orthornn.lab.systems import model_named
-from orthornn.lab.training import RecordConfig, Run, RunConfig, Trainer, train
+from orthornn.learn.report.runs import read_run
+from orthornn.learn.systems import model_named
+from orthornn.learn.training import RecordConfig, Run, RunConfig, Trainer, train
 from orthornn_evidence.papers import (
     Experiment,
     Plan,

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 
-from orthornn.lab.systems import build
-from orthornn.lab.tasks import Characters
-from orthornn.lab.training import Trainer
-from orthornn.lab.training.penalized import penalized_loss
+from orthornn.learn.systems import build
+from orthornn.learn.tasks import Characters
+from orthornn.learn.training import Trainer
+from orthornn.learn.training.penalized import penalized_loss
 from orthornn_evidence.papers import Setting, experiments
 from orthornn_evidence.papers.vorontsov2017.common import spectral
 from support.made_idx import write_idx

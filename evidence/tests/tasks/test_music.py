@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from orthornn.errors import ArgumentError, DataError
-from orthornn.lab.files.audio import read_audio
-from orthornn.lab.systems import build
+from orthornn.learn.files.audio import read_audio
+from orthornn.learn.systems import build
 from orthornn_evidence.tasks import Music
 from support.made_sounds import wav
 from support.real_data import REAL_DATA, needs

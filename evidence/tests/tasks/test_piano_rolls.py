@@ -110,6 +110,6 @@ def test_a_file_that_becomes_too_large_is_refused(tmp_path, monkeypatch):
     head = b"MATLAB 5.0".ljust(124) + b"\x00\x01IM"
     path = tmp_path / "JSB_Chorales.mat"
     path.write_bytes(head + struct.pack("<II", 15, len(packed)) + packed)
-    monkeypatch.setattr("orthornn.lab.files.inflate.FREE", 1 << 20)
+    monkeypatch.setattr("orthornn.learn.files.inflate.FREE", 1 << 20)
     with pytest.raises(DataError, match="to become at most 1048576 bytes when decompressed"):
         PianoRolls(data=str(tmp_path)).trivial_loss  # noqa: B018

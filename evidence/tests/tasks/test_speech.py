@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from orthornn.errors import ArgumentError, DataError, OrthornnWarning
-from orthornn.lab.systems import build
-from orthornn.lab.tasks.sequences import mean_of_each
+from orthornn.learn.systems import build
+from orthornn.learn.tasks.sequences import mean_of_each
 from orthornn_evidence.tasks import Speech, speech
 from orthornn_evidence.tasks.speech_files import CORE_TEST_SPEAKERS, DEVELOPMENT_SPEAKERS, utterances
 from orthornn_evidence.tasks.speech_scores import available

@@ -12,13 +12,14 @@ import sys
 
 import pytest
 
+from orthornn import cli
+from orthornn.cli.arguments import read_options
+from orthornn.cli.recipes import expand
+from orthornn.cli.train import TrainArguments
 from orthornn.errors import ArgumentError, ConfigError
-from orthornn.lab import cli, entry_points, tasks
-from orthornn.lab.cli.arguments import read_options
-from orthornn.lab.cli.recipes import expand
-from orthornn.lab.cli.train import TrainArguments
-from orthornn.lab.systems import model_named
-from orthornn.lab.training import RunConfig, read_config, read_metrics
+from orthornn.learn import entry_points, tasks
+from orthornn.learn.systems import model_named
+from orthornn.learn.training import RunConfig, read_config, read_metrics
 from orthornn_evidence.tasks import Music, PianoRolls, PixelMNIST, Speech
 from support.made_idx import write_images
 from support.made_sounds import archives, wav

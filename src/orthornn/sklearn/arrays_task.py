@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..lab.tasks import Batch, Task
-from ..lab.tasks.linear_start import start_linear
-from ..lab.tasks.sequences import Ragged
-from ..lab.tasks.task import batch_rows
+from ..learn.tasks import Batch, Task
+from ..learn.tasks.linear_start import start_linear
+from ..learn.tasks.sequences import Ragged
+from ..learn.tasks.task import batch_rows
 
 
 class Weighted(NamedTuple):

@@ -13,8 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._masked import as_array
 from .._warnings import warn
-from ..lab.files.rounded_targets import check_names
-from ..lab.tasks.decision_threshold import best_threshold, decided, read_threshold
+from ..learn.files.rounded_targets import check_names
+from ..learn.tasks.decision_threshold import best_threshold, decided, read_threshold
 from .estimator import SequenceEstimator, whole_or_not_at_all
 from .sequences import check_order, sequences_of, targets_of
 from .weights import weights_of, with_class_weights

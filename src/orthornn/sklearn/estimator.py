@@ -19,13 +19,13 @@ from .._recording import recording
 from .._warnings import warn
 from ..cores import limited_threads
 from ..errors import NonFiniteError
-from ..lab.systems import Model, model_named
-from ..lab.tasks.sequences import Ragged
-from ..lab.tasks.splits import divided
-from ..lab.training import OptimizerConfig, PenaltyConfig, RunConfig, ScheduleConfig
-from ..lab.training.selection import Selection
-from ..lab.training.threads import useful_threads
-from ..lab.training.trainer import Trainer
+from ..learn.systems import Model, model_named
+from ..learn.tasks.sequences import Ragged
+from ..learn.tasks.splits import divided
+from ..learn.training import OptimizerConfig, PenaltyConfig, RunConfig, ScheduleConfig
+from ..learn.training.selection import Selection
+from ..learn.training.threads import useful_threads
+from ..learn.training.trainer import Trainer
 from .arrays_task import ArraysTask, ClassesTask
 from .sequences import names_of, sequences_of
 from .weights import scaled

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import check_integer
 from .._masked import as_array
 from .._warnings import warn
-from ..lab.systems import Model
+from ..learn.systems import Model
 from .estimator import SequenceEstimator, moments, whole, whole_or_not_at_all
 from .sequences import names_of, rounded
 from .times import times_of, warn_of_steps

@@ -9,8 +9,8 @@ import numpy as np
 from .._checks import check_choice
 from .._masked import as_array
 from ..errors import MissingPackageError
-from ..lab.files.cells import listed
-from ..lab.files.rounded_targets import check_rounding
+from ..learn.files.cells import listed
+from ..learn.files.rounded_targets import check_rounding
 from .times import warn_of_steps
 
 

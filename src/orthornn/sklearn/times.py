@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .._warnings import warn
-from ..lab.files.cells import shown
-from ..lab.files.dates import are_dates, nanoseconds_of_dates
-from ..lab.tasks.time_grid import Grid, grid_of_times
+from ..learn.files.cells import shown
+from ..learn.files.dates import are_dates, nanoseconds_of_dates
+from ..learn.tasks.time_grid import Grid, grid_of_times
 
 _SILENCE = "To silence this, use warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from orthornn import Householder, OrthogonalRNN
 from orthornn.export import to_c
-from orthornn.lab.systems import SequenceModel
+from orthornn.learn.systems import SequenceModel
 from support.compiled_c import COMPILERS, SANITIZED, STRICT, Compiled, command
 from support.tolerances import tolerance
 

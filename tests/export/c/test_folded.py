@@ -13,7 +13,7 @@ from orthornn import Householder, OrthogonalRNN
 from orthornn.errors import ArgumentError, CheckpointError
 from orthornn.export import to_c
 from orthornn.export.c.folded import fold_network
-from orthornn.lab.systems import SequenceModel
+from orthornn.learn.systems import SequenceModel
 from support.tolerances import tolerance
 
 

@@ -11,14 +11,14 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
 from orthornn import Householder, OrthogonalRNN
+from orthornn.cli import main
 from orthornn.errors import ArgumentError
 from orthornn.export import RoundedNetwork, rounded, to_c
 from orthornn.export.c import fixed, fold_network
 from orthornn.export.c.bounds import find_ranges
-from orthornn.lab.cli import main
-from orthornn.lab.systems import SequenceModel
-from orthornn.lab.tasks import Adding
-from orthornn.lab.training import fine_tune, train
+from orthornn.learn.systems import SequenceModel
+from orthornn.learn.tasks import Adding
+from orthornn.learn.training import fine_tune, train
 from support.compiled_c import COMPILERS, selftest_passes
 from support.run_cases import config
 from support.tolerances import tolerance

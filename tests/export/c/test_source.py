@@ -14,7 +14,7 @@ from torch import nn
 from orthornn import OrthogonalRNN
 from orthornn.errors import OrthornnWarning
 from orthornn.export import to_c
-from orthornn.lab.systems import SequenceModel
+from orthornn.learn.systems import SequenceModel
 from support.compiled_c import COMPILERS, Compiled, command, selftest_passes
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a C compiler")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orthornn.lab.timing import Contender, Timing, interleave
+from orthornn.learn.timing import Contender, Timing, interleave
 
 from .benchmark import BenchmarkPlan, Results, run
 from .cases import Case, Work

@@ -13,7 +13,7 @@ from orthornn.cores import usable_cores
 from orthornn.environment import environment
 from orthornn.errors import ArgumentError, BackendError, OrthornnError
 from orthornn.kernels.backends.cpp import extension
-from orthornn.lab.timing import Contender, Ratio, Timing, interleave, ratio
+from orthornn.learn.timing import Contender, Ratio, Timing, interleave, ratio
 
 from . import floors
 from .cases import Case, Work

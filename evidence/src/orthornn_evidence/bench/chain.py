@@ -12,8 +12,8 @@ from orthornn.errors import BackendError
 from orthornn.kernels.backends import CPP
 from orthornn.kernels.backends.cpp import extension
 from orthornn.kernels.call import Call, Needs, Options, States
-from orthornn.lab.timing import Contender, Ratio, Timing, interleave, ratio
 from orthornn.layout import SequenceLayout
+from orthornn.learn.timing import Contender, Ratio, Timing, interleave, ratio
 
 from .cases import Work
 from .machine import PRODUCT, PRODUCT_MULTIPLY_ADDS, product

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orthornn.lab.report.figures import COLORS, canvas, plain_style
+from orthornn.learn.report.figures import COLORS, canvas, plain_style
 
 from . import floors
 from .benchmark import Results

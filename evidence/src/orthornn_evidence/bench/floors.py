@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from orthornn.lab.timing import Ratio
+from orthornn.learn.timing import Ratio
 
 from .cases import Work
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from orthornn.errors import VerificationError
-from orthornn.lab.timing import Contender, Ratio, Timing, interleave, ratio
+from orthornn.learn.timing import Contender, Ratio, Timing, interleave, ratio
 from orthornn.modules import OrthogonalRNN
 
 from .cases import Case, Work

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from orthornn.errors import VerificationError
-from orthornn.lab.report.table import Column, Table
+from orthornn.learn.report.table import Column, Table
 from orthornn.modules import OrthogonalRNN
 from orthornn.modules.forms import Form
 from orthornn.modules.layer import Settings

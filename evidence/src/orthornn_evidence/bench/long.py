@@ -15,8 +15,8 @@ import torch
 
 from orthornn.errors import VerificationError
 from orthornn.kernels import checkpointing
-from orthornn.lab.report.table import Column, Table
-from orthornn.lab.timing import Timing
+from orthornn.learn.report.table import Column, Table
+from orthornn.learn.timing import Timing
 from orthornn.modules import OrthogonalRNN
 
 from .cases import Case, Work

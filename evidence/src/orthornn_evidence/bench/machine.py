@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from orthornn.lab.timing import Contender, interleave
+from orthornn.learn.timing import Contender, interleave
 
 from .cases import Work
 

@@ -19,7 +19,7 @@ from torch.nn.utils import parametrizations, parametrize
 from orthornn import rotation_basis
 from orthornn._checks import check_choice
 from orthornn.errors import ArgumentError
-from orthornn.lab.systems import count_parameters
+from orthornn.learn.systems import count_parameters
 from orthornn.modules import OrthogonalRNN
 from orthornn.parametrizations import Householder, ScaledCayley, Stiefel
 

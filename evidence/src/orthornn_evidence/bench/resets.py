@@ -18,8 +18,8 @@ from torch import Tensor
 
 from orthornn.errors import VerificationError
 from orthornn.kernels.projection import project
-from orthornn.lab.report.table import Column, Table
-from orthornn.lab.timing import Contender, Timing, interleave, ratio
+from orthornn.learn.report.table import Column, Table
+from orthornn.learn.timing import Contender, Timing, interleave, ratio
 from orthornn.modules import OrthogonalRNN
 
 from .cases import Case, Work

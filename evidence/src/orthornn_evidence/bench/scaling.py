@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from orthornn.environment import environment
-from orthornn.lab.report.table import Column, Table
-from orthornn.lab.timing import Contender, Timing, interleave
+from orthornn.learn.report.table import Column, Table
+from orthornn.learn.timing import Contender, Timing, interleave
 
 from .cases import Case, Work
 from .networks import OURS, Runnable

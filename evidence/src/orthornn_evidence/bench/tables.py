@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from orthornn._files import write_bytes
-from orthornn.lab.report.table import Column, Table
-from orthornn.lab.timing import Ratio
+from orthornn.learn.report.table import Column, Table
+from orthornn.learn.timing import Ratio
 
 from .benchmark import CaseResult, Results
 from .floors import Verdict

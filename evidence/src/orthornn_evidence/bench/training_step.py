@@ -18,10 +18,10 @@ from torch.nn import functional as F
 from orthornn.activations import Name
 from orthornn.errors import ArgumentError, BackendError
 from orthornn.kernels.backends.cpp import extension
-from orthornn.lab.systems import Model, model_named
-from orthornn.lab.tasks import Batch, Task
-from orthornn.lab.timing import Timing
-from orthornn.lab.training import OptimizerConfig, RunConfig, Trainer
+from orthornn.learn.systems import Model, model_named
+from orthornn.learn.tasks import Batch, Task
+from orthornn.learn.timing import Timing
+from orthornn.learn.training import OptimizerConfig, RunConfig, Trainer
 
 from .cases import Case
 

@@ -11,14 +11,14 @@ import tyro
 
 from orthornn._checks import check_choice
 from orthornn._files import write_bytes
+from orthornn.cli.arguments import read_options, set_threads
+from orthornn.cli.lines import show
+from orthornn.cli.progress import Display
 from orthornn.errors import ArgumentError
 from orthornn.kernels import denormals_as_zero
-from orthornn.lab.cli.arguments import read_options, set_threads
-from orthornn.lab.cli.lines import show
-from orthornn.lab.cli.progress import Display
-from orthornn.lab.report.table import Column, Table
-from orthornn.lab.training import Progress, Run
-from orthornn.lab.training.config import check_device
+from orthornn.learn.report.table import Column, Table
+from orthornn.learn.training import Progress, Run
+from orthornn.learn.training.config import check_device
 
 from ..papers import PAPERS, Budget, Experiment, Setting, experiments, reproduce
 from ..papers.core_hours import core_hours

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orthornn.errors import DataError
-from orthornn.lab.files.optional_packages import import_optional
+from orthornn.learn.files.optional_packages import import_optional
 
 _BAR = 30  # characters
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from orthornn.errors import DataError
-from orthornn.lab.files.inflate import check_inflated
+from orthornn.learn.files.inflate import check_inflated
 
 _UNSIGNED_BYTE = 8
 _CHUNK = 1 << 22  # bytes that are asked for at once: what a header promises need not be there

@@ -14,16 +14,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orthornn.lab.auto import STATE, Search
-from orthornn.lab.cli.arguments import own_data, read_options
-from orthornn.lab.cli.recipes import expand, leave_room_for_network, limit_warmup
-from orthornn.lab.cli.train import TrainArguments
-from orthornn.lab.recipes import NONE
-from orthornn.lab.report.runs import chosen
-from orthornn.lab.systems import model_named
-from orthornn.lab.tasks import TASKS, Forecast, Task
-from orthornn.lab.training import Run, RunResult, carry_out, read_config, read_metrics
-from orthornn.lab.training.directory import CONFIG, METRICS
+from orthornn.cli.arguments import own_data, read_options
+from orthornn.cli.recipes import expand, leave_room_for_network, limit_warmup
+from orthornn.cli.train import TrainArguments
+from orthornn.learn.auto import STATE, Search
+from orthornn.learn.recipes import NONE
+from orthornn.learn.report.runs import chosen
+from orthornn.learn.systems import model_named
+from orthornn.learn.tasks import TASKS, Forecast, Task
+from orthornn.learn.training import Run, RunResult, carry_out, read_config, read_metrics
+from orthornn.learn.training.directory import CONFIG, METRICS
 
 from .sets import SETS, Places
 

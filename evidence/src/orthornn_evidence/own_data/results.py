@@ -24,12 +24,12 @@ from typing import Any
 import torch
 
 from orthornn._files import write_bytes
+from orthornn.cli.arguments import read_options
 from orthornn.environment import commit
 from orthornn.errors import DataError, Interrupted, OrthornnError
-from orthornn.lab.cli.arguments import read_options
-from orthornn.lab.given_once import parse_given_once
-from orthornn.lab.tasks import TASKS, Task
-from orthornn.lab.training.json_files import read_json
+from orthornn.learn.given_once import parse_given_once
+from orthornn.learn.tasks import TASKS, Task
+from orthornn.learn.training.json_files import read_json
 
 from . import cells
 from .cells import Cell, Costs, is_current

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from orthornn.errors import DataError
-from orthornn.lab.files.audio import read_audio
-from orthornn.lab.files.left_out import is_left_out
-from orthornn.lab.tasks import Classify, Forecast, Regress, Task
+from orthornn.learn.files.audio import read_audio
+from orthornn.learn.files.left_out import is_left_out
+from orthornn.learn.tasks import Classify, Forecast, Regress, Task
 
 MEL_BANDS = 20
 _WINDOW, _HOP = 256, 160  # samples of spoken digits, 8 kHz

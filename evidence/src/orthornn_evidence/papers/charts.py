@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orthornn.lab.report.figures import COLORS, Curve
+from orthornn.learn.report.figures import COLORS, Curve
 
 
 def curves(

@@ -11,8 +11,8 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 
-from orthornn.lab.tasks import Batch
-from orthornn.lab.training import RunConfig, Trainer
+from orthornn.learn.tasks import Batch
+from orthornn.learn.training import RunConfig, Trainer
 
 from .experiment import Plan
 

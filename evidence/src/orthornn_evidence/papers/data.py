@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orthornn.lab.tasks import Characters
+from orthornn.learn.tasks import Characters
 
 from ..tasks import PixelMNIST, Speech
 from .experiment import Setting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orthornn.lab.report.figures import COLORS, Curve
+from orthornn.learn.report.figures import COLORS, Curve
 
 _FEW = 8  # names that a legend inside a panel has room for
 

@@ -20,7 +20,7 @@ from typing import Literal, TypeVar
 
 from orthornn._checks import check_choice
 from orthornn.errors import DataError
-from orthornn.lab.training import RunConfig
+from orthornn.learn.training import RunConfig
 
 from .result_table import ResultTable, Runs
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from orthornn.errors import ArgumentError, Interrupted
-from orthornn.lab.report.runs import read_run
-from orthornn.lab.training import Progress, Run, RunConfig, carry_out, read_config
-from orthornn.lab.training.changes import MAY_CHANGE
+from orthornn.learn.report.runs import read_run
+from orthornn.learn.training import Progress, Run, RunConfig, carry_out, read_config
+from orthornn.learn.training.changes import MAY_CHANGE
 
 from . import results
 from .experiment import Experiment, Plan, Setting

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from orthornn.lab.report.figures import Curve
-from orthornn.lab.report.runs import SavedRun
-from orthornn.lab.tasks import Task
-from orthornn.lab.training import RunConfig
+from orthornn.learn.report.figures import Curve
+from orthornn.learn.report.runs import SavedRun
+from orthornn.learn.tasks import Task
+from orthornn.learn.training import RunConfig
 
 Selection = Literal["validation", "test", "last", "lowest", "measured", "computed"]
 

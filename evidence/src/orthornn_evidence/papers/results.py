@@ -22,14 +22,14 @@ from typing import Any
 from orthornn._files import read_bytes, write_bytes
 from orthornn.environment import environment
 from orthornn.errors import ArgumentError, ConfigError
-from orthornn.lab.report.figures import canvas, or_a_warning, plain_style
-from orthornn.lab.report.runs import SavedRun
-from orthornn.lab.report.table import Column, Table
-from orthornn.lab.training import RunConfig
-from orthornn.lab.training.changes import MAY_CHANGE
-from orthornn.lab.training.config import flat
-from orthornn.lab.training.directory import write_json
-from orthornn.lab.training.json_files import LARGEST, parse
+from orthornn.learn.report.figures import canvas, or_a_warning, plain_style
+from orthornn.learn.report.runs import SavedRun
+from orthornn.learn.report.table import Column, Table
+from orthornn.learn.training import RunConfig
+from orthornn.learn.training.changes import MAY_CHANGE
+from orthornn.learn.training.config import flat
+from orthornn.learn.training.directory import write_json
+from orthornn.learn.training.json_files import LARGEST, parse
 
 from .curves import evaluations_are_whole, restored, stored
 from .experiment import Budget, Experiment, Plan, Published

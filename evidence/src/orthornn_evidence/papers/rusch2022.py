@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orthornn.lab.tasks import Adding, Batch, Copying, Task
+from orthornn.learn.tasks import Adding, Batch, Copying, Task
 from orthornn.modules import OrthogonalRNN
 from orthornn.parametrizations import Householder, Rotations
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from orthornn.lab.training import RunConfig, Trainer
+from orthornn.learn.training import RunConfig, Trainer
 
 
 def clock() -> Callable[[], float]:

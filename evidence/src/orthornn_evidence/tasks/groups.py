@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from orthornn._checks import check_choice, check_integer
-from orthornn.lab.tasks.streams import stream
-from orthornn.lab.tasks.task import LARGEST, Batch, Task
+from orthornn.learn.tasks.streams import stream
+from orthornn.learn.tasks.task import LARGEST, Batch, Task
 
 from .finite_groups import FiniteGroup, group_named
 

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from orthornn._checks import check_integer
 from orthornn.errors import DataError
-from orthornn.lab.files.audio import read_audio, write_wav
-from orthornn.lab.files.left_out import is_left_out
-from orthornn.lab.tasks.task import Batch, Task
+from orthornn.learn.files.audio import read_audio, write_wav
+from orthornn.learn.files.left_out import is_left_out
+from orthornn.learn.tasks.task import Batch, Task
 
 EXCERPTS = 5
 
@@ -126,7 +126,7 @@ class Music(Task):
 
     def write_outputs(self, model: Any, folder: Path) -> list[str]:
         """Write the excerpt and what the network generates, as sounds and in a figure."""
-        from orthornn.lab.report.figures import (  # matplotlib, which a task that is only read does not need
+        from orthornn.learn.report.figures import (  # matplotlib, which a task that is only read does not need
             or_a_warning,
             told,
             waveforms,

@@ -20,8 +20,8 @@ import torch
 
 from orthornn._checks import check_integer
 from orthornn.errors import ArgumentError
-from orthornn.lab.tasks.streams import stream
-from orthornn.lab.tasks.task import LARGEST, Batch
+from orthornn.learn.tasks.streams import stream
+from orthornn.learn.tasks.task import LARGEST, Batch
 
 from .pixel_mnist import Images, Pictures
 

@@ -29,10 +29,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from orthornn._checks import check_choice, check_integer
 from orthornn.errors import DataError
-from orthornn.lab.files.inflate import check_inflated
-from orthornn.lab.files.optional_packages import import_optional
-from orthornn.lab.tasks.sequences import Ragged, flat
-from orthornn.lab.tasks.task import Batch, Task, batch_rows
+from orthornn.learn.files.inflate import check_inflated
+from orthornn.learn.files.optional_packages import import_optional
+from orthornn.learn.tasks.sequences import Ragged, flat
+from orthornn.learn.tasks.task import Batch, Task, batch_rows
 
 KEYS = 88
 COLLECTIONS = {

@@ -42,8 +42,8 @@ from torch.nn import functional as F
 
 from orthornn._checks import check_choice, check_integer
 from orthornn.errors import DataError
-from orthornn.lab.tasks.streams import stream
-from orthornn.lab.tasks.task import Batch, Task, batch_rows, fresh_rows
+from orthornn.learn.tasks.streams import stream
+from orthornn.learn.tasks.task import Batch, Task, batch_rows, fresh_rows
 
 from ..files.download import fetch_missing
 from ..files.idx import read_idx

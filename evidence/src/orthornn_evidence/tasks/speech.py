@@ -29,11 +29,11 @@ from torch.nn.utils.rnn import PackedSequence
 
 from orthornn._checks import check_integer, check_number
 from orthornn.errors import ArgumentError, DataError
-from orthornn.lab.files.audio import resample, write_wav
-from orthornn.lab.files.inflate import check_inflated
-from orthornn.lab.tasks.sequences import Ragged, flat, mean_of_each
-from orthornn.lab.tasks.splits import check_no_shares
-from orthornn.lab.tasks.task import Batch, Task, batch_rows
+from orthornn.learn.files.audio import resample, write_wav
+from orthornn.learn.files.inflate import check_inflated
+from orthornn.learn.tasks.sequences import Ragged, flat, mean_of_each
+from orthornn.learn.tasks.splits import check_no_shares
+from orthornn.learn.tasks.task import Batch, Task, batch_rows
 
 from ..files.download import fetch_missing
 from . import speech_scores

@@ -21,10 +21,10 @@ from typing import Literal
 import numpy as np
 
 from orthornn.errors import DataError
-from orthornn.lab.files.audio import SUFFIXES, read_audio
-from orthornn.lab.files.inflate import check_inflated
-from orthornn.lab.files.left_out import is_left_out, warn_of_left_out
-from orthornn.lab.tasks.splits import shares
+from orthornn.learn.files.audio import SUFFIXES, read_audio
+from orthornn.learn.files.inflate import check_inflated
+from orthornn.learn.files.left_out import is_left_out, warn_of_left_out
+from orthornn.learn.tasks.splits import shares
 
 
 def _words(text: str) -> frozenset[str]:

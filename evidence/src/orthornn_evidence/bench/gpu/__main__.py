@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from orthornn.errors import OrthornnError
-from orthornn.lab.given_once import parse_given_once
+from orthornn.learn.given_once import parse_given_once
 
 from ..cases import Case, Work
 from .benchmark import CASES, BenchmarkPlan, run

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from orthornn.lab.timing import Contender, interleave, ratio
+from orthornn.learn.timing import Contender, interleave, ratio
 
 from ..cases import Case, Work
 from ..networks import OURS, Runnable, StepLoop, output_of

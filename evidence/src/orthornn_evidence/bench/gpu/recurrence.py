@@ -15,7 +15,7 @@ from orthornn.activations import Name
 from orthornn.kernels import compact_wy_rnn, dense_rnn, dispatch
 from orthornn.kernels.backends import BACKENDS, GRAPH
 from orthornn.kernels.call import Size
-from orthornn.lab.timing import Contender, interleave
+from orthornn.learn.timing import Contender, interleave
 
 from ..cases import Case
 from .precision import Precision, arithmetic, bound

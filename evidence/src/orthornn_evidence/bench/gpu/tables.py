@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orthornn.lab.report.table import Column, Table
+from orthornn.learn.report.table import Column, Table
 
 from ..cases import Case
 from ..networks import OURS

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from statistics import geometric_mean
 
-from orthornn.lab.report.instruments import GradientHistory, SpectrumHistory
-from orthornn.lab.systems import Model
-from orthornn.lab.tasks import Adding
-from orthornn.lab.training import OptimizerConfig, RecordConfig, RunConfig
+from orthornn.learn.report.instruments import GradientHistory, SpectrumHistory
+from orthornn.learn.systems import Model
+from orthornn.learn.tasks import Adding
+from orthornn.learn.training import OptimizerConfig, RecordConfig, RunConfig
 
 from .. import timing
 from ..data import pixel_mnist

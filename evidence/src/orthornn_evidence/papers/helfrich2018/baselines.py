@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orthornn.lab.systems import model_named
-from orthornn.lab.training import OptimizerConfig
+from orthornn.learn.systems import model_named
+from orthornn.learn.training import OptimizerConfig
 
 from ..drawing import panels
 from ..experiment import Plan, Setting, reproduces

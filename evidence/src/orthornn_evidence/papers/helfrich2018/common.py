@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orthornn.lab.report.figures import Curve
-from orthornn.lab.systems import Model, Scornn, model_named
-from orthornn.lab.tasks import Adding, Copying, Task
-from orthornn.lab.training import OptimizerConfig, RecordConfig, RunConfig
+from orthornn.learn.report.figures import Curve
+from orthornn.learn.systems import Model, Scornn, model_named
+from orthornn.learn.tasks import Adding, Copying, Task
+from orthornn.learn.training import OptimizerConfig, RecordConfig, RunConfig
 
 from ..experiment import Setting
 from ..result_table import Runs

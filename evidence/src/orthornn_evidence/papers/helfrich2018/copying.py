@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orthornn.lab.tasks import Copying
+from orthornn.learn.tasks import Copying
 
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from orthornn.lab.systems import Model
-from orthornn.lab.tasks import Adding, Copying
-from orthornn.lab.training import RunConfig
+from orthornn.learn.systems import Model
+from orthornn.learn.tasks import Adding, Copying
+from orthornn.learn.training import RunConfig
 from orthornn.parametrizations import ScaledCayley
 from orthornn.parametrizations.cayley import BoundScaledCayley
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orthornn.lab.report.figures import Curve
-from orthornn.lab.training import RecordConfig, RunConfig
+from orthornn.learn.report.figures import Curve
+from orthornn.learn.training import RecordConfig, RunConfig
 
 from ...tasks import PixelMNIST
 from ..data import pixel_mnist

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from orthornn.lab.systems import SequenceModel
-from orthornn.lab.training import RecordConfig, load_model
+from orthornn.learn.systems import SequenceModel
+from orthornn.learn.training import RecordConfig, load_model
 
 from ...tasks import Speech
 from ..data import speech

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from orthornn.lab.systems import model_named
-from orthornn.lab.tasks import Adding
+from orthornn.learn.systems import model_named
+from orthornn.learn.tasks import Adding
 
 from .. import charts
 from ..experiment import Plan, Published, Setting, reproduces

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orthornn.lab.systems import model_named
-from orthornn.lab.tasks import Characters
+from orthornn.learn.systems import model_named
+from orthornn.learn.tasks import Characters
 
 from ..experiment import Plan, Published, Setting, reproduces
 from ..result_table import ResultTable, Runs

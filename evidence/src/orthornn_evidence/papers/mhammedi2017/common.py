@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orthornn.lab.systems import Model
-from orthornn.lab.tasks import Copying, Task
-from orthornn.lab.training import OptimizerConfig, RecordConfig, RunConfig
+from orthornn.learn.systems import Model
+from orthornn.learn.tasks import Copying, Task
+from orthornn.learn.training import OptimizerConfig, RecordConfig, RunConfig
 
 from .. import charts
 from ..experiment import Setting

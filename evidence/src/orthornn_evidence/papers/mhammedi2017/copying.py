@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orthornn.lab.systems import model_named
+from orthornn.learn.systems import model_named
 
 from ..experiment import Plan, Published, Setting, reproduces
 from .common import copying_run, tabulate_copying

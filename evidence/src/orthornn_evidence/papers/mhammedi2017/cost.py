@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from orthornn import compact_wy
-from orthornn.lab.systems import Model, model_named
-from orthornn.lab.tasks import Adding
-from orthornn.lab.training import RunConfig
+from orthornn.learn.systems import Model, model_named
+from orthornn.learn.tasks import Adding
+from orthornn.learn.training import RunConfig
 from orthornn.parametrizations import ScaledCayley
 
 from .. import charts, flops

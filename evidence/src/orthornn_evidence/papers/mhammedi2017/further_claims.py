@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from orthornn.lab.systems import model_named
-from orthornn.lab.tasks import Adding, Copying
-from orthornn.lab.training import load_model
+from orthornn.learn.systems import model_named
+from orthornn.learn.tasks import Adding, Copying
+from orthornn.learn.training import load_model
 
 from .. import charts, signs
 from ..experiment import Plan, Published, Setting, reproduces

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from orthornn.lab.report.figures import Curve
-from orthornn.lab.systems import model_named
-from orthornn.lab.training import RunConfig, load_model
+from orthornn.learn.report.figures import Curve
+from orthornn.learn.systems import model_named
+from orthornn.learn.training import RunConfig, load_model
 
 from ...tasks import Music
 from .. import charts

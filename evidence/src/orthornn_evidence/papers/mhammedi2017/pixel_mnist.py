@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from orthornn.lab.report.figures import Curve
-from orthornn.lab.systems import model_named
-from orthornn.lab.training import RunConfig
+from orthornn.learn.report.figures import Curve
+from orthornn.learn.systems import model_named
+from orthornn.learn.training import RunConfig
 
 from .. import charts
 from ..data import pixel_mnist

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from orthornn.lab.report.figures import Curve
-from orthornn.lab.systems import Model, model_named
-from orthornn.lab.tasks import Copying, Task
-from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
+from orthornn.learn.report.figures import Curve
+from orthornn.learn.systems import Model, model_named
+from orthornn.learn.tasks import Copying, Task
+from orthornn.learn.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
 
 from ..experiment import Setting
 from ..result_table import Runs

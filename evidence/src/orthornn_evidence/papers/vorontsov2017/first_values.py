@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from orthornn.diagnostics import hidden_gradient_norms
-from orthornn.lab.systems import model_named
-from orthornn.lab.systems.initial_values import lasagne_
-from orthornn.lab.tasks import Batch
-from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig
+from orthornn.learn.systems import model_named
+from orthornn.learn.systems.initial_values import lasagne_
+from orthornn.learn.tasks import Batch
+from orthornn.learn.training import OptimizerConfig, PenaltyConfig, RecordConfig
 from orthornn.modules import OrthogonalRNN
 from orthornn.parametrizations import SpectralMargin
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from orthornn.lab.report.instruments import SpectrumHistory
-from orthornn.lab.systems import model_named
-from orthornn.lab.tasks import Adding
-from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig
+from orthornn.learn.report.instruments import SpectrumHistory
+from orthornn.learn.systems import model_named
+from orthornn.learn.tasks import Adding
+from orthornn.learn.training import OptimizerConfig, PenaltyConfig, RecordConfig
 
 from ..data import characters, pixel_mnist
 from ..drawing import panels

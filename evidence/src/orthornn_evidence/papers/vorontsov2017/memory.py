@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import torch
 
-from orthornn.lab.report.instruments import GradientHistory, draw_gradient_map
-from orthornn.lab.systems import Model
-from orthornn.lab.tasks import Adding
-from orthornn.lab.training import RecordConfig, RunConfig, load_model
+from orthornn.learn.report.instruments import GradientHistory, draw_gradient_map
+from orthornn.learn.systems import Model
+from orthornn.learn.tasks import Adding
+from orthornn.learn.training import RecordConfig, RunConfig, load_model
 
 from ..drawing import panels
 from ..experiment import Plan, Published, Setting, reproduces

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
-from orthornn.lab.report.instruments import SpectrumHistory, draw_spectrum_evolution
-from orthornn.lab.systems import Model, model_named
-from orthornn.lab.tasks import Task
-from orthornn.lab.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
+from orthornn.learn.report.instruments import SpectrumHistory, draw_spectrum_evolution
+from orthornn.learn.systems import Model, model_named
+from orthornn.learn.tasks import Task
+from orthornn.learn.training import OptimizerConfig, PenaltyConfig, RecordConfig, RunConfig
 
 from ..data import characters, pixel_mnist
 from ..drawing import panels

@@ -1,0 +1,212 @@
+"""`orthornn demo`: which networks of equal size learn to copy, and what happens to their gradients.
+
+Four networks of one parameter count learn the copying task by turns, live, each for an equal share of a given time. Then:
+how fast a step is against torch's own layers of the same width, a table, and a figure with the learning curves, the
+gradient's norm against the step, and the eigenvalues of the recurrent matrices.
+
+All of it runs on one thread: several would wait for each other where other programs use the cores, and sums that they divide
+are rounded otherwise; so the networks learn the same on any number of cores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..cores import limited_threads
+from ..diagnostics import hidden_gradient_norms
+from ..learn import compare
+from ..learn.report.figures import or_a_warning, overview, told
+from ..learn.report.table import Column, Table
+from ..learn.shell_word import shell_word
+from ..learn.systems import SequenceModel, model_named, parse_count
+from ..learn.tasks import Copying, Task
+from ..learn.timing import Contender, interleave
+from ..learn.training import OptimizerConfig, RunConfig
+from ..modules import OrthogonalRNN
+from .arguments import read_options, results_folder
+from .outputs import check_new_files
+from .progress import Display
+
+DESCRIPTION = (
+    "Trains four networks with equally many parameters on copying, in turns, on one thread, and for at most the given time. "
+    "Prints what they recall and the time of a pass next to torch's layers of the same width. Draws learning curves, the "
+    "gradient's norm at each time step, and the eigenvalues of the recurrent matrices."
+)
+LEARNING_RATES = {"ornn-rotations": 3e-3, "ornn": 1e-2, "scornn": 3e-3, "lstm": 1e-2}
+"""The best rate of each network on the demo's task, of 1e-3, 3e-3, 1e-2 and 3e-2 (results/demo/learning_rates.json)."""
+_RATE = 1e-3  # of other models
+_GRADIENT_BATCH = 20
+_SPEED_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class DemoArguments:
+    """The options of orthornn demo."""
+
+    T: int = 200
+    """Steps between the symbols and their recall."""
+    parameters: str = "5k"
+    """Parameter budget of each network."""
+    reflections: int = 16
+    """Householder reflections of ornn and ornn-rotations."""
+    models: str = "ornn-rotations,ornn,scornn,lstm"
+    """Names of the models, separated by commas."""
+    seconds: float = 100.0
+    """Seconds of training of all networks together, after which they stop, whatever they have learned. Each has an equal
+    share; what one leaves of its own goes to the others."""
+    steps: int = 1500
+    """Updates of each network, if --seconds allows."""
+    batch_size: int = 20
+    """Sequences per update."""
+    lr: float | None = None
+    """Learning rate of all networks. Default: the best of each network in a sweep; 1e-3 for other models."""
+    recurrent_lr: float | None = None
+    """Learning rate of the parameters of the recurrent matrix. Default: a tenth of --lr."""
+    seed: int = 0
+    """Seed of the initial values and of the training data."""
+    out: Path | None = None
+    """Folder for the results. Default: a new one in runs/."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = read_options(DemoArguments, "orthornn demo", DESCRIPTION, words)
+    task = Copying(T=arguments.T)
+    base = RunConfig(
+        task=task,
+        model=model_named(parameters=parse_count(arguments.parameters), reflections=arguments.reflections),
+        optimizer=OptimizerConfig(lr=_RATE, recurrent_lr=arguments.recurrent_lr, clip_norm=1.0),
+        steps=arguments.steps,
+        batch_size=arguments.batch_size,
+        seed=arguments.seed,
+        log_every=10,
+    )
+    names = [name.strip() for name in arguments.models.split(",") if name.strip()]
+    configs = {
+        name: _with_rate(config, LEARNING_RATES.get(name, _RATE) if arguments.lr is None else arguments.lr)
+        for name, config in compare.configs(dataclasses.replace(base, validate_every=base.steps), names).items()
+    }
+    with limited_threads(1):
+        return _carry_out(arguments, task, configs)
+
+
+def _carry_out(arguments: DemoArguments, task: Copying, configs: dict[str, RunConfig]) -> int:
+    folder = arguments.out or results_folder("demo")
+    figure = folder / "demo.png"
+    if not compare.is_begun(folder):
+        check_new_files([figure])
+    print(
+        f"Copying: {task.items} symbols are shown, {task.T} steps later they are to be repeated. "
+        f"Networks of {arguments.parameters} parameters.\nA network that remembers nothing has a loss of "
+        f"{task.trivial_loss:.4f} (1 x baseline); one that remembers all of it, 0.\n",
+        flush=True,
+    )
+    with compare.Comparison(configs, folder, arguments.seconds) as comparison:
+        with Display(task.trivial_loss, arguments.seconds) as display:
+            comparison.train(display)
+        results = comparison.finish()
+        models = {name: run.trainer.model for name, run in comparison.runs.items()}
+        with or_a_warning(figure):
+            overview(
+                figure,
+                f"Copying across {task.T} steps, {arguments.parameters} parameters each",
+                compare.curves(results),
+                task.trivial_loss,
+                _gradients(models, task),
+                _eigenvalues(models),
+            )
+    print()  # after the figure: whoever reads this may be gone
+    compare.table(results, comparison.diverged).show()
+    early = [f"{name} {one.steps} of {one.config.steps}" for name, one in results.items() if not one.finished]
+    if early:
+        print(
+            f"\nThe time, --seconds {arguments.seconds:g}, ended before the updates did ({', '.join(early)}): these networks "
+            f"have not learned what they can. To continue, run the same command with more --seconds and --out "
+            f"{shell_word(str(folder))}"
+        )
+    speed = _speed(models, task, arguments.batch_size)
+    if speed.rows:
+        print()
+        speed.show()
+    print(f"\nrun directories: {folder}{told(figure)}")
+    return 2 if comparison.diverged else 0
+
+
+def _with_rate(config: RunConfig, lr: float) -> RunConfig:
+    return dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, lr=lr))
+
+
+def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Table:
+    """Forward and backward of every orthogonal model against nn.RNN and nn.LSTM of its width, on the task's
+    input."""
+    columns = [
+        Column("model", left=True),
+        Column("width"),
+        Column("ms"),
+        Column("nn.RNN ms"),
+        Column("nn.LSTM ms"),
+        Column("nn.RNN / model"),
+        Column("nn.LSTM / model"),
+    ]
+    table = Table(
+        f"forward and backward, T={task.steps}, B={batch_size}, {torch.get_num_threads()} thread(s), "
+        f"next to torch's layers of the same width",
+        columns,
+    )
+    tokens = task.train_batch(0, batch_size, 0).inputs
+    one_hot = F.one_hot(tokens, task.input_size).float()
+    for name, model in models.items():
+        if isinstance(model.core, OrthogonalRNN):
+            width = model.core.hidden_size
+            timed = {
+                "model": (model.core, tokens),
+                "rnn": (nn.RNN(task.input_size, width), one_hot),
+                "lstm": (nn.LSTM(task.input_size, width), one_hot),
+            }
+            times = interleave([_contender(key, *pair) for key, pair in timed.items()], _SPEED_ROUNDS)
+            ours, rnn, lstm = (times[key].median for key in timed)
+            table.rows.append(
+                [
+                    name,
+                    str(width),
+                    f"{1e3 * ours:.1f}",
+                    f"{1e3 * rnn:.1f}",
+                    f"{1e3 * lstm:.1f}",
+                    f"{rnn / ours:.2f}",
+                    f"{lstm / ours:.2f}",
+                ]
+            )
+    return table
+
+
+def _contender(name: str, core: nn.Module, inputs: Tensor) -> Contender:
+    """Forward, and backward from a gradient of every output to all parameters."""
+    with torch.no_grad():
+        grad = torch.randn_like(core(inputs)[0])
+    return Contender(name, lambda: core(inputs)[0].backward(grad), before=lambda: core.zero_grad(set_to_none=True))
+
+
+def _gradients(models: dict[str, SequenceModel], task: Task) -> dict[str, list[float]]:
+    """Return ||dL/dh_t|| of every model, trained as it is, on validation sequences."""
+    batch = next(task.validation(_GRADIENT_BATCH))
+    norms = {}
+    for name, model in models.items():
+        rows = hidden_gradient_norms(model, batch.inputs, lambda prediction: task.loss(prediction, batch.targets))
+        norms[name] = rows[0].tolist()
+    return norms
+
+
+def _eigenvalues(models: dict[str, SequenceModel]) -> dict[str, np.ndarray]:
+    return {
+        name: torch.linalg.eigvals(model.core.weight_hh_l0.detach().double()).numpy()
+        for name, model in models.items()
+        if isinstance(model.core, OrthogonalRNN)
+    }

@@ -1,0 +1,69 @@
+"""`orthornn evaluate RUN [DATA]`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ..errors import ArgumentError, DataError
+from ..learn.files.columns import is_table
+from ..learn.files.sequence_files import read_sequences
+from ..learn.predict import load
+from ..learn.tasks.table_task import TableTask
+from ..learn.training import Trainer
+from ..learn.training.fingerprint import check_data
+from .arguments import read_options
+from .lines import show
+from .predict import Marks, read_once
+
+
+@dataclass(frozen=True)
+class EvaluateArguments(Marks):
+    """The options of orthornn evaluate."""
+
+    _: KW_ONLY
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run directory."""
+    data: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[DATA]")] = None
+    """File with sequences and their targets. For a network trained on a file of yours: another such file, of any
+    format. Otherwise: .npz with sequences x and targets y. Default: the test data of the task."""
+    checkpoint: str = "chosen"
+    """Weights to use: best, last, or the step of a checkpoint; chosen is best, or last if nothing was validated."""
+
+
+DESCRIPTION = "Prints the loss and the metrics of a trained network on sequences with known targets."
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = read_options(EvaluateArguments, "orthornn evaluate", DESCRIPTION, words or ["--help"])
+    loaded = load(arguments.run, arguments.checkpoint)
+    if arguments.data is not None:
+        loaded = arguments.read_by(loaded)
+    elif arguments.read_by(loaded) is not loaded:
+        raise ArgumentError(
+            "Expected a file for --separator, --decimal, --thousands, --na, --default-na and --encoding, but got none. Name "
+            "one."
+        )
+    if arguments.data is None:
+        folder = loaded.directory or arguments.run  # of a search, that of its result
+        if not loaded.config.task.files():
+            check_data(folder, loaded.config.task)
+        trainer = Trainer(dataclasses.replace(loaded.config, device="cpu"))
+        trainer.model = loaded.model
+        metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch), loaded.threshold)
+        check_data(folder, loaded.config.task)  # now, as the task may have fetched them first
+    elif isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
+        metrics = loaded.evaluate_table(read_once(loaded, arguments.data))
+    else:
+        sequences, targets = read_sequences(arguments.data, loaded.description["input"] == "tokens")
+        if targets is None:
+            raise DataError(f"Expected a .npz with x and y, but {arguments.data} has no targets.")
+        metrics = loaded.evaluate(sequences, targets)
+    show("   ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
+    return 0

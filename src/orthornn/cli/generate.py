@@ -1,0 +1,52 @@
+"""`orthornn generate RUN --prompt TEXT`: text from a network that learned to predict characters."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from .._checks import check_integer
+from ..learn.predict import load
+from .arguments import read_options
+from .lines import show
+
+
+@dataclass(frozen=True)
+class GenerateArguments:
+    """The options of orthornn generate."""
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run directory of a network trained on the task characters."""
+    prompt: str = ""
+    """Text to continue. Default: none."""
+    temperature: float = 1.0
+    """Divisor of the logits: below 1, likely characters become more likely; 0 always takes the likeliest."""
+    length: int = 500
+    """Most characters to draw. The end of a line counts as one, if the network knows it."""
+    seed: int = 0
+    """Seed of the draws."""
+    checkpoint: str = "chosen"
+    """Weights to use: best, last, or the step of a checkpoint; chosen is best, or last if nothing was validated."""
+
+
+DESCRIPTION = "Prints text that a trained network draws, one character at a time."
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = read_options(GenerateArguments, "orthornn generate", DESCRIPTION, words or ["--help"])
+    length = check_integer("length", arguments.length, 1)
+    loaded = load(arguments.run, arguments.checkpoint)
+    drawn = loaded.generate(arguments.prompt, temperature=arguments.temperature, seed=arguments.seed)
+    drawn = itertools.islice(drawn, length)
+    first = next(drawn, "")  # a prompt that the network cannot read is an error here
+    show(arguments.prompt + first, end="")
+    for symbol in drawn:
+        show(symbol, end="")
+    print()
+    return 0

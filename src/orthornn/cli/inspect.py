@@ -1,0 +1,98 @@
+"""`orthornn inspect FILE`: what is in a file, and what a training run would make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..learn.files.cells import coded, listed, missing_cells, shown
+from ..learn.files.columns import SUFFIXES, Columns, is_data, read_columns
+from ..learn.report.table import Column, Table
+from ..learn.tasks import TASKS
+from .arguments import announce, csv_format, options_in, own_data, read_options
+from .lines import show
+
+USAGE = f"""\
+orthornn inspect - show the columns of a file, and what a training run would use of them
+
+usage: orthornn inspect FILE                             show its columns
+       orthornn inspect FILE --target COLUMN [options]   also show what `orthornn train` with these options would use
+
+FILE ends in {", ".join(SUFFIXES)}, or is a folder of sounds. The options are
+those of the task, such as `orthornn train classify --help` lists. Those that say how a text file is written need no
+--target: --separator, --decimal, --thousands, --na, --default-na, --encoding.
+"""
+_MOST_VALUES = 5
+_READING = ("--separator", "--decimal", "--thousands", "--na", "--default-na", "--encoding")
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    if not words or not {"-h", "--help"}.isdisjoint(words):
+        print(USAGE, end="")
+        return 0
+    path = Path(words[0])
+    if not is_data(path.expanduser()):
+        raise ArgumentError(f"Expected a file ({', '.join(SUFFIXES)}) or a folder of sounds, but got {words[0]!r}.")
+    given = options_in(words)
+    left = [word for word in words[1:] if "target" not in given and word not in _of_reading(words)]
+    if left:
+        raise ArgumentError(
+            f"Expected only options that say how the file is read, or --target COLUMN with those of a task, but got "
+            f"{left[0]!r}. Leave it out, or name the target."
+        )
+    show_columns(read_columns(path.expanduser(), csv_format(given)))
+    if "target" in given:
+        kind, *rest = own_data(words)
+        announce(read_options(TASKS[kind], "orthornn inspect", "The task.", rest))
+    return 0
+
+
+def _of_reading(words: Sequence[str]) -> list[str]:
+    """Return the words that say how a text file is written."""
+    found: list[str] = []
+    for place, word in enumerate(words):
+        name, equals, _ = word.partition("=")
+        if name in _READING:
+            found += [word] if equals else words[place : place + 2]
+    return found
+
+
+def show_columns(file: Columns) -> None:
+    """Print one row a column: what it holds, how many cells are missing, and its range or its most frequent values."""
+    table = Table(
+        f"{file.path}: {file.rows} rows, {len(file.columns)} columns",
+        [Column("column", left=True), Column("holds", left=True), Column("missing"), Column("values", left=True)],
+    )
+    for name, column in file.columns.items():
+        kind = "row numbers" if file.is_index(name) else file.kind(name)
+        table.rows.append([listed([name]), kind, str(missing_cells(column)), _values(file, name, kind)])
+    table.show()
+    if file.sound:
+        show(file.sound)
+
+
+def _values(file: Columns, name: str, kind: str) -> str:
+    column: Any = file.columns[name]
+    if kind in ("numbers", "row numbers") and column.dtype.kind in "iuf":
+        there = column[column == column]
+        return f"{there.min():.4g} to {there.max():.4g}, mean {there.mean():.4g}" if len(there) else "none"
+    if kind == "nested":
+        return "lists or tables, which no task reads"
+    labels = file.labels(name, "inspect")
+    there = labels[np.array([label is not None for label in labels])]
+    if not len(there):
+        return "none"
+    if kind == "dates":
+        return f"{min(there)} to {max(there)}"
+    values, codes = coded(there)
+    counts = np.bincount(codes)
+    if kind == "mixed":
+        return f"{len(values)} different, such as {', '.join(shown(value) for value in values[:_MOST_VALUES])}"
+    order = np.argsort(-counts, kind="stable")[:_MOST_VALUES]
+    most = listed(f"{values[place]} {counts[place]}" for place in order)
+    return f"{len(values)} different: {most}{', ...' if len(values) > _MOST_VALUES else ''}"

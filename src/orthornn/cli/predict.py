@@ -1,0 +1,116 @@
+"""`orthornn predict RUN DATA --out scores.csv`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from ..errors import DataError
+from ..learn.files.columns import Columns, is_table
+from ..learn.files.sequence_files import read_sequences
+from ..learn.predict import Loaded, load
+from ..learn.score_files import write_anomalies, write_scores, write_table
+from ..learn.tasks.table_task import TableTask
+from ..learn.training.directory import check_is_run, run_in
+from .arguments import read_options
+from .lines import say, show
+from .outputs import check_folder, check_new_file, check_suffix
+
+
+@dataclass(frozen=True)
+class Marks:
+    """How a text file is written, where it is not written as the training data were."""
+
+    separator: str | None = None
+    """Separator of columns in DATA. Default: as in training."""
+    decimal: Literal[".", ","] | None = None
+    """Decimal mark in DATA. Default: as in training."""
+    thousands: str | None = None
+    """Mark between thousands in DATA. Default: as in training."""
+    na: str | None = None
+    """Spellings of a missing value in DATA, separated by commas. Default: as in training."""
+    default_na: Literal["usual", "empty"] | None = None
+    """Spellings of a missing value in DATA without --na: usual, or empty cells only. Default: as in training."""
+    encoding: str | None = None
+    """Encoding of DATA, such as latin-1. Default: as in training."""
+
+    def read_by(self, loaded: Loaded) -> Loaded:
+        """Return the network that reads text files so."""
+        return loaded.reading(
+            separator=self.separator,
+            decimal=self.decimal,
+            thousands=self.thousands,
+            na=self.na,
+            default_na=self.default_na,
+            encoding=self.encoding,
+        )
+
+
+@dataclass(frozen=True)
+class PredictArguments(Marks):
+    """The options of orthornn predict."""
+
+    _: KW_ONLY
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run directory."""
+    data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """File with the sequences. For a network trained on a file of yours: another such file, of any format, with the
+    same columns or as many features. Otherwise: .npy of shape (count, T) or (count, T, I), .npz with such an x, or .csv
+    with one sequence per line."""
+    out: Path = Path("scores.csv")
+    """File to write: one line per prediction, with the scores of every output."""
+    force: bool = False
+    """Replace the file if it exists."""
+    anomalies: bool = False
+    """For networks that forecast: write the distance of each value from its forecast, in standard deviations."""
+    checkpoint: str = "chosen"
+    """Weights to use: best, last, or the step of a checkpoint; chosen is best, or last if nothing was validated."""
+
+
+DESCRIPTION = (
+    "Writes the predictions of a trained network for the sequences of a file, which it scales as its training data."
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = read_options(PredictArguments, "orthornn predict", DESCRIPTION, words or ["--help"])
+    check_is_run(run_in(arguments.run))  # first what is read, then what is written
+    if not arguments.data.exists():
+        raise DataError(f"Expected a file with sequences, but there is no {arguments.data}. Correct the path.")
+    check_suffix(arguments.out, (".csv", ".txt"))
+    check_folder(arguments.out.parent)
+    check_new_file([arguments.out], arguments.force)
+    loaded = arguments.read_by(load(arguments.run, arguments.checkpoint))
+    if arguments.anomalies:
+        scored = loaded.anomalies(arguments.data)
+        write_anomalies(arguments.out, scored)
+        show(f"{_counted(len(scored))}: {arguments.out}")
+        return 0
+    if isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
+        found = loaded.predict_table(read_once(loaded, arguments.data))
+        write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
+        show(f"{_counted(len(found))}: {arguments.out}")
+        return 0
+    sequences, _ = read_sequences(arguments.data, loaded.description["input"] == "tokens")
+    prediction = loaded.predict(sequences)
+    write_scores(arguments.out, prediction, loaded.labels)
+    show(f"{_counted(len(prediction.scores))}: {arguments.out}")
+    return 0
+
+
+def read_once(loaded: Loaded, data: Path) -> Columns:
+    """Return the table in a file; print the step and the gaps of its times, which may be others than those of training."""
+    file = loaded.read_table(data)
+    told = loaded.told_times(file)
+    if told:
+        say(f"{data.name}: {told}")
+    return file
+
+
+def _counted(count: int) -> str:
+    return f"{count} sequence{'s' if count != 1 else ''}"

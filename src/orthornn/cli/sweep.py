@@ -1,0 +1,169 @@
+"""`orthornn sweep TASK`: many runs over a grid or at random."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._files import write_bytes
+from ..errors import ArgumentError
+from ..learn import sweep
+from ..learn.report.page import write_report
+from ..learn.report.runs import SavedRun, by_data, chosen, groups, read_runs
+from ..learn.report.significance import mean_and_spread, verdicts
+from ..learn.report.table import Column, Table
+from ..learn.shell_word import shell_word
+from ..learn.systems import model_named
+from ..learn.training.diverged import read_diverged
+from ..learn.training.schedule import check_warmup
+from .arguments import RunArguments, TaskT, announce, parse
+from .lines import show
+from .outputs import check_new_files
+
+SUMMARY = (
+    "Trains a model with a grid of settings, or with random ones, several at a time, on this machine or on a Ray cluster. "
+    "Writes a run directory for each, a table and a report. Workers that were killed resume from their checkpoints; the "
+    "same command with the same --out resumes a sweep."
+)
+
+
+@dataclass(frozen=True)
+class SweepArguments(RunArguments[TaskT]):
+    """The options of orthornn sweep."""
+
+    model: str = "ornn-rotations"
+    """Name of the model, unless --grid names some."""
+    grid: str = ""
+    """Settings and their values, such as "lr=1e-3,1e-4 model=ornn,lstm". A setting is a name in config.json, in full or
+    its last part."""
+    random: str = ""
+    """Settings and their ranges, such as "lr=1e-4..1e-2 hidden_size=64..256". The draw is logarithmic if both ends are
+    positive."""
+    samples: int = 10
+    """Draws of --random per point of the grid."""
+    seeds: int = 1
+    """Runs per setting, with seeds from --seed upwards."""
+    cpus: float = 1.0
+    """Processor cores per trial; as many trials run at a time as the cores allow."""
+    address: str | None = None
+    """Address of a Ray cluster, or auto for the one that this machine belongs to. Default: this machine only."""
+    early_stopping: bool = False
+    """Stop trials whose validations are among the worse ones (ASHA)."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    arguments = parse("sweep", SUMMARY, lambda task: SweepArguments[task], words)  # type: ignore[valid-type]
+    if arguments.threads is not None:
+        raise ArgumentError(
+            f"Expected no threads, --threads, as each trial has as many threads as --cpus, but got {arguments.threads}. Pass "
+            f"--cpus {arguments.threads}."
+        )
+    base = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
+    grid = {name: [_value(text) for text in values.split(",")] for name, values in _pairs("grid", arguments.grid)}
+    ranges = {name: _range(name, values) for name, values in _pairs("random", arguments.random)}
+    configs = sweep.trials(base, grid, ranges, arguments.samples, arguments.seeds)
+    folder = arguments.folder("sweep")
+    if not sweep.is_begun(folder):
+        check_new_files([folder / "table.txt", folder / "report.html"])
+        for config in configs.values():
+            check_warmup(config)
+    announce(base.task)
+    show(f"{len(configs)} trials in {folder}")
+    sweep.run_sweep(
+        configs, folder, address=arguments.address, cpus=arguments.cpus, early_stopping=arguments.early_stopping
+    )
+    failed = [f"{name} failed: {error}" for name, error in sweep.failures(folder).items()]
+    left = sweep.unfinished(configs, folder, arguments.early_stopping)
+    failed += [f"{name} did not end: {reason}" for name, reason in left.items()]
+    diverged = [f"{name} diverged: {ended.error}" for name, ended in sweep.diverged(folder).items()]
+    if len(failed) + len(diverged) == len(configs):
+        again = f"The same command with --out {shell_word(folder)} tries again." if failed else "Choose other settings."
+        raise ArgumentError(
+            f"Expected at least one trial to come to its end, but got none. {[*failed, *diverged][0]} {again}"
+        )
+    runs = read_runs([folder / "runs"])
+    shown = tables(runs)
+    shown[-1].notes.extend([*failed, *diverged])
+    text = "\n\n".join(one.plain() for one in shown) + "\n"
+    write_bytes(folder / "table.txt", text.encode())
+    write_report(runs, folder / "report.html")
+    for one in shown:  # after the files: whoever reads this may be gone
+        one.show()
+    show(f"results: {folder}   report: {folder / 'report.html'}")
+    return 0
+
+
+def tables(runs: Sequence[SavedRun]) -> list[Table]:
+    """Return one table for each data set, as settings may be tested on different ones."""
+    return [_table(name, own) for name, own in by_data(runs).items()]
+
+
+def _table(data: str, runs: Sequence[SavedRun]) -> Table:
+    """Return one row a setting, the best by its validation first; runs without a result are counted.
+
+    Test figures are those of the weights of each run's best validation.
+    """
+    task = runs[0].config.task
+    heads = [f"validation {task.metric}", *(f"test {metric}" for metric in dict.fromkeys((task.metric, "loss")))]
+    shown = Table(
+        f"{data}: best validation, and the test of its weights, mean ± standard deviation over seeds",
+        [Column("setting", left=True), Column("finished"), *map(Column, heads)],
+    )
+    grouped = groups(runs)
+    found = {name: [chosen(run.result) for run in own if run.result is not None] for name, own in grouped.items()}
+    validation = {name: [seen[task.metric] for seen, _ in own if seen] for name, own in found.items()}
+    tests = {name: [test[task.metric] for _, test in own] for name, own in found.items()}
+    sign = -1 if task.higher_is_better else 1
+    for name in sorted(grouped, key=lambda name: sign * _mean(validation[name] or tests[name], sign)):
+        columns = [validation[name], *([test[head[5:]] for _, test in found[name]] for head in heads[1:])]
+        cells = [mean_and_spread(column) if column else "-" for column in columns]
+        if not found[name]:
+            cells = ["diverged" if any(read_diverged(run.path) for run in grouped[name]) else "stopped early"] * len(
+                heads
+            )
+        shown.rows.append([name, f"{len(found[name])} of {len(grouped[name])}", *cells])
+    shown.notes = verdicts(tests, task.higher_is_better, f"test {task.metric}", validation)
+    return shown
+
+
+def _mean(values: list[float], sign: int) -> float:
+    return sum(values) / len(values) if values else sign * float("inf")
+
+
+def _pairs(option: str, text: str) -> list[tuple[str, str]]:
+    pairs = [part.split("=", 1) for part in text.split()]
+    for pair in pairs:
+        if len(pair) != 2 or not all(pair):
+            raise ArgumentError(f"Expected {option} to be like NAME=VALUES NAME=VALUES, but got {'='.join(pair)!r}.")
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ArgumentError(
+                f"Expected {name} once in {option}, but got it twice. Pass all its values together: "
+                f"{name}=FIRST,SECOND."
+            )
+    return [(name, values) for name, values in pairs]
+
+
+def _value(text: str) -> Any:
+    """Return a number, true, false or null; else a word."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _range(name: str, text: str) -> sweep.Range:
+    try:
+        low, high = map(float, text.split(".."))
+    except ValueError:
+        raise ArgumentError(f"Expected random to be like {name}=LOW..HIGH, but got {name}={text}.") from None
+    if not (low <= high and math.isfinite(high - low)):
+        raise ArgumentError(
+            f"Expected random to be like {name}=LOW..HIGH, finite and LOW at most HIGH, but got {name}={text}."
+        )
+    return sweep.Range(low, high)

@@ -1,0 +1,69 @@
+"""The former name of `orthornn.learn`, `orthornn.cli` and the evidence: each module below it is the one there."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import sys
+import warnings
+from types import CodeType, ModuleType
+from typing import Any, cast
+
+from .errors import MissingPackageError
+
+__path__: list[str] = []  # a package, as it was
+_EVIDENCE = {"bench", "group_words", "leaderboard", "leaderboard_options", "leaderboard_runs", "own_data", "papers"}
+
+
+def _present_name(name: str) -> str:
+    """Return the present name of a module of orthornn.lab."""
+    rest = name.removeprefix(f"{__name__}.")
+    first = rest.partition(".")[0]
+    return f"{'orthornn_evidence' if first in _EVIDENCE else 'orthornn' if first == 'cli' else 'orthornn.learn'}.{rest}"
+
+
+def _present_spec(name: str) -> importlib.machinery.ModuleSpec | None:
+    """Find the module of orthornn.lab where it is now."""
+    there = _present_name(name)
+    try:
+        return importlib.util.find_spec(there)
+    except ModuleNotFoundError as error:
+        if error.name != "orthornn_evidence":
+            raise
+        raise MissingPackageError(
+            f"Expected the package orthornn_evidence, which has {name} as {there}, but it is not installed. "
+            "Do pip install -e evidence in the folder of orthornn's sources."
+        ) from None
+
+
+class _Former:
+    """Finds and loads modules under their former names; they stay as they are."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if not name.startswith(f"{__name__}.") or (there := _present_spec(name)) is None:
+            return None
+        warnings.warn(f"{name} is {there.name} now. Import that.", DeprecationWarning, stacklevel=2)
+        return importlib.util.spec_from_loader(name, cast(Any, self))
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        module = importlib.import_module(_present_name(spec.name))
+        self._own = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._own  # which the import of the former name has replaced
+
+    def get_code(self, name: str) -> CodeType:
+        """Return what `python -m` of a former name runs: the command of that name, or the module."""
+        there = _present_name(name)
+        command = there.rpartition(".")[2].replace("_", "-")
+        if command in ("leaderboard", "group-words"):
+            text = f"import sys\nfrom orthornn.cli import main\nsys.exit(main(['{command}', *sys.argv[1:]]))"
+        else:
+            text = f"import runpy\nrunpy.run_module('{there}', run_name='__main__', alter_sys=True)"
+        return compile(text, name, "exec")
+
+
+warnings.warn(f"{__name__} is orthornn.learn now. Import that.", DeprecationWarning, stacklevel=2)
+sys.meta_path.insert(0, cast(Any, _Former()))

@@ -1,0 +1,125 @@
+"""Plain methods learn what they can learn, from the training part alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+
+from orthornn.learn import compare
+from orthornn.learn.systems import model_named
+from orthornn.learn.tasks import Classify, Copying, Forecast, Regress
+from orthornn.learn.tasks.plain_baselines import flattened, last_steps, season_of, smoothed_forecasts, summary_features
+from orthornn.learn.training import RunConfig, train
+
+pytest.importorskip("sklearn.base")
+pytest.importorskip("statsmodels")
+RANDOM = np.random.default_rng(4)
+
+
+def write(path, **columns):
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values()))]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def loud(tmp_path):
+    """The deviation of x tells the class and the target: its mean does not."""
+    lengths = RANDOM.integers(8, 14, 90)
+    size = np.repeat(1 + 3 * (np.arange(90) % 2), lengths)
+    columns = {"id": np.repeat(np.arange(90), lengths), "x": size * RANDOM.standard_normal(len(size))}
+    return write(tmp_path / "a.csv", **columns, label=np.where(size > 1, "loud", "quiet"), y=size + 0.5)
+
+
+def test_features_of_sequences_of_unequal_length():
+    rows, lengths = RANDOM.standard_normal((9, 2)), np.array([4, 1, 4])
+    summary = summary_features(rows, lengths)
+    assert summary.shape == (3, 17)
+    for place, own in enumerate((rows[:4], rows[4:5], rows[5:])):
+        np.testing.assert_allclose(summary[place, :2], own.mean(0))
+        np.testing.assert_allclose(summary[place, 2:4], own.std(0), atol=1e-12)
+        np.testing.assert_allclose(summary[place, 10:12], own[-1])
+        np.testing.assert_allclose(summary[place, 14:16], np.abs(np.diff(own, axis=0)).sum(0) / max(1, len(own) - 1))
+        np.testing.assert_allclose(flattened(rows, lengths, 4)[place], np.resize(own, (4, 2)).ravel())
+    assert last_steps(rows, lengths, 3)[:, 4:].tolist() == rows[[0, 0, 0, 1, 4, 5, 5, 5, 6]].tolist()
+
+
+def test_the_methods_see_what_there_is_and_only_the_training_part(loud):
+    task = Classify(data=loud, target="label", sequence="id", inputs="x")
+    found = {one.name: one for one in task.plain_baselines()}
+    assert len(found) == 3
+    assert found["logistic regression on summary features"].test["accuracy"] > 0.9
+    assert found["logistic regression on flattened steps"].test["accuracy"] < 0.9  # a linear answer sees no deviation
+    regress = {one.name: one for one in Regress(data=loud, target="y", sequence="id", inputs="x").plain_baselines()}
+    assert regress["ridge regression on summary features"].test["loss"] < 0.5
+    changed = dataclasses.replace(task, split_seed=1)
+    assert changed.plain_baselines()[0].test != found[changed.plain_baselines()[0].name].test
+    assert Copying().plain_baselines() == []
+
+
+def test_an_answer_at_every_step(loud):
+    task = Classify(data=loud, target="label", sequence="id", inputs="x", every_step=True)
+    (one,) = task.plain_baselines()
+    assert one.name == "logistic regression on flattened steps"
+    assert one.test["loss"] < 1
+
+
+def test_a_seasonal_series(tmp_path):
+    """Period 12, with a trend: the seasonal answers beat persistence."""
+    times = np.arange(300)
+    series = 0.05 * times + 3 * np.sin(2 * np.pi * times / 12) + 0.1 * RANDOM.standard_normal(300)
+    assert season_of(series[:200]) == 12
+    assert season_of(np.ones(100)) is None
+    with np.errstate(all="raise", under="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert season_of(1e300 * series[:200]) == season_of(1e-300 * series[:200]) == 12
+    assert season_of(RANDOM.standard_normal(500)) is None
+    task = Forecast(data=write(tmp_path / "s.csv", value=series), target="value", ahead=3, skipped=12, window=60)
+    found = {one.name: one.test["loss"] for one in task.plain_baselines()}
+    assert set(found) == {
+        "ridge regression on flattened steps",
+        "persistence",
+        "seasonal naive, period 12",
+        "exponential smoothing",
+    }
+    assert max(found["seasonal naive, period 12"], found["exponential smoothing"]) < found["persistence"] / 4
+    assert found["persistence"] == pytest.approx(task.baselines()["persistence"], rel=1e-3)
+    first = smoothed_forecasts(series, 210, 3, 12)
+    assert first is not None
+    later = series.copy()
+    later[260:] += 100  # what is not yet there changes nothing
+    np.testing.assert_array_equal(smoothed_forecasts(later, 210, 3, 12)[:260], first[:260])
+
+
+def test_the_first_line_says_when_a_baseline_is_better(loud, capsys):
+    task = Classify(data=loud, target="label", sequence="id", inputs="x")
+    config = RunConfig(task=task, model=model_named("lstm", hidden_size=2), steps=1, batch_size=4)
+    results = {"lstm": train(config)}
+    table, found = compare.plain_table(task)
+    assert len(table.rows) == len(found) == 3
+    verdict = compare.plain_verdict(results, found)
+    assert verdict.startswith("A plain baseline is better: logistic regression on summary features beats lstm")
+    low, high = {"accuracy": -1.0, "loss": 9.0}, {"accuracy": 2.0, "loss": 0.0}
+    for seen, test, expected in [
+        (low, low, "lstm is at least as good as the best plain baseline"),
+        (low, high, "Undecided: lstm is at least as good as the best plain baseline"),
+        (high, low, "Undecided: a plain baseline,"),
+        (high, high, "A plain baseline is better: "),
+    ]:
+        other = [one._replace(validation=seen, test=test) for one in found]
+        assert compare.plain_verdict(results, other).startswith(expected)
+    own = results["lstm"].best_test["accuracy"]
+    near = [one._replace(validation=low, test={"accuracy": 1.01 * own, "loss": 0.0}) for one in found]
+    assert compare.plain_verdict(results, near).startswith("lstm is at least as good")
+    assert "added nothing" not in verdict
+    at_first = {"lstm": dataclasses.replace(results["lstm"], best={**results["lstm"].best, "step": 0})}
+    for other in (found, near):
+        verdict = compare.plain_verdict(at_first, other)
+        assert verdict.endswith(" lstm is best before its first update: its training added nothing.")
+    from orthornn.cli.plain_results import show_all, with_baselines
+
+    show_all(*with_baselines([compare.table(results)], results))
+    assert capsys.readouterr().out.startswith("A plain baseline is better")

@@ -1,0 +1,88 @@
+"""Hints about hours that are missing or there twice in local times."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo, available_timezones
+
+import numpy as np
+import pytest
+
+from orthornn.cli import main
+from orthornn.learn.files.columns import Columns
+from orthornn.learn.tasks.time_grid import told_grid
+
+ZONES = ("Europe/Berlin", "America/New_York", "Australia/Sydney", "America/Santiago")
+
+if not set(ZONES) <= available_timezones():
+    pytest.skip("this system has no data of time zones", allow_module_level=True)
+
+
+def local(zone: str, start: str, minutes: int, count: int, form: str = "%Y-%m-%d %H:%M") -> list[str]:
+    """The local times of a clock in a zone, from an instant in UTC on."""
+    first = datetime.fromisoformat(f"{start}T00:00+00:00")
+    return [(first + timedelta(minutes=minutes * t)).astimezone(ZoneInfo(zone)).strftime(form) for t in range(count)]
+
+
+def told(times, dtype=object):
+    file = Columns(Path("t.csv"), {"when": np.array(times, dtype)})
+    order = np.argsort(file.order("when", "time"), kind="stable")
+    return told_grid(file, "when", order, np.array([len(times)]))
+
+
+@pytest.mark.parametrize("minutes", [15, 60])
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_change_of_the_clocks_is_told(zone, minutes):
+    count = 9 * 24 * 60 // minutes
+    starts = {"Europe/Berlin": ("2024-03-27", "2024-10-23"), "America/New_York": ("2024-03-06", "2024-10-30")}
+    starts |= {"Australia/Sydney": ("2024-10-02", "2024-04-03"), "America/Santiago": ("2024-09-04", "2024-04-03")}
+    spring, autumn = (local(zone, start, minutes, count) for start in starts[zone])
+    assert "is missing, as where clocks change: if these are local times, convert them to UTC" in told(spring)
+    if zone != "America/Santiago":  # where the hour before midnight of a Saturday is there twice
+        assert "is there twice, as where clocks change" in told(autumn)
+
+
+def test_the_hour_is_named():
+    times = local("Europe/Berlin", "2024-03-29", 60, 72)
+    assert "with 1 gap(s)" in told(times)
+    assert "The hour 2024-03-31T02 is missing" in told(times)
+    typed = told([time.replace(" ", "T") for time in times], "datetime64[ns]")
+    assert typed == told(times).replace("2024-03-31 01:00", "2024-03-31T01:00:00.000000000")
+    assert "The hour 2024-10-27T02 is there twice" in told(local("Europe/Berlin", "2024-10-25", 30, 144))
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        local("UTC", "2024-03-29", 60, 72),
+        local("Europe/Berlin", "2024-03-29", 60, 72, "%Y-%m-%d %H:%M%z"),  # instants
+        [time for time in local("UTC", "2024-03-29", 60, 72) if time != "2024-03-30 02:00"],  # a Saturday
+        [time for time in local("UTC", "2024-06-28", 60, 72) if time != "2024-06-30 02:00"],  # a Sunday of June
+        [time for time in local("UTC", "2024-03-29", 60, 72) if time != "2024-03-31 12:00"],  # at noon
+        [time for time in local("UTC", "2024-03-29", 60, 72) if time[:13] not in ("2024-03-31 02", "2024-03-31 03")],
+        local("Europe/Berlin", "2024-03-01", 24 * 60, 60, "%Y-%m-%d"),
+        local("Europe/Berlin", "2024-03-01", 120, 600),
+        ["2024-03-31 01:00"],
+        ["2024-03-31 01:00"] * 3,
+    ],
+    ids=range(10),
+)
+def test_other_times_have_no_hint(times):
+    assert "clocks change" not in told(times)
+
+
+def test_two_sequences_have_no_hour_between_them():
+    times = ["2024-03-31 00:00", "2024-03-31 01:00", "2024-03-31 03:00", "2024-03-31 04:00"]
+    file = Columns(Path("t.csv"), {"when": np.array(times, object)})
+    assert "clocks change" not in told_grid(file, "when", np.arange(4), np.array([2, 2]))
+    assert "clocks change" in told_grid(file, "when", np.arange(4), np.array([4]))
+
+
+def test_inspect_tells_it(tmp_path, capsys):
+    rows = [f"{time},{t % 5}.5" for t, time in enumerate(local("Europe/Berlin", "2024-03-25", 60, 240))]
+    (tmp_path / "load.csv").write_text("\n".join(["when,load", *rows]) + "\n")
+    words = ["inspect", str(tmp_path / "load.csv"), "--target", "load", "--ahead", "1", "--time", "when"]
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "The hour 2024-03-31T02 is missing, as where clocks change" in said
