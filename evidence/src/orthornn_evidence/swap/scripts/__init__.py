@@ -10,7 +10,7 @@ from . import adding, characters, copying, digits, forecast, frames, oscillator,
 SCRIPTS: dict[str, Callable[[Places], Script]] = {
     "characters": characters.script,
     "packed": packed.one_way,
-    "packed, bidirectional": packed.both_ways,
+    "packed both ways": packed.both_ways,
     "forecast": forecast.script,
     "copying 200": copying.script,
     "adding 400": adding.script,

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from orthornn.errors import DataError
-from orthornn.lab.files.audio import read_audio
-from orthornn.lab.files.left_out import is_left_out
+from orthornn.learn.files.audio import read_audio
+from orthornn.learn.files.left_out import is_left_out
 
 from ...own_data.sets import MEL_BANDS, log_mel
 from ..script import Layer, Places, Script
