@@ -14,6 +14,7 @@ from .modules import (
 from .parametrizations import (
     Givens,
     Householder,
+    LeakyHouseholder,
     MatrixExponential,
     RestrictedUnitary,
     Rotations,
@@ -37,6 +38,7 @@ __all__ = [
     "DeltaRNN",
     "Givens",
     "Householder",
+    "LeakyHouseholder",
     "MatrixExponential",
     "OrthogonalBlocks",
     "OrthogonalRNN",
