@@ -55,16 +55,16 @@ def train(script: Script, layer: Layer, rate: float, seed: int, reads: Sequence[
     torch.manual_seed(seed)
     network = script.network(layer)
     update = updates(script, network, rate, seed)
-    scores: list[float] = []
+    scores = dict.fromkeys(reads, math.nan)
     for done in range(1, max(reads) + 1):
         if not math.isfinite(update(done - 1)):
-            return [*scores, *[math.nan] * (len(reads) - len(scores))]
-        if done in reads:
+            break
+        if done in scores:
             network.eval()
             with torch.no_grad():
-                scores.append(script.score(network))
+                scores[done] = script.score(network)
             network.train()
-    return [scores[sorted(set(reads)).index(read)] for read in reads]
+    return [scores[read] for read in reads]
 
 
 def updates(script: Script, network: nn.Module, rate: float, seed: int) -> Callable[[int], float]:

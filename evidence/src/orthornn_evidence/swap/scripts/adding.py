@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from ..script import Layer, Places, Script
 
 T, B, WIDTH = 400, 20, 128
-UPDATES = 400
+UPDATES = 250
 
 
 class Network(nn.Module):

@@ -43,7 +43,9 @@ def script(places: Places) -> Script:
         return F.cross_entropy(network(x[:-1]).flatten(0, 1), x[1:].flatten())
 
     frequency = torch.bincount(train, minlength=len(symbols)).double()
-    chance = float(F.cross_entropy((frequency / frequency.sum()).log().expand(held_out.numel(), -1), held_out.flatten()))
+    chance = float(
+        F.cross_entropy((frequency / frequency.sum()).log().expand(held_out.numel(), -1), held_out.flatten())
+    )
     return Script(
         lambda layer: Network(layer, len(symbols)),
         batch,

@@ -12,7 +12,7 @@ from ..script import Layer, Places, Script
 
 DELAY, SYMBOLS, COUNT, B, WIDTH = 200, 8, 10, 20, 128
 T = DELAY + 2 * COUNT
-UPDATES = 400
+UPDATES = 250
 
 
 class Network(nn.Module):

@@ -12,7 +12,7 @@ from orthornn.errors import DataError
 from orthornn.learn.files.audio import read_audio
 from orthornn.learn.files.left_out import is_left_out
 
-from ...own_data.sets import MEL_BANDS, log_mel
+from ...tasks.log_mel import MEL_BANDS, log_mel
 from ..script import Layer, Places, Script
 
 B, WIDTH = 32, 128

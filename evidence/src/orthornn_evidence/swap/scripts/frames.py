@@ -11,7 +11,7 @@ from ...tasks import spectrogram
 from ...tasks.speech_files import utterances
 from ..script import Layer, Places, Script
 
-TRAIN, TEST, LONGEST, B, WIDTH = 300, 64, 160, 16, 128
+TRAIN, TEST, LONGEST, B, WIDTH = 590, 64, 160, 16, 128
 UPDATES = 200
 
 
@@ -35,7 +35,10 @@ def script(places: Places) -> Script:
 
     def read(part: str, count: int) -> list[Tensor]:
         found = [torch.from_numpy(samples).float() for _, samples, _ in utterances(folder, part, False, 0.1, 0.1, 0)]
-        return [spectrogram.log_magnitude(spectrogram.frames(one))[:LONGEST] for one in found[:: len(found) // count][:count]]
+        return [
+            spectrogram.log_magnitude(spectrogram.frames(one))[:LONGEST]
+            for one in found[:: len(found) // count][:count]
+        ]
 
     train, test = read("train", TRAIN), read("test", TEST)
     everything = torch.cat(train)
@@ -53,7 +56,12 @@ def script(places: Places) -> Script:
 
     x, mask = held_out
     return Script(
-        Network, batch, loss, lambda network: float(loss(network, held_out)), float(x[1:][mask].square().mean()), UPDATES,
+        Network,
+        batch,
+        loss,
+        lambda network: float(loss(network, held_out)),
+        float(x[1:][mask].square().mean()),
+        UPDATES,
         "squared error, standardized",
     )
 

@@ -60,9 +60,7 @@ def _script(both_ways: bool) -> Script:
     def score(network: nn.Module) -> float:
         return float((network(*held_out[:2]).argmax(1) == held_out[2]).float().mean())
 
-    return Script(
-        lambda layer: Network(layer, both_ways), batch, loss, score, 1 / SYMBOLS, UPDATES, "accuracy", True
-    )
+    return Script(lambda layer: Network(layer, both_ways), batch, loss, score, 1 / SYMBOLS, UPDATES, "accuracy", True)
 
 
 def _made(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:

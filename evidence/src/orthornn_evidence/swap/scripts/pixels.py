@@ -1,4 +1,4 @@
-"""Permuted MNIST, pixel by pixel: 196 pixels, means of 2 by 2, in one fixed random order; 10000 images, two epochs."""
+"""Permuted MNIST, pixel by pixel: 196 pixels, means of 2 by 2, in one fixed random order; 6000 images, two epochs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from ...files.idx import read_idx
 from ..script import Layer, Places, Script
 
-IMAGES, TEST, B, WIDTH = 10000, 2000, 50, 128
+IMAGES, TEST, B, WIDTH = 6000, 2000, 50, 128
 UPDATES = 2 * IMAGES // B
 
 
