@@ -3,9 +3,9 @@
     orthornn swap --data FOLDER --digits FOLDER [--budget quick] [--scripts copying-200 ...] [--layers nn.RNN ...]
 
 Each layer is trained by every script at two learning rates and three seeds (quick: one seed), and its score read twice: after
-the script's number of updates, and after the number that takes the processor time of as many updates of nn.LSTM. The seconds of
-an update are measured in turns before the first training, so that a training itself depends on no clock. Scores are stored as
-they come, in results/swap/SCRIPT.json; the same command skips what is there.
+the script's number of updates, and after the number that takes the processor time of as many updates of nn.LSTM. The seconds
+of an update are measured in turns before the first training, so that a training itself depends on no clock. Scores are stored
+as they come, in results/swap/SCRIPT.json; the same command skips what is there.
 """
 
 from __future__ import annotations
