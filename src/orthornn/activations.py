@@ -52,7 +52,9 @@ class Activation:
     paired: ClassVar[bool] = False  # whether phi acts on pairs of units
     keeps_norm: ClassVar[bool] = False  # ||phi(z)|| = ||z|| (for modrelu: at b = 0)
     initial: ClassVar[float] = 0.0  # the parameter's usual initial value
-    linear: ClassVar[float | None] = None  # that with which phi is the identity, or so close to it that training can leave it
+    linear: ClassVar[float | None] = (
+        None  # that with which phi is the identity, or so close to it that training can leave it
+    )
     slope: ClassVar[float] = 0.0  # of leaky_relu below 0: there it is an argument
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:

@@ -13,12 +13,13 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_factory, check_flag, check_integer, check_module, check_number, check_positive
 from ..activations import Activation, Name
+from ..activations import get as activation
 from ..errors import ArgumentError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.interception import is_observed
 from ..kernels.projection import cast
 from ..layout import SequenceLayout
-from ..parametrizations import LeakyHouseholder
+from ..parametrizations import Householder, LeakyHouseholder
 from ..parametrizations.parametrization import Parametrization, check_description
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form, check_rotations
@@ -32,7 +33,7 @@ from .sequence_input import (
     one_initial_state,
 )
 from .stack import Stack, through_segments, warn_of_dropout
-from .state_of_0_1_0 import FIRST_NONLINEARITY, first_parametrization, lacks_decay, lacks_nonlinearity
+from .state_of_0_1_0 import FIRST_NONLINEARITY, first_parametrization, has_first_transition, lacks_nonlinearity
 from .torch_state_dict import read_torch_state
 from .tracing import LayerTrace, is_watched
 from .transition import Transition
@@ -41,9 +42,10 @@ DEFAULT_REFLECTIONS = 32
 DEFAULT_NONLINEARITY: Name = "scaled_tanh"
 
 
-def default_parametrization(hidden_size: int) -> Parametrization:
-    """Return how W is made unless a parametrization is given."""
-    return LeakyHouseholder(min(DEFAULT_REFLECTIONS, hidden_size))
+def default_parametrization(hidden_size: int, is_linear: bool) -> Parametrization:
+    """Return how W is made unless a parametrization is given: orthogonal for a linear recurrence, to run as rotations."""
+    reflections = min(DEFAULT_REFLECTIONS, hidden_size)
+    return Householder(reflections, base="rotations") if is_linear else LeakyHouseholder(reflections)
 
 
 class OrthogonalRNN(CheckpointedNetwork):
@@ -71,7 +73,8 @@ class OrthogonalRNN(CheckpointedNetwork):
         num_layers: Number of layers, L. Layers above the first read the states of the one below. Default: 1.
         parametrization: How W is made; each layer and direction has its own. Default: None,
             ``LeakyHouseholder(reflections=min(32, N))``, whose initial eigenvalues have angles spread over the circle and
-            which costs O(N) per step; ``Householder()`` reaches every orthogonal matrix.
+            which costs O(N) per step; of a linear recurrence ``Householder(reflections=min(32, N), base="rotations")``, which
+            is orthogonal. ``Householder()`` reaches every orthogonal matrix.
         nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: None,
             ``"scaled_tanh"``, continuous and with a trained scale per unit, which begins at 1 for units that forget, and
             close to the identity for the others.
@@ -152,9 +155,10 @@ class OrthogonalRNN(CheckpointedNetwork):
         self.num_layers = check_integer("num_layers", num_layers, 1)
         self.dropout, self.gain, self.batch_first = dropout, gain, batch_first
         warn_of_dropout(self.dropout, num_layers)
+        self._own_parametrization, self._own_nonlinearity = parametrization is not None, nonlinearity is not None
+        phi = activation(DEFAULT_NONLINEARITY if nonlinearity is None else nonlinearity)
         if parametrization is None:
-            parametrization = default_parametrization(hidden_size)
-            self._own_parametrization = False
+            parametrization = default_parametrization(hidden_size, linear_transition or phi.name == "identity")
         check_description("parametrization", parametrization, "Householder(reflections=16)")
         self.parametrization, self.form = parametrization, form
         self.clip_backward, self.linear_transition = clip_backward, linear_transition
@@ -169,8 +173,7 @@ class OrthogonalRNN(CheckpointedNetwork):
             transition = Transition(parametrization, hidden_size, device=device, dtype=dtype)
             self.add_module(f"transition_{suffix}", transition)
         self.is_complex = transition.method.field == "complex"
-        self._own_nonlinearity = nonlinearity is not None
-        self.activation = activation_in(DEFAULT_NONLINEARITY if nonlinearity is None else nonlinearity, self.is_complex)
+        self.activation = activation_in(phi, self.is_complex)
         self.nonlinearity = self.activation.name
         if form == "rotations":
             check_rotations("identity" if linear_transition else self.nonlinearity, self.clip_backward)
@@ -224,7 +227,9 @@ class OrthogonalRNN(CheckpointedNetwork):
             else:
                 nn.init.uniform_(parameter, -bound, bound)
                 if name.startswith("bias") and not self.linear_transition:
-                    nn.init.zeros_(parameter)  # after the draw, without which a seed would not give the weights that it gave
+                    nn.init.zeros_(
+                        parameter
+                    )  # after the draw, without which a seed would not give the weights that it gave
 
     @torch.no_grad()
     def _reset_activation(self, suffix: str, parameter: Tensor) -> None:
@@ -507,7 +512,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         """Read a state_dict of this class, of its first version or of torch.nn.RNN; see state_of_0_1_0.py and
         torch_state_dict.py.
         """
-        if not self._own_parametrization and lacks_decay(state_dict, prefix):
+        if not self._own_parametrization and has_first_transition(state_dict, prefix, self.hidden_size):
             self._replace_transitions(first_parametrization(self.hidden_size))
         if not self._own_nonlinearity and lacks_nonlinearity(state_dict, prefix):
             self._replace_nonlinearity(FIRST_NONLINEARITY)

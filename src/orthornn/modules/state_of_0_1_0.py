@@ -1,7 +1,7 @@
 """A state_dict of version 0.1.0 in a network that was built with the defaults, which were others then.
 
-W was ``Householder(reflections=min(16, N), base="rotations")`` and phi modReLU. Such a state has reflectors without a decay, and
-no parameter of an activation: its meaning can be told, so that the network that reads it becomes what it was.
+W was ``Householder(reflections=min(16, N), base="rotations")`` and phi modReLU. Such a state has reflectors without a decay,
+and no parameter of an activation. That tells what it means, and the network that reads it becomes what it was.
 """
 
 from __future__ import annotations
@@ -10,21 +10,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..activations import Name
+from ..compact_wy import packed_size
 from ..parametrizations import Householder
 from ..parametrizations.parametrization import Parametrization
 
 FIRST_NONLINEARITY: Name = "modrelu"
+_REFLECTIONS = 16
 
 
 def first_parametrization(hidden_size: int) -> Parametrization:
     """Return the default parametrization of that version."""
-    return Householder(min(16, hidden_size), base="rotations")
+    return Householder(min(_REFLECTIONS, hidden_size), base="rotations")
 
 
-def lacks_decay(state_dict: Mapping[str, Any], prefix: str) -> bool:
-    """Return whether a state of default transitions is one of that version."""
+def has_first_transition(state_dict: Mapping[str, Any], prefix: str, hidden_size: int) -> bool:
+    """Return whether a state of default transitions is one of that version: without a decay, and of its reflections."""
     transition = f"{prefix}transition_l0."
-    return f"{transition}reflectors" in state_dict and f"{transition}decay" not in state_dict
+    reflectors = state_dict.get(f"{transition}reflectors")
+    if reflectors is None or f"{transition}decay" in state_dict:
+        return False
+    return tuple(reflectors.shape) == (packed_size(hidden_size, min(_REFLECTIONS, hidden_size)),)
 
 
 def lacks_nonlinearity(state_dict: Mapping[str, Any], prefix: str) -> bool:

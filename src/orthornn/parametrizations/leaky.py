@@ -7,19 +7,18 @@ unit: 1 exactly for the first pairs, which remember, and g = exp(-exp(d)) = exp(
 others, which are leaky and forget with the time constant tau, in steps. W'W = B'B = diag(g^2), so that ||W h|| <= ||h||, with
 equality on the units that remember.
 
-Initial values. The angles are uniform on the circle and tau is log-uniform between two numbers of steps. Reflectors are zero on
-the units that remember and have independent normal entries on the leaky ones, so that
+Initial values. The angles are uniform on the circle and tau is log-uniform between two numbers of steps. Reflectors are zero
+on the units that remember and have independent normal entries on the leaky ones, so that
 
-    W = [R 0; 0 W_leaky]    up to the order of the units:
+    W = [R 0; 0 W_leaky]    up to the order of the units.
 
-what is in the first part is turned, and neither lost nor mixed, over any number of steps, and so are gradients there; the second
-part is an ordinary recurrent network whose past fades. Training couples them. (If all units are mixed from the start,
-everything fades: of Q diag(g) with a random orthogonal Q of size N the eigenvalues have modulus at most sqrt(mean g^2) for
-large N.)
+The first part is turned, and neither lost nor mixed, over any number of steps, and so are gradients there; the second part is
+an ordinary recurrent network whose past fades. Training couples them. (If all units are mixed from the start, everything
+fades: of Q diag(g) with a random orthogonal Q the eigenvalues have modulus at most sqrt(mean g^2) for large N.)
 
-Reflectors begin with norm 1: W depends on their directions alone, and an optimizer whose steps have the size of its rate, like
-Adam, turns them sqrt(N) times as fast as those whose entries have variance 1. Their gradient is orthogonal to them, so that
-their norm grows by about rate^2 N / 2 an update, which lowers the rate of turning slowly; nothing rescales them.
+Reflectors begin with norm 1. W depends on their directions alone, and an optimizer whose steps have the size of its rate,
+like Adam, turns them sqrt(N) times as fast as those whose entries have variance 1. Their gradient is orthogonal to them, so
+their norm grows by about rate^2 N / 2 per update, which slowly lowers the rate of turning; nothing rescales them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from .. import compact_wy
 from .._checks import check_choice, check_integer, check_number
 from ..compact_wy import Base
 from ..errors import ArgumentError, ArgumentTypeError, NotOnGroupError

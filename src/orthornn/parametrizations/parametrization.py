@@ -210,8 +210,9 @@ class BoundParametrization(nn.Module, ABC):
 
     @property
     def memory(self) -> Tensor | None:
-        """Which units begin as a memory, whose state W turns, mixes with no other unit and keeps at its norm: bool (N,) on the
-        CPU; None if W makes no difference between units.
+        """Which units begin as a memory, whose state W turns, mixes with no other unit and keeps at its norm.
+
+        Bool (N,) on the CPU; None if W makes no difference between units.
         """
         return None
 
