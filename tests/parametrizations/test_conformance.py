@@ -76,7 +76,7 @@ CASES = [
     Law(LeakyHouseholder(), 1, 0),
     Law(LeakyHouseholder(), 7, 21 + 2),
     Law(LeakyHouseholder(reflections=3), 8, trapezoid(8, 3) + 2),
-    Law(LeakyHouseholder(reflections=2, leaky=1.0, time_constants=(1.0, 2.0), angles="log"), 5, trapezoid(5, 2) + 3),
+    Law(LeakyHouseholder(reflections=2, leaky=1.0, radii=(0.5, 0.7), angles="log"), 5, trapezoid(5, 2) + 3),
     Law(LeakyHouseholder(reflections=2, leaky=0.0), 6, trapezoid(6, 2)),
     Law(ScaledCayley(), 1, 0),
     Law(ScaledCayley(), 6, 15),

@@ -53,8 +53,8 @@ class OrthogonalRNN(CheckpointedNetwork):
 
     .. math:: h_t = \phi(g W h_{t-1} + V x_t + b)
 
-    By default half of the units remember: at initialization W turns their state and keeps its norm, and phi is nearly the
-    identity there. The other half forgets at trained rates, and computes. W never lengthens a state. Other parametrizations
+    By default a quarter of the units remember: at initialization W turns their state and keeps its norm, and phi is nearly
+    the identity there. The others forget at trained rates, and compute. W never lengthens a state. Other parametrizations
     make W orthogonal or unitary.
 
     It takes and returns what torch.nn.RNN does, unbatched inputs and PackedSequence included. With ``Unconstrained()`` and
@@ -513,7 +513,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         torch_state_dict.py.
         """
         if not self._own_parametrization and has_first_transition(state_dict, prefix, self.hidden_size):
-            self._replace_transitions(first_parametrization(self.hidden_size))
+            self.replace_transitions(first_parametrization(self.hidden_size))
         if not self._own_nonlinearity and lacks_nonlinearity(state_dict, prefix):
             self._replace_nonlinearity(FIRST_NONLINEARITY)
         assign = bool(local_metadata.get("assign_to_params_buffers", False))
@@ -522,7 +522,7 @@ class OrthogonalRNN(CheckpointedNetwork):
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
 
-    def _replace_transitions(self, parametrization: Parametrization) -> None:
+    def replace_transitions(self, parametrization: Parametrization) -> None:
         """Put transitions without values under another parametrization in the place of these."""
         for name, transition in list(self.transitions()):
             setattr(self, name, transition.under(parametrization))

@@ -1,7 +1,7 @@
 """A state_dict of version 0.1.0 in a network that was built with the defaults, which were others then.
 
-W was ``Householder(reflections=min(16, N), base="rotations")`` and phi modReLU. Such a state has reflectors without a decay,
-and no parameter of an activation. That tells what it means, and the network that reads it becomes what it was.
+W was ``Householder(reflections=min(16, N), base="rotations")`` and phi modReLU; in blocks W was ``Rotations()``. Such a state
+has no decay, and no parameter of an activation. That tells what it means, and the network that reads it becomes what it was.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ def has_first_transition(state_dict: Mapping[str, Any], prefix: str, hidden_size
     if reflectors is None or f"{transition}decay" in state_dict:
         return False
     return tuple(reflectors.shape) == (packed_size(hidden_size, min(_REFLECTIONS, hidden_size)),)
+
+
+def lacks_decay(state_dict: Mapping[str, Any], prefix: str) -> bool:
+    """Return whether a state of default rotations in blocks is one of that version."""
+    return f"{prefix}transition_l0.angles" in state_dict and f"{prefix}transition_l0.decay" not in state_dict
 
 
 def lacks_nonlinearity(state_dict: Mapping[str, Any], prefix: str) -> bool:

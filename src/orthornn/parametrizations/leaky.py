@@ -3,12 +3,12 @@ r"""Householder reflections on rotations, of which a part forgets.
     W = (I - U T^-1 U') B,    B h = c * h + s * swap(h),    c = g cos(a),  s = -+ g sin(a)
 
 as `householder.py` has it with base="rotations", but for the factor g of each pair of units (i, i + N - N//2), or of the odd
-unit: 1 exactly for the first pairs, which remember, and g = exp(-exp(d)) = exp(-1/tau) with a trained d = -log tau for the
-others, which are leaky and forget with the time constant tau, in steps. W'W = B'B = diag(g^2), so that ||W h|| <= ||h||, with
+unit: 1 exactly for the first pairs, which remember, and g = exp(-exp(d)) with a trained d for the others, which are
+leaky and forget with the time constant exp(-d), in steps. W'W = B'B = diag(g^2), so that ||W h|| <= ||h||, with
 equality on the units that remember.
 
-Initial values. The angles are uniform on the circle and tau is log-uniform between two numbers of steps. Reflectors are zero
-on the units that remember and have independent normal entries on the leaky ones, so that
+Initial values. The angles are uniform on the circle, and g is drawn uniform by area on a ring (rotations.py). Reflectors are
+zero on the units that remember and have independent normal entries on the leaky ones, so that
 
     W = [R 0; 0 W_leaky]    up to the order of the units.
 
@@ -23,7 +23,6 @@ their norm grows by about rate^2 N / 2 per update, which slowly lowers the rate 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import get_args
 
@@ -32,45 +31,45 @@ from torch import Tensor
 
 from .._checks import check_choice, check_integer, check_number
 from ..compact_wy import Base
-from ..errors import ArgumentError, ArgumentTypeError, NotOnGroupError
+from ..errors import NotOnGroupError
 from .householder import Angles, BoundHouseholder, Householder
 from .matrices import check_square, rounding
 from .parametrization import Parametrization
-
-_SMALLEST = 1e-12  # 1 - g, and g, of a decay that right_inverse can represent
+from .rotations import LEAKY, RADII, check_radii, decay_of, draw_decay, factors_of
 
 
 @dataclass(frozen=True, repr=False)
 class LeakyHouseholder(Parametrization):
     """Householder reflections on fixed rotations, of which a part decays at trained rates; the others keep the norm.
 
-    Free tensors: ``reflectors``, as those of :class:`~orthornn.Householder`, and ``decay`` (K,), minus the logarithm of the
-    time constant in steps of each of the K leaky pairs. The angles of the rotations are the buffer ``angles`` (N//2,).
+    Free tensors: ``reflectors``, as those of :class:`~orthornn.Householder`, and ``decay`` (K,), one for each leaky
+    pair or odd unit, minus the logarithm of its time constant in steps. The angles of the rotations are the buffer ``angles``
+    (N//2,).
 
     Args:
         reflections: m. Default: None, as many as W has rows.
-        leaky: Share of the pairs that decay, from 0 to 1, rounded down: K = leaky (N - N//2). Default: 0.5.
-        time_constants: Bounds between which the initial time constants are drawn, log-uniform, in steps. Default:
-            ``(3.0, 300.0)``.
+        leaky: Share of the pairs that decay, from 0 to 1, rounded down: K = leaky (N - N//2). Default: 0.75.
+        radii: Bounds of the ring on which the factors of the leaky pairs are drawn, uniform by area. Default:
+            ``(0.9, 0.999)``.
         angles: How those of the rotations are drawn; see :class:`~orthornn.Householder`. Default: ``"full"``.
 
     Example::
 
         >>> rnn = OrthogonalRNN(3, 8, parametrization=LeakyHouseholder(reflections=4))
-        >>> rnn.transition_l0.decay.shape  # 4 pairs, of which 2 are leaky
-        torch.Size([2])
+        >>> rnn.transition_l0.decay.shape  # 4 pairs, of which 3 are leaky
+        torch.Size([3])
     """
 
     reflections: int | None = None
-    leaky: float = 0.5
-    time_constants: tuple[float, float] = (3.0, 300.0)
+    leaky: float = LEAKY
+    radii: tuple[float, float] = RADII
     angles: Angles = "full"
 
     def __post_init__(self) -> None:
         if self.reflections is not None:
             check_integer("reflections", self.reflections, 1)
         object.__setattr__(self, "leaky", check_number("leaky", self.leaky, 0, 1))
-        object.__setattr__(self, "time_constants", check_time_constants(self.time_constants))
+        object.__setattr__(self, "radii", check_radii(self.radii))
         check_choice("angles", self.angles, get_args(Angles))
 
     def bind(self, n: int) -> BoundLeakyHouseholder:  # noqa: D102
@@ -85,7 +84,7 @@ class BoundLeakyHouseholder(BoundHouseholder):
 
     def __init__(self, n: int, m: int, description: LeakyHouseholder) -> None:
         super().__init__(n, m, Householder(m, base="rotations", angles=description.angles))
-        self.time_constants = description.time_constants
+        self.radii = description.radii
         self.leaky_pairs = int(description.leaky * (n - n // 2))
         self.names = ("reflectors", "decay")
 
@@ -105,12 +104,12 @@ class BoundLeakyHouseholder(BoundHouseholder):
         return torch.cat([pairs, pairs[: self.n // 2]])
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return reflectors of norm 1 in random directions of the leaky units, and log-uniform time constants.
+        """Return reflectors of norm 1 in random directions of the leaky units, and the decay.
 
         A reflector that has no leaky unit points in any direction.
         """
         (reflectors,) = super().initial(generator)
-        return self._on_leaky_units(reflectors), draw_decay(self.leaky_pairs, self.time_constants, generator)
+        return self._on_leaky_units(reflectors), draw_decay(self.leaky_pairs, self.radii, generator)
 
     def _on_leaky_units(self, reflectors: Tensor) -> Tensor:
         m = self.m - 1 if self.full else self.m
@@ -125,13 +124,8 @@ class BoundLeakyHouseholder(BoundHouseholder):
     def _rotations(self, free: tuple[Tensor, ...], like: Tensor) -> Base:
         base = super()._rotations(free, like)
         assert base is not None
-        factors = self._by_unit(self._factors(free[1].to(like.device)))
+        factors = self._by_unit(factors_of(free[1].to(like.device), self.n - self.n // 2))
         return base[0] * factors, base[1] * factors
-
-    def _factors(self, decay: Tensor) -> Tensor:
-        """Return g of every pair and of the odd unit, (N - N//2,) in float64."""
-        kept = decay.new_ones(self.n - self.n // 2 - self.leaky_pairs, dtype=torch.float64)
-        return torch.cat([kept, torch.exp(-torch.exp(decay.double()))])
 
     @property
     def acts_after_update(self) -> bool:  # noqa: D102
@@ -147,9 +141,8 @@ class BoundLeakyHouseholder(BoundHouseholder):
         squares = wide.square().sum(0)
         first, second = squares[: self.n - half], squares[self.n - half :]
         lengths = torch.cat([(first[:half] + second) / 2, first[half:]]).sqrt()
-        leaky = lengths[len(lengths) - self.leaky_pairs :].clamp(_SMALLEST, 1 - _SMALLEST)
-        decay = torch.log(-torch.log(leaky))
-        Q = wide / self._by_unit(self._factors(decay))
+        decay = decay_of(lengths[len(lengths) - self.leaky_pairs :])
+        Q = wide / self._by_unit(factors_of(decay, len(lengths)))
         off = float(torch.linalg.matrix_norm(Q.mT @ Q - torch.eye(self.n, dtype=Q.dtype, device=Q.device)))
         if not off <= rounding(W):
             raise NotOnGroupError(
@@ -162,21 +155,3 @@ class BoundLeakyHouseholder(BoundHouseholder):
         (reflectors,) = orthogonal.right_inverse(Q.to(W.dtype))
         self._to_norm_one_(reflectors)
         return reflectors, decay
-
-
-def check_time_constants(bounds: object) -> tuple[float, float]:
-    """Return the bounds of time constants; an error unless they are two numbers above 0, the smaller first."""
-    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise ArgumentTypeError(f"Expected time_constants to be a pair of numbers, but got {bounds!r}.")
-    low, high = (check_number("time_constants", bound, 0) for bound in bounds)
-    if not 0 < low <= high < math.inf:
-        raise ArgumentError(
-            f"Expected 0 < low <= high for time_constants=(low, high), in steps, but got ({low:g}, {high:g})."
-        )
-    return low, high
-
-
-def draw_decay(count: int, time_constants: tuple[float, float], generator: torch.Generator | None) -> Tensor:
-    """Return d = -log tau (count,), float64 on the CPU, with tau log-uniform between two numbers of steps."""
-    low, high = map(math.log, time_constants)
-    return -(low + (high - low) * torch.rand(count, dtype=torch.float64, device="cpu", generator=generator))
