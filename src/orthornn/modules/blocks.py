@@ -5,8 +5,8 @@ r"""Stacked linear orthogonal recurrences with pointwise nonlinearities between 
 
 The recurrence of a block is linear, so that it runs as plane rotations in O(S) per step, and its last state is one matrix
 product (docs/how_to/stacked_layers.md); what is nonlinear has no memory. W consists of rotations with trained angles, which
-loses nothing: a change of basis goes into V and mix. By default a quarter of them keep the norm and the others decay at trained
-rates.
+loses nothing: a change of basis goes into V and mix. By default a quarter of them keep the norm, and the others decay at
+trained rates.
 
 Relatives, and where they differ. LRU (Orvieto et al., 2023): complex diagonal W inside the circle, on a ring (`decay`,
 `radii`), and the input scaled by trained factors, at first sqrt(1 - g^2). S5 (Smith et al., 2023): W and V from the
@@ -148,7 +148,7 @@ class OrthogonalBlocks(CheckpointedNetwork):
         check_choice("form", form, FORMS)
         self._own_decay = decay != "part" or parametrization is not None or form == "rotations"
         methods = _per_block(parametrization, depth)
-        methods = [_recurrent(method, state_size, decay, radii, form) for method in methods]
+        methods = [_recurrent(method, self.state_size, decay, radii, form) for method in methods]
         self.mixing, self.norm = check_choice("mixing", mixing, MIXINGS), check_choice("norm", norm, NORMS)
         self.expansion = _check_expansion(expansion, mixing)
         self.stride = check_integer("stride", stride, 1)
@@ -162,7 +162,7 @@ class OrthogonalBlocks(CheckpointedNetwork):
         for k in range(depth):
             recurrence = OrthogonalRNN(
                 d_model if k else input_size,
-                state_size,
+                self.state_size,
                 parametrization=methods[k % len(methods)],
                 nonlinearity="identity",
                 bias=bias,
