@@ -10,7 +10,7 @@ from .script import Layer
 
 
 def _blocks(inputs: int, width: int, bidirectional: bool = False) -> nn.Module:
-    return OrthogonalBlocks(inputs, width, width, depth=2, decay=True, bidirectional=bidirectional)
+    return OrthogonalBlocks(inputs, width, depth=2, bidirectional=bidirectional)
 
 
 def _modrelu(inputs: int, width: int, bidirectional: bool = False) -> nn.Module:
