@@ -48,11 +48,11 @@ def run(file: Path, name: str, script: Script, layers: Sequence[str], seeds: int
     stored = read(file)
     stored |= {"script": name, "metric": script.metric, "higher_is_better": script.higher_is_better}
     stored |= {"chance": script.chance}
-    if not stored["seconds"].keys() >= {*layers, MEASURE}:
-        measured = seconds_per_update(
-            script, {layer: LAYERS[layer] for layer in {*layers, MEASURE, *stored["seconds"]}}
-        )
-        stored["seconds"] = {layer: round(seconds, 5) for layer, seconds in measured.items()}
+    missing = [layer for layer in layers if layer not in stored["seconds"]]
+    if missing:
+        measured = seconds_per_update(script, {layer: LAYERS[layer] for layer in (*missing, MEASURE)})
+        scale = stored["seconds"].get(MEASURE, measured[MEASURE]) / measured[MEASURE]  # of another load of the machine
+        stored["seconds"] |= {layer: round(scale * seconds, 5) for layer, seconds in measured.items()}
         _store(file, stored)
     there = {(cell["layer"], cell["rate"], cell["seed"]) for cell in stored["cells"]}
     for layer, rate, seed in cells(seeds, layers):
