@@ -122,8 +122,8 @@ def _check(network: FoldedNetwork) -> None:
     found = [reason for reason, holds in reasons.items() if holds]
     if found:
         raise ArgumentError(
-            f"Expected one real layer with identity, tanh, scaled_tanh, relu or modrelu, but got {', '.join(found)}. The audio "
-            f"class has no such network; to_c has."
+            f"Expected one real layer with identity, tanh, scaled_tanh, relu or modrelu, but got {', '.join(found)}. The "
+            f"audio class has no such network; to_c has."
         )
 
 
