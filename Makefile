@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Two test processes at a time, each with one thread: torch's threads would fight over the cores.
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+# Modules are compiled once, not again by each of the hundreds of processes that tests start.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-evidence test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu gpu-compile pages stub docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
@@ -101,6 +103,8 @@ test-cluster: $(INSTALLED)  ## a sweep over two Ray nodes, one of them killed (n
 
 pages: $(INSTALLED)  ## write what is in results/ into the README and the pages of the papers
 	$(BIN)/python -m orthornn_evidence.papers.page
+	$(BIN)/python docs/plain_reference.py
+	$(BIN)/python docs/notebooks.py
 
 # The documentation has an environment stamp of its own, so that no other target needs its packages.
 DOCS := $(VENV)/.docs

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 import time
@@ -33,6 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from orthornn import activations  # noqa: E402
+from orthornn.cores import usable_cores  # noqa: E402
 from orthornn.kernels import compact_wy_rnn, dense_rnn, rotations_rnn  # noqa: E402
 from orthornn.kernels.backends import CUDA  # noqa: E402
 from orthornn.kernels.backends.cuda import backend, chain, cluster, multiprocessor, nvrtc  # noqa: E402
@@ -216,7 +216,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--architectures", default="90,80,100")
     parser.add_argument("--out", type=Path, help="a JSON file for all rows")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=int, default=usable_cores())
     parser.add_argument("--calls", default="", help="only calls whose names match this regular expression")
     options = parser.parse_args()
     if options.out is not None:

@@ -1,5 +1,5 @@
 // The delta rule: a matrix state that each step multiplies by I - beta k k' and to which it adds beta k v'; see
-// delta_call.hpp for what it takes and ../src/orthornn/kernels/delta/README.md for the derivation.
+// delta_call.hpp for what it takes and ../docs/derivations/delta_rule.md for the derivation.
 //
 // One sequence and head at a time, in columns of up to four vectors: 64 x 64 floats stay in the first cache level, and each
 // update reads them twice and writes them once. Forward stores the state before every chunk of steps. Backward takes the

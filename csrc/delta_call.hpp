@@ -4,7 +4,7 @@
 //     S <- S - beta_i k^ (k^'S - v_i')  for i = 1 .. M,   k^ = k_i / max(|k_i|, shortest)
 //     o_t = S'q_t
 //
-// S is (keys, values), one for each sequence and head. See ../src/orthornn/kernels/delta/README.md.
+// S is (keys, values), one for each sequence and head. See ../docs/derivations/delta_rule.md.
 #pragma once
 
 #include "reflections_call.hpp"

@@ -1,5 +1,5 @@
 // A recurrence whose transition is a product of reflections of each row's own; see reflections_call.hpp for what it takes
-// and ../src/orthornn/kernels/reflections/README.md for the derivation.
+// and ../docs/derivations/reflections.md for the derivation.
 //
 // A step costs 2MN multiply-adds forward and 6MN backward. Forward stores the states and the M numbers k_i'x; backward
 // repeats the M subtractions of a step from the state before it, so that the vectors between two reflections are never

@@ -27,6 +27,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_design",
     "sphinx_copybutton",
+    "plain_markdown",
     "mathml",
     "docstrings",
     "faces",

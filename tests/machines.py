@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orthornn.cores import usable_cores
 from orthornn.kernels.backends.cpp import extension
 
 TESTS = Path(__file__).parent
@@ -73,7 +74,7 @@ def run(configuration: Configuration, words: list[str]) -> tuple[int, str, float
     start = time.monotonic()
     with ExitStack() as stack:
         if configuration.busy:
-            for _ in range(os.cpu_count() or 1):
+            for _ in range(usable_cores()):
                 burner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
                 stack.callback(burner.wait)
                 stack.callback(burner.kill)

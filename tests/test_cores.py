@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -107,3 +109,13 @@ def test_the_users_number_of_threads_counts(monkeypatch, three_threads):
         assert torch.get_num_threads() == 3
     with limited_threads(2):
         assert torch.get_num_threads() == 2
+
+
+@pytest.mark.source
+def test_programs_ask_for_the_cores_that_they_may_use():
+    """The number of the machine's cores is for descriptions of the machine, and a bound on what may be asked for."""
+    root = Path(__file__).parent.parent
+    folders = [root / name for name in ("src", "evidence/src", "benchmarks", "examples", "tests")]
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+    asking = [path.name for path in files if re.search(r"\bcpu_count\(", path.read_text(encoding="utf-8"))]
+    assert sorted(asking) == ["cores.py", "environment.py", "golden_bits.py", "threads.py"]

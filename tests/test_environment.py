@@ -32,7 +32,6 @@ FROM_CHANGED_CODE = (
     "bench/usual-calls.json",
     "examples.json",
     "helfrich2018/figure2/full.json",  # two of its runs
-    "helfrich2018/share-of-w/laptop.json",
     "helfrich2018/table2/full.json",
     "helfrich2018/table3/laptop.json",
     "leaderboard/pixel-mnist.json",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from orthornn import Householder, OrthogonalRNN
@@ -17,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 
 def load(name: str):
     spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # where dataclasses look it up
     spec.loader.exec_module(module)
     return module
 
@@ -45,6 +47,28 @@ def test_exact_online_learning_beats_the_trivial_predictor(capsys):
     error, trivial, rate = found[-1]
     assert online.NOISE**2 < error < trivial / 4
     assert rate > 0
+
+
+def test_a_policy_that_learns_online_remembers(capsys, one_thread):
+    """Truncated back-propagation learns, too, but the gradient of the whole past much faster."""
+    example = load("online_policy")
+    exact, truncated = example.learn_exactly(3000, report=1000), example.learn_truncated(1000, report=1000)
+    assert len(capsys.readouterr().out.splitlines()) == len(exact) + len(truncated) == 4
+    assert exact[-1] > 0.8
+    assert exact == sorted(exact)
+    assert truncated[0] < exact[0]
+
+
+def test_a_stream_rewards_the_symbol_before_the_delay():
+    example = load("online_policy")
+    stream, seen = example.Recall(3), []
+    for step in range(60):
+        seen.append(stream.next())
+        wanted = seen[-1 - example.DELAY] if step >= example.DELAY else 1.0
+        action, _ = stream.act(float(wanted == 1))  # the right one, for sure
+        assert action == (wanted == 1)
+    assert stream.right == 60
+    assert len(set(seen)) == 2
 
 
 def test_a_recurrent_policy_is_trained(capsys, one_thread):
@@ -87,6 +111,67 @@ def test_advantages_do_not_cross_the_end_of_an_episode():
         for t in range(9)
     )
     torch.testing.assert_close(found[0, 1], whole)
+
+
+def memory_example():
+    pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install '.[rl]'")
+    return load("ppo_memory")
+
+
+def options(example, *words):
+    small = "--total-timesteps 96 --num-envs 3 --num-steps 16 --num-minibatches 2 --update-epochs 2"
+    return example.parse([*small.split(), "--features", "4", "--state-size", "6", *words])
+
+
+@pytest.mark.parametrize(
+    "words", [["--hide", "1", "3", "--env-id", "CartPole-v1"], ["--hide", "2", "--env-id", "Pendulum-v1"]]
+)
+def test_an_agent_with_memory_is_trained(words, capsys, one_thread):
+    """Choices and continuous actions; CartPole's episodes end inside the rollouts, Pendulum's after them."""
+    example = memory_example()
+    lines = example.train(options(example, *words))
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == len(lines) == (1 if "CartPole-v1" in words else 0)
+    if lines:
+        assert re.fullmatch(r" +96 steps: mean return [\d.]+ of \d+ episodes, \d+ steps/s", printed[-1])
+
+
+def test_an_agent_with_memory_updates_from_the_policy_that_it_had(one_thread):
+    example = memory_example()
+    args = options(example)
+    torch.manual_seed(0)
+    player = example.Player(args)
+    agent = example.Agent(player.inputs, player.actions, args)
+    player.play(agent, args)
+    rollout = player.play(agent, args)  # from the state after another one
+    assert rollout.starts[1:].any()
+    policy, values = agent.evaluate(rollout.seen, rollout.h, rollout.starts)
+    close = {"rtol": 0, "atol": tolerance(torch.float32, args.num_steps * args.state_size)}
+    torch.testing.assert_close(policy.log_prob(rollout.actions), rollout.log_probs, **close)
+    torch.testing.assert_close(values, rollout.values, **close)
+
+
+def test_an_agent_with_memory_sees_what_is_not_hidden():
+    example = memory_example()
+    environment = example.make_env("CartPole-v1", (1, 3))
+    whole = example.make_env("CartPole-v1", ())
+    assert environment.observation_space.shape == (2,)
+    seen, all_of_it = environment.reset(seed=3)[0], whole.reset(seed=3)[0]
+    assert seen.tolist() == all_of_it[[0, 2]].tolist()
+
+
+def test_what_follows_a_limit_of_time_counts_and_what_follows_an_end_does_not(one_thread):
+    example = memory_example()
+    args = options(example, "--env-id", "Pendulum-v1", "--hide", "2", "--num-steps", "200")
+    torch.manual_seed(0)
+    player = example.Player(args)
+    agent = example.Agent(player.inputs, player.actions, args)
+    rollout = player.play(agent, args)
+    assert rollout.ended.nonzero()[:, 0].unique().tolist() == [199]
+    beyond = rollout.rewards.double().sum(0) - torch.tensor(player.returns)
+    assert beyond.abs().min() > 0
+    advantages = example.advantages_of(rollout, args.gamma, args.gae_lambda)
+    torch.testing.assert_close(advantages[-1], rollout.rewards[-1] - rollout.values[-1])
 
 
 def test_chunks_with_detached_states():

@@ -9,7 +9,7 @@ import pytest
 from orthornn._files import write_atomically, write_bytes, write_together
 from orthornn._folder import Folder
 from orthornn.errors import ArgumentError, DataError
-from orthornn.learn.training.log import MetricsLog, read_metrics
+from orthornn.learn.runs.log import MetricsLog, read_metrics
 
 RECORD = {"kind": "train", "seconds": 0.5, "cpu_seconds": 0.5, "loss": 0.1}
 

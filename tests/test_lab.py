@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("tyro")
-
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
@@ -40,6 +38,19 @@ def test_commands_of_the_evidence_run_under_their_former_names_or_say_where_they
         assert "pip install -e evidence" in done.stderr
     else:
         assert "usage" in done.stdout.lower()
+
+
+def test_modules_that_moved_further_are_found():
+    done = run(
+        "-W",
+        "ignore",
+        "-c",
+        "from orthornn.lab import _MOVED\n"
+        "import importlib, sys\n"
+        "for former, present in _MOVED.items():\n"
+        "    assert importlib.import_module(f'orthornn.lab.{former}') is importlib.import_module(present)\n",
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_never_was_there_is_not_found():

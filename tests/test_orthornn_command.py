@@ -102,6 +102,12 @@ assert not heavy, heavy
 sys.exit(status)
 """
 
+AS_A_MODULE = """import runpy
+try:
+    runpy.run_module("orthornn", run_name="__main__", alter_sys=True)
+except SystemExit as ended:
+    status = ended.code"""
+
 
 @pytest.mark.parametrize(
     ("words", "status", "said"),
@@ -126,6 +132,24 @@ def test_what_needs_no_network_imports_none(words, status, said):
     with contextlib.redirect_stdout(whole), contextlib.redirect_stderr(whole):
         assert cli.main(words) == status
     assert whole.getvalue() == done.stdout + done.stderr
+
+
+def test_python_m_orthornn_is_the_same_command():
+    """It imports the package first, which imports nothing until a name of it is asked for."""
+    code = ANSWERS.replace("import orthornn_command\nstatus = orthornn_command.main()", AS_A_MODULE)
+    code = code.replace('"numpy", "orthornn"', '"numpy"')
+    done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"orthornn {orthornn.__version__}\n", "")
+
+
+def test_the_package_has_its_names_when_they_are_asked_for():
+    code = "import sys, orthornn\nassert 'torch' not in sys.modules\n"
+    code += "from orthornn import *\nprint(sorted({*orthornn.__all__} - ({*globals()} & {*dir(orthornn)})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert orthornn.modules.OrthogonalRNN is orthornn.OrthogonalRNN
+    with pytest.raises(AttributeError, match="has no attribute 'OrthogonalNN'"):
+        _ = orthornn.OrthogonalNN  # type: ignore[attr-defined]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

@@ -1,14 +1,24 @@
-"""No function of the library takes more than ten parameters, except the listed ones, which users call with keywords."""
+"""No function of the library takes more than ten parameters, except the listed ones, which users call with keywords.
+
+No class of `learn` has more than fifteen public attributes next to its options, or more than five bases.
+"""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import orthornn
+from orthornn import learn
+from orthornn.learn.tasks import Task
 
 pytestmark = pytest.mark.source
 
@@ -20,6 +30,7 @@ PUBLIC = {
     "sklearn/classifier.py: OrthogonalClassifier.__init__",
     "sklearn/estimator.py: SequenceEstimator.__init__",
     "export/c/__init__.py: to_c",
+    "integrations/sb3.py: MlpOrthogonalPolicy.__init__",
     "modules/blocks.py: OrthogonalBlocks.__init__",
     "modules/rnn.py: OrthogonalRNN.__init__",
     "kernels/functional.py: dense_rnn",
@@ -30,6 +41,9 @@ PUBLIC = {
     "modules/reflections.py: ReflectionRNN.__init__",
     "modules/delta.py: DeltaRNN.__init__",
 }
+MOST_ATTRIBUTES = 15
+MOST_BASES = 5
+LARGE = {"Task", "Trainer", "Loaded"}  # a task is both what is trained on and what judges it
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -62,7 +76,6 @@ def test_functions_of_the_library_take_at_most_ten_parameters():
     counts = {
         f"{path.relative_to(ROOT).as_posix()}: {name}": count
         for path in ROOT.rglob("*.py")
-        if "learn" not in path.relative_to(ROOT).parts
         for name, count in functions(path.read_text(encoding="utf-8"))
     }
     assert len(counts) > 500
@@ -82,3 +95,46 @@ class A:
 def function(self, a): ...
 """
     assert dict(functions(text)) == {"A.method": 5, "A.method.<lambda>": 2, "A.make": 1, "function": 2}
+
+
+def public_attributes(kind: type) -> set[str]:
+    """Return the names that a class of `learn` and its bases there define, or set on an instance; of a dataclass none of
+    its fields, which are its options, or the parts of a value.
+    """
+    found: set[str] = set()
+    for owner in kind.__mro__:
+        if owner.__module__.startswith(learn.__name__):
+            text = textwrap.dedent(inspect.getsource(owner))
+            written = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute))
+            found |= {
+                node.attr for node in written if isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
+            }
+            found |= {*vars(owner), *vars(owner).get("__annotations__", {})}
+    fields = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
+    return {name for name in found if not name.startswith("_")} - fields
+
+
+def classes_of_learn() -> Iterator[type]:
+    for found in pkgutil.walk_packages(learn.__path__, f"{learn.__name__}."):
+        module = importlib.import_module(found.name)
+        yield from (kind for kind in vars(module).values() if inspect.isclass(kind) and kind.__module__ == found.name)
+
+
+def test_classes_of_learn_have_at_most_fifteen_attributes_and_five_bases():
+    kinds = list(classes_of_learn())
+    assert len(kinds) > 100
+    deep = {kind.__name__ for kind in kinds if len(kind.__mro__) - 2 > MOST_BASES}
+    assert not deep, (
+        f"Expected at most {MOST_BASES} bases, but {', '.join(sorted(deep))} has more. Return values instead."
+    )
+    large = {kind for kind in kinds if len(public_attributes(kind)) > MOST_ATTRIBUTES}
+    new = sorted(kind.__name__ for kind in large if not LARGE & {owner.__name__ for owner in kind.__mro__})
+    assert not new, f"Expected at most {MOST_ATTRIBUTES} public attributes, but {', '.join(new)} has more. Divide it."
+    small = {kind.__name__ for kind in kinds if kind.__name__ in LARGE and kind not in large}
+    assert not small, f"Expected the list of exceptions to hold only large classes; remove {small}."
+
+
+def test_attributes_of_every_sort_are_counted():
+    assert {"columns", "rows", "numbers"} & public_attributes(learn.files.columns.Table) == {"rows", "numbers"}
+    assert {"model", "update"} <= public_attributes(learn.training.Trainer)
+    assert {"train_batch", "metric", "name"} <= public_attributes(Task)

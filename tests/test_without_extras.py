@@ -10,8 +10,8 @@ import sys
 from orthornn.cli import COMMANDS
 
 EXTRAS = (
-    "tyro rich matplotlib safetensors onnx onnxruntime onnxscript scipy pyarrow pooch soundfile pystoi pesq "
-    "tensorboard ray geotorch"
+    "rich matplotlib safetensors onnx onnxruntime onnxscript scipy pyarrow pooch soundfile pystoi pesq "
+    "tensorboard ray geotorch sb3_contrib torchrl"
 )
 WITHOUT = f"""
 import sys
@@ -83,7 +83,7 @@ def test_the_manual_and_doctor_work():
     for status, out, err in commands(words):
         assert (status, err) == (0, "")
         assert out.startswith("orthornn ")
-    assert "  tyro        missing" in out
+    assert "  rich        missing" in out
     assert "  form " in out
 
 
@@ -98,6 +98,18 @@ def test_training_on_a_table_names_the_extra():
     code = "import orthornn\ntry:\n    orthornn.train('a.csv', 'y')\nexcept ImportError as error:\n    print(error)"
     done = without_extras(code)
     assert "pip install '.[tables]'" in done.stdout, done.stderr
+
+
+def test_integrations_name_the_extra():
+    code = """
+for name, package in (("sb3", "sb3_contrib"), ("torchrl", "torchrl")):
+    try:
+        __import__(f"orthornn.integrations.{name}")
+    except ImportError as error:
+        print(package in str(error), "pip install '.[rl]'" in str(error), type(error).__name__)
+"""
+    done = without_extras(code)
+    assert done.stdout.splitlines() == ["True True MissingPackageError"] * 2, done.stderr
 
 
 def test_every_other_command_names_the_extra_in_one_sentence():

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import shlex
-
 import pytest
 
-from orthornn.cli.arguments import options_in
-from orthornn.cli.recipes import expand
-from orthornn.learn.recipes import RECIPES
+from orthornn.learn.fields import spelled
+from orthornn.learn.options import Options
+from orthornn.learn.recipes import RECIPES, with_recipe
+from orthornn.learn.tasks import TASKS
 from orthornn_evidence.leaderboard_options import shown_options
 
 RUN = "orthornn train pixel-mnist"
 
 
+def asked(**given):
+    return with_recipe(Options(TASKS["pixel-mnist"], given))
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_spelled_out_is_shown_by_its_name(name):
-    words = ["pixel-mnist", *expand(["pixel-mnist", "--recipe", name, "--lr", "0.5", "--shift", "2"])[1:]]
-    (shown,), common, letters = shown_options([shlex.join(["orthornn", "train", *words]) + " --data FOLDER --permuted"])
+    found = asked(recipe=name, lr=0.5, shift=2)
+    words = spelled({"lr": 0.5, "shift": 2, **found.chosen})
+    (shown,), common, letters = shown_options([f"{RUN} {words} --data FOLDER --permuted"])
     assert shown.startswith(f"--recipe {name} --lr 0.5")
     assert shown.endswith("--shift 2") or name == "forecast"
     assert (common, letters) == ("", {})
-    assert options_in(expand(["pixel-mnist", *shlex.split(shown)])) == options_in(words)
+    pairs = [word.split() for word in f" {shown}".split(" --")[1:]]
+    assert asked(**{name.replace("-", "_"): value for name, value in pairs}).values == found.values
 
 
 def test_what_all_runs_have_is_shown_once():

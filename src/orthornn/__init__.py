@@ -1,35 +1,33 @@
 """Orthogonal and unitary recurrent networks for PyTorch."""
 
-from . import activations, errors, kernels
-from .modules import (
-    GORU,
-    DeltaRNN,
-    OrthogonalBlocks,
-    OrthogonalRNN,
-    OrthogonalRNNCell,
-    PeepholeLSTM,
-    ReflectionRNN,
-    convert,
-)
-from .parametrizations import (
-    Givens,
-    Householder,
-    LeakyHouseholder,
-    MatrixExponential,
-    RestrictedUnitary,
-    Rotations,
-    ScaledCayley,
-    SpectralMargin,
-    Stiefel,
-    Unconstrained,
-    orthogonalize,
-)
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import diagnostics, export, optim, penalties
+    from . import activations, diagnostics, errors, export, kernels, optim, penalties
     from .learn.from_python import train
     from .learn.predict import load
+    from .modules import (
+        GORU,
+        DeltaRNN,
+        OrthogonalBlocks,
+        OrthogonalRNN,
+        OrthogonalRNNCell,
+        PeepholeLSTM,
+        ReflectionRNN,
+    )
+    from .modules.convert import convert
+    from .parametrizations import (
+        Givens,
+        Householder,
+        LeakyHouseholder,
+        MatrixExponential,
+        RestrictedUnitary,
+        Rotations,
+        ScaledCayley,
+        SpectralMargin,
+        Stiefel,
+        Unconstrained,
+    )
+    from .parametrizations.orthogonalize import orthogonalize
 
 __version__ = "0.1.0"
 
@@ -64,21 +62,25 @@ __all__ = [
     "train",
 ]
 
+_DOORS = {"load": "learn.predict", "train": "learn.from_python"}  # to the workbench
+_MODULES = ("modules", "parametrizations")
+
 
 def __getattr__(name: str) -> object:
-    """Import `orthornn.load` and `orthornn.train`, and the floors of training with them, when they are first asked for; and
-    the submodules of __all__ that the networks do not need.
-    """
-    if name in ("diagnostics", "export", "optim", "penalties"):
-        from importlib import import_module
+    """Import a name of __all__ when it is first asked for: torch, which all of them need, takes seconds."""
+    from importlib import import_module
 
-        return import_module(f".{name}", __name__)
-    if name == "load":
-        from .learn.predict import load
+    if name not in (*__all__, *_MODULES):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _DOORS:
+        return getattr(import_module(f".{_DOORS[name]}", __name__), name)
+    for place in () if name in _MODULES else _MODULES:
+        found = import_module(f".{place}", __name__)
+        if name in found.__all__:
+            globals()[name] = getattr(found, name)
+            return globals()[name]
+    return import_module(f".{name}", __name__)
 
-        return load
-    if name == "train":
-        from .learn.from_python import train
 
-        return train
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from .errors import OrthornnWarning
@@ -24,6 +26,14 @@ def warn(message: str, category: type[Warning] = OrthornnWarning) -> None:
     frame = caller if outer is None else outer
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, _name(frame), registry)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Say nothing inside: for data that are read once more, of which the same was said before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OrthornnWarning)
+        yield
 
 
 def _name(frame: FrameType) -> str:

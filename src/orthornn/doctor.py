@@ -20,7 +20,6 @@ from .kernels.backends.cpp import extension
 from .kernels.call import Size
 
 EXTRAS = {
-    "tyro": "the command line",
     "rich": "live progress and tables",
     "matplotlib": "figures",
     "safetensors": "checkpoints and weights of run directories",

@@ -16,9 +16,35 @@ __path__: list[str] = []  # a package, as it was
 _EVIDENCE = {"bench", "group_words", "leaderboard", "leaderboard_options", "leaderboard_runs", "own_data", "papers"}
 
 
+_SAVED = {"checkpoint", "diverged", "json_files", "schemas", "sizes", "state", "weights_file"}
+_RUNS = {
+    "changes",
+    "directory",
+    "fingerprint",
+    "lock",
+    "log",
+    "loop",
+    "recording",
+    "run",
+    "selection",
+    "signals",
+    "tensorboard",
+}
+_MOVED = {
+    **{f"training.{module}": f"orthornn.saved.{module}" for module in _SAVED},
+    **{f"training.{module}": f"orthornn.learn.runs.{module}" for module in _RUNS},
+    "training.weights": "orthornn.saved.network",
+    "training.fine_tune": "orthornn.learn.training.fine_tuning",
+    "systems.lasagne": "orthornn.learn.systems.free",
+    "shell_word": "orthornn._shell_word",
+}
+
+
 def _present_name(name: str) -> str:
     """Return the present name of a module of orthornn.lab."""
     rest = name.removeprefix(f"{__name__}.")
+    if rest in _MOVED:
+        return _MOVED[rest]
     first = rest.partition(".")[0]
     return f"{'orthornn_evidence' if first in _EVIDENCE else 'orthornn' if first == 'cli' else 'orthornn.learn'}.{rest}"
 

@@ -12,7 +12,7 @@ from orthornn import cli
 from orthornn.cli.demo import LEARNING_RATES
 from orthornn.learn.training import Trainer, read_config, read_result
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 SMALL = ["demo", "--T", "4", "--steps", "2", "--seconds", "60", "--parameters", "800", "--reflections", "3"]
 
 

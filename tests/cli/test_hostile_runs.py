@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from orthornn import cli
-from orthornn.learn.training import log, train
+from orthornn.learn.runs import log
+from orthornn.learn.training import train
 from support.run_cases import config, entries
 
 FILES = ("config.json", "description.json", "environment.json", "metrics.jsonl", "result.json", "data.json")

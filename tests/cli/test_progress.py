@@ -4,10 +4,10 @@ import io
 import math
 import re
 import sys
+import time
 
 import pytest
 
-from orthornn.cli import progress
 from orthornn.cli.progress import Display
 from orthornn.learn.training import Progress
 
@@ -19,7 +19,7 @@ RUNS = {
 
 def test_plain_lines_now_and_then(capsys, monkeypatch):
     clock = iter([0.0, 1.0, 6.0, 7.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     with Display(0.25) as display:
         for _ in range(3):
             display(RUNS)

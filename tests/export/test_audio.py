@@ -326,7 +326,7 @@ def test_the_tutorial_runs_and_learns_the_effect(capsys):
     pytest.importorskip("matplotlib").use("Agg")
     page = (Path(__file__).parents[2] / "docs" / "tutorials" / "audio.md").read_text("utf-8")
     names: dict[str, object] = {}
-    for cell in re.findall(r"```\{code-cell\} ipython3\n(?::[^\n]*\n)*(.*?)```", page, re.DOTALL):
+    for cell in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(cell, names)
     names["plt"].close("all")
     out = capsys.readouterr().out

@@ -292,6 +292,65 @@ def test_a_head_under_a_parametrization_is_exported_with_its_value(complex, tmp_
     assert torch.nn.utils.parametrize.is_parametrized(model.head, "weight")
 
 
+RESTARTING = {
+    "orthogonal": lambda: OrthogonalRNN(3, 6, 2, learn_h0=True),
+    "complex": lambda: OrthogonalRNN(3, 5, parametrization=RestrictedUnitary()),
+    "blocks": lambda: OrthogonalBlocks(3, 4, 6, 2, learn_h0=True),
+    "lstm": lambda: torch.nn.LSTM(3, 5, 2),
+}
+
+
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("name", RESTARTING)
+def test_graphs_that_restart_are_the_network_on_each_episode(name, output):
+    core = RESTARTING[name]()
+    if getattr(core, "h0", None) is not None:
+        torch.nn.init.normal_(core.h0)
+    width = core.hidden_size * (2 if name == "complex" else 1)
+    model, sequence, step, _ = prepare(SequenceModel(core, torch.nn.Linear(width, 3), output=output))
+    assert export.check(model, sequence, step, step, resets=True) < 1e-5
+    with pytest.raises(CheckpointError, match="to agree"):
+        export.check(model, lambda x, reset: sequence(x), step, step, resets=True)
+    with pytest.raises(CheckpointError, match="to agree"):
+        export.check(model, sequence, lambda x, state, reset: step(x, state), step, resets=True)
+
+
+def test_torch_export_with_resets(tmp_path):
+    core = RESTARTING["orthogonal"]()
+    torch.nn.init.normal_(core.h0)
+    model = network(core)
+    whole, step = (torch.export.load(path).module() for path in export.to_torch_export(model, tmp_path, resets=True))
+    x, reset = torch.randn(12, 2, 3), torch.rand(12, 2) < 0.3
+    states, _ = core(x, reset=reset)
+    torch.testing.assert_close(whole(x, reset), model.head(states), rtol=1e-4, atol=1e-4)
+    _, after = step(x[0], torch.randn(2, 2, 6), torch.tensor([True, True]))
+    torch.testing.assert_close(after, core.step(x[0])[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["blocks", "orthogonal"])
+def test_onnx_with_resets(name, tmp_path):
+    import onnxruntime
+
+    core = RESTARTING[name]()
+    model = network(core)
+    whole, step = (onnxruntime.InferenceSession(path) for path in export.to_onnx(model, tmp_path, resets=True))
+    x, reset = torch.randn(12, 2, 3), torch.rand(12, 2) < 0.3
+    (y,) = whole.run(None, {"x": x.numpy(), "reset": reset.numpy()})
+    states, _ = core(x, reset=reset)
+    torch.testing.assert_close(torch.from_numpy(y), model.head(states).detach(), rtol=1e-4, atol=1e-4)
+    assert [each.name for each in step.get_inputs()] == ["x", "state", "reset"]
+
+
+@pytest.mark.parametrize("write", [export.to_onnx, export.to_torch_export])
+def test_a_pool_that_would_cross_an_episode_is_refused(write, tmp_path):
+    model = build("lstm", 3, 2, hidden_size=5, output="last", pool="mean")
+    with pytest.raises(ArgumentError, match="pool='mean'"):
+        write(model, tmp_path, resets=True)
+    with pytest.raises(ArgumentTypeError, match=r"resets .* got 'yes'"):
+        write(network(OrthogonalRNN(3, 4)), tmp_path, resets="yes")
+    assert not any(tmp_path.iterdir())
+
+
 def test_torch_export(tmp_path):
     train(config("ornn", task=Adding(T=6, validation_size=5, test_size=5), steps=3), tmp_path / "run")
     assert main(["export", str(tmp_path / "run"), "--torch-export", "--safetensors", "--out", str(tmp_path / "o")]) == 0

@@ -19,11 +19,11 @@ from orthornn.cli.train import main
 from orthornn.errors import ArgumentError, DataError, Interrupted, LockedError, NonFiniteError
 from orthornn.learn import auto
 from orthornn.learn.predict import load
+from orthornn.learn.runs.directory import make_folder
+from orthornn.learn.runs.lock import Lock
 from orthornn.learn.systems import Model
 from orthornn.learn.tasks import Adding, Copying
 from orthornn.learn.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, load_model, read_config
-from orthornn.learn.training.directory import make_folder
-from orthornn.learn.training.lock import Lock
 from support.labeled import Labeled
 from support.run_cases import entries
 
@@ -41,7 +41,7 @@ def few(monkeypatch):
 def test_a_search_halves_its_candidates_and_trains_the_winner_anew(tmp_path, few):
     search = auto.Search.begin(configure, {"hidden_size": 4, "pool": "mean"}, 1, tmp_path / "search")
     lines = []
-    name, result, path = search.carry_out(lines.append)
+    name, result, path = search.run_to_end(lines.append)
     assert [len(own) for own in search.rounds] == [3]
     first = list(search.rounds[0].values())
     assert first == sorted(first)  # the loss: lower is better
@@ -57,7 +57,7 @@ def test_a_search_halves_its_candidates_and_trains_the_winner_anew(tmp_path, few
     assert len(finished) == 2
     assert result.best["loss"] == min(finished)
     assert search.table().rows[0][0] == name
-    assert auto.Search.resume(search.folder).carry_out()[2] == path
+    assert auto.Search.resume(search.folder).run_to_end()[2] == path
     assert load(search.folder).directory == path
     with pytest.raises(
         ArgumentError,
@@ -72,7 +72,7 @@ def test_a_search_halves_its_candidates_and_trains_the_winner_anew(tmp_path, few
 
 def test_a_search_resumes_where_it_was_stopped(tmp_path, few, monkeypatch):
     whole = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "whole")
-    expected = whole.carry_out()[1]
+    expected = whole.run_to_end()[1]
     search = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "parts")
     advance, calls = auto.Search._advance, []
 
@@ -87,12 +87,12 @@ def test_a_search_resumes_where_it_was_stopped(tmp_path, few, monkeypatch):
 
     monkeypatch.setattr(auto.Search, "_advance", stopped)
     with pytest.raises(Interrupted):
-        search.carry_out()
+        search.run_to_end()
     assert search.rounds == []
     with pytest.raises(Interrupted):
-        auto.Search.resume(tmp_path / "parts").carry_out()
+        auto.Search.resume(tmp_path / "parts").run_to_end()
     again = auto.Search.resume(tmp_path / "parts")
-    found = again.carry_out()[1]
+    found = again.run_to_end()[1]
     assert again.rounds == whole.rounds
     without = ("seconds", "cpu_seconds")
     assert {k: v for k, v in found.best.items() if k not in without} == {
@@ -143,7 +143,7 @@ def test_a_search_has_one_process(tmp_path, few):
     ):
         auto.Search.resume(tmp_path / "a", 2)
     assert (tmp_path / "a" / auto.STATE).read_bytes() == before
-    search.carry_out()  # and lets others
+    search.run_to_end()  # and lets others
     assert auto.Search.resume(tmp_path / "a", 2).seconds == 120
     held = Lock(make_folder(tmp_path / "b"))
     with pytest.raises(LockedError):
@@ -192,14 +192,14 @@ def test_a_candidate_that_diverges_is_left_out(tmp_path, few):
 
     search = auto.Search.begin(diverging, {"hidden_size": 4}, 1, tmp_path / "search")
     lines = []
-    winner = search.carry_out(lines.append)[0]
+    winner = search.run_to_end(lines.append)[0]
     assert winner != "gru"
     assert lines[0].startswith("gru is left out: Expected a finite training loss, but got ")
     assert list(search.rounds[0])[-1] == "gru"
     assert next(row for row in search.table().rows if row[0] == "gru")[2:] == ["diverged"]
     again = auto.Search.resume(tmp_path / "search")
     assert again.rounds == search.rounds
-    assert again.carry_out()[0] == winner
+    assert again.run_to_end()[0] == winner
 
 
 def test_a_winner_that_diverges_with_another_seed_is_the_result_as_it_was(tmp_path, few, monkeypatch):
@@ -213,7 +213,7 @@ def test_a_winner_that_diverges_with_another_seed_is_the_result_as_it_was(tmp_pa
     monkeypatch.setattr(auto.Run, "advance", diverging)
     search = auto.Search.begin(configure, {"hidden_size": 4}, 1, tmp_path / "search")
     lines = []
-    winner, _, path = search.carry_out(lines.append)
+    winner, _, path = search.run_to_end(lines.append)
     assert path == search.folder / "candidates" / winner
     assert lines[-1] == f"{winner}, trained again, is left out: Expected a finite training loss, but got nan."
 
@@ -226,7 +226,7 @@ def test_a_search_whose_candidates_all_diverge_says_so(tmp_path, few):
     for begin in (lambda: search, lambda: auto.Search.resume(tmp_path / "search")):
         begun = begin()
         with pytest.raises(NonFiniteError, match=r"that can be trained, but all of them diverge.*Lower lr"):
-            begun.carry_out()
+            begun.run_to_end()
         assert begun.rounds == []
 
 
@@ -244,9 +244,9 @@ def test_a_signal_in_the_last_step_names_the_command_that_resumes(number, tmp_pa
 
     monkeypatch.setattr(Run, "finish", disturbed)
     with pytest.raises(Interrupted, match=f"{number.name} ended the search.*--resume {re.escape(str(search.folder))}"):
-        search.carry_out()
+        search.run_to_end()
     calls[:] = range(2)
-    found, result, path = auto.Search.resume(tmp_path / "search").carry_out()
+    found, result, path = auto.Search.resume(tmp_path / "search").run_to_end()
     assert found == next(iter(search.rounds[0]))
     assert result.best == json.loads((path / "result.json").read_text())["best"]
 
@@ -262,7 +262,7 @@ def test_a_signal_between_the_last_update_and_the_last_step_counts(tmp_path, few
 
     monkeypatch.setattr(auto.Search, "_advance", disturbed)
     with pytest.raises(Interrupted, match="SIGTERM ended the search"):
-        search.carry_out()
+        search.run_to_end()
 
 
 def test_a_search_that_is_resumed_with_more_minutes_trains_the_winner_longer(tmp_path, few):
@@ -270,11 +270,11 @@ def test_a_search_that_is_resumed_with_more_minutes_trains_the_winner_longer(tmp
         return dataclasses.replace(configure(model), steps=10**6, validate_every=10**5)
 
     search = auto.Search.begin(long, {"hidden_size": 4}, 0.001, tmp_path / "search")
-    search.carry_out()
+    search.run_to_end()
     assert read_config(search.retrained / "config.json").max_seconds <= 0.06
     longer = auto.Search.resume(tmp_path / "search", 0.02)
     assert longer.result == search.result  # known while it is resumed
-    longer.carry_out()
+    longer.run_to_end()
     assert longer.rounds == search.rounds
     assert read_config(search.retrained / "config.json").max_seconds >= 0.4 * 1.2
     assert json.loads((search.retrained / "result.json").read_text())["seconds"] >= 0.4 * 1.2
@@ -288,7 +288,7 @@ def test_a_search_with_links_writes_nothing_outside(name, tmp_path, few):
     (tmp_path / "a" / name).parent.mkdir(exist_ok=True)
     (tmp_path / "a" / name).symlink_to(tmp_path / "home")
     with pytest.raises(DataError, match="to be a folder of the search itself, but got a symbolic link"):
-        auto.Search.resume(tmp_path / "a").carry_out()
+        auto.Search.resume(tmp_path / "a").run_to_end()
     assert not list((tmp_path / "home").iterdir())
 
 

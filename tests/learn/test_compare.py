@@ -17,6 +17,7 @@ import torch
 from orthornn import cli
 from orthornn.errors import ArgumentError, CheckpointError, Interrupted, LockedError, NonFiniteError
 from orthornn.learn import compare
+from orthornn.learn.runs.result import Tests
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Adding, Copying
 from orthornn.learn.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, train
@@ -85,7 +86,7 @@ def clock(monkeypatch):
 
     monkeypatch.setattr(Trainer, "update", updated)
     stopped = SimpleNamespace(perf_counter=lambda: now[0], process_time=time.process_time)
-    monkeypatch.setattr("orthornn.learn.training.run.time", stopped)
+    monkeypatch.setattr("orthornn.learn.fit.time", stopped)
     return cost
 
 
@@ -163,9 +164,8 @@ def test_the_winner_is_chosen_by_validation_and_told_by_the_test_of_those_weight
             made[f"{name}-seed{seed}"] = dataclasses.replace(
                 train(config),
                 best={"loss": validation + seed / 100, "step": 1},
-                best_test={"loss": best_test + seed / 100},
+                tests=Tests(last=wrong, best={"loss": best_test + seed / 100}, whole={}),
                 validation=wrong,
-                test=wrong,
             )
     shown = compare.summary(made)
     assert [row[0] for row in shown.rows] == ["ornn", "lstm"]
@@ -406,7 +406,7 @@ def test_output_that_is_not_taken_loses_nothing(number, tmp_path, monkeypatch, c
     out = tmp_path / "both"
     with open(os.devnull, "w") as null:
         for text, count in (("x baseline", 0), ("over baseline", 2)):
-            monkeypatch.setattr("orthornn.cli.progress._LINE_SECONDS", 0.0 if count == 0 else 99.0)
+            monkeypatch.setattr("orthornn.learn.report.progress._LINE_SECONDS", 0.0 if count == 0 else 99.0)
             gone = Gone(text, number)
             gone.null = null
             with monkeypatch.context() as patch:

@@ -258,14 +258,14 @@ def test_names_with_spaces_around_them_are_those_without(file, tmp_path):
     if file:
         getattr(frame, f"to_{file[2:]}")(data, **unindexed)
     task = Classify(data=data, target="kind", sequence="wave")
-    assert task.input_columns == ["x"]
+    assert task.table_roles().inputs == ["x"]
     assert task.classes == ["high", "low"]
-    assert Classify(data=data, target=" kind ", sequence=" wave").told() == task.told()
+    assert Classify(data=data, target=" kind ", sequence=" wave").summary_lines() == task.summary_lines()
     two = frame.assign(kind=frame["x"])
     if file:
         getattr(two, f"to_{file[2:]}")(data, **unindexed)
     with pytest.raises(DataError, match="all different"):
-        Classify(data=data if file else two, target="kind", sequence="wave").told()
+        Classify(data=data if file else two, target="kind", sequence="wave").summary_lines()
 
 
 def test_an_option_may_be_a_dict_or_a_truth_value_of_numpy(tmp_path):
@@ -284,7 +284,7 @@ def test_an_option_may_be_a_dict_or_a_truth_value_of_numpy(tmp_path):
     task = trained.config.task
     assert task.missing == "x=hold"
     assert task.every_step is True
-    assert task._weights.tolist() == [0.5, 3]
+    assert task.objective().weights.tolist() == [0.5, 3]
 
 
 @pytest.mark.sampled(1)
@@ -322,7 +322,7 @@ def test_classes_that_are_numbers_are_named_alike_in_a_table_and_in_a_dict(tmp_p
     options = {"sequence": "wave", "model": "lstm", "hidden_size": 4, "steps": 1, "out": tmp_path / "run"}
     task = orthornn.train(frame, "kind", class_weights={1.0: 5, np.float32(0): 0.5}, **options).config.task
     assert task.classes == ["0", "1"]
-    assert task._weights.tolist() == [0.5, 5]
+    assert task.objective().weights.tolist() == [0.5, 5]
 
 
 def test_switches_of_models_are_true_or_false(tmp_path, capsys):

@@ -11,10 +11,11 @@ import torch
 import orthornn
 from orthornn.cli import main
 from orthornn.errors import ArgumentError, CheckpointError, DataError, OrthornnWarning, ShapeError
+from orthornn.learn.predict_tables import read_table
 from orthornn.learn.systems import build, model_named
-from orthornn.learn.tasks import TASKS, Adding, Characters, Classify, Copying, Forecast, Regress, table_rows
+from orthornn.learn.tasks import TASKS, Adding, Characters, Classify, Copying, Forecast, Regress, table_source
 from orthornn.learn.training import OptimizerConfig, train
-from orthornn.learn.training.checkpoint import Checkpoints
+from orthornn.saved.checkpoint import Checkpoints
 from support.labeled import Labeled
 from support.run_cases import COPYING, config
 
@@ -142,7 +143,7 @@ def table(tmp_path):
 def test_a_table_like_the_one_it_learned_from(name, table, tmp_path, capsys):
     task = OWN[name](data=str(table), sequence="id", missing="hold")
     result = train(config(task=task, steps=3, batch_size=4), tmp_path / "run")
-    lines, chosen = table.read_text().splitlines(), task._pieces["test"]
+    lines, chosen = table.read_text().splitlines(), task.table_split().pieces["test"]
     rows = [1 + row for at, steps in chosen for row in range(at, at + steps)]
     held_out = tmp_path / "held out.csv"
     held_out.write_text("\n".join([lines[0], *(lines[row] for row in rows)]) + "\n")
@@ -281,7 +282,7 @@ def test_a_class_that_is_called_none_is_learned_from_a_text_file(tmp_path, capsy
     assert main(["inspect", str(tmp_path / "a.csv"), "--default-na", "empty"]) == 0
     assert "text           0  3 different: None 24" in capsys.readouterr().out
     more = {"sequence": "id", "inputs": "x", "model": "gru", "hidden_size": 3, "steps": 2}
-    with pytest.raises(ArgumentError, match="Expected default_na to be"):
+    with pytest.raises(ArgumentError, match=r"Expected usual or empty .*got never"):
         orthornn.train(tmp_path / "a.csv", "kind", **more, default_na="never")
     with pytest.raises(ArgumentError, match="Expected default_na only for text files, but got 'empty'"):
         orthornn.train(frame, "kind", **more, default_na="empty")
@@ -365,8 +366,8 @@ def test_a_new_table_is_read_once(tmp_path, monkeypatch, capsys):
     task = Forecast(data=str(data), target="x", time="when", skipped=5, window=20)
     train(config(task=task, steps=2, batch_size=4), tmp_path / "run")
     loaded, read = orthornn.load(tmp_path / "run"), []
-    plain = table_rows.read_columns
-    monkeypatch.setattr(table_rows, "read_columns", lambda path, *more: read.append(path) or plain(path, *more))
+    plain = table_source.read_columns
+    monkeypatch.setattr(table_source, "read_columns", lambda path, *more: read.append(path) or plain(path, *more))
     for words in (["predict", "--out", str(tmp_path / "scores.csv")], ["evaluate"]):
         assert main([words[0], str(tmp_path / "run"), str(data), *words[1:]]) == 0
         assert "when: every 1 h, without gaps" in capsys.readouterr().out
@@ -675,8 +676,8 @@ def unequal(tmp_path_factory):
     np.savez(folder / "data.npz", **arrays)
     task = Classify(data=str(folder / "data.npz"), target="y")
     result = train(config(task=task, steps=40, batch_size=8), folder / "run")
-    names, starts = task._arranged(task._file)[1], task._table.sequences.starts.tolist()
-    held_out = sorted(int(names[starts.index(at)]) for at, _ in task._pieces["test"])
+    names, starts = task.table_sequences().names, task.table_data().rows.starts.tolist()
+    held_out = sorted(int(names[starts.index(at)]) for at, _ in task.table_split().pieces["test"])
     return folder, result, {name: array[held_out] for name, array in arrays.items()}
 
 
@@ -842,7 +843,8 @@ def test_points_are_marks_of_thousands_in_new_files_of_a_column_with_decimal_com
     assert "price" in capsys.readouterr().out
     task = orthornn.load("other").config.task
     np.testing.assert_array_equal(
-        np.sort(task._file.columns["price"])[::2], np.sort(loaded.read_table("train.csv").columns["price"])
+        np.sort(task.table_source().table.columns["price"])[::2],
+        np.sort(read_table(loaded.config.task, loaded.description, "train.csv").columns["price"]),
     )
 
 

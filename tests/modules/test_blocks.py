@@ -746,6 +746,66 @@ def test_last_states_of_sequences_that_restart_or_have_unequal_lengths(method):
         torch.testing.assert_close(found[k], by_steps(rnn, x[:length, k : k + 1])[-1, 0], rtol=0, atol=EXACT)
 
 
+@pytest.mark.parametrize("restart", ["own", "zeros", "common", "different"])
+@pytest.mark.parametrize(
+    "options",
+    [{"learn_h0": True}, {"bias": False}, {"gain": 0.9, "learn_gain": True}, {"parametrization": ScaledCayley()}],
+)
+def test_the_response_serves_sequences_that_restart(options, restart, monkeypatch):
+    """Values and gradients are those of the step loop; an earlier episode may hold anything."""
+    used, response = [], impulse.response
+    monkeypatch.setattr(impulse, "response", lambda *given: used.append(1) or response(*given))
+    count, options = 40, dict(options)
+    rnn = linear(options.pop("parametrization", Rotations()), **options)
+    x = inputs(T, count, I).requires_grad_()
+    reset = torch.rand(T, count, generator=torch.Generator().manual_seed(2)) < 0.15
+    assert not reset.any(0).all()
+    reset[0, 0] = reset[-1, 1] = True
+    given = {
+        "own": None,
+        "zeros": torch.zeros(1, count, S, dtype=torch.float64),
+        "common": inputs(1, 1, S).expand(-1, count, -1),
+        "different": inputs(1, count, S),
+    }[restart]
+    found = rnn(x, output="last", reset=reset, restart=given)[0]
+    assert bool(used) == (restart in ("own", "zeros"))  # an expanded state is made one with a row per sequence
+    h, expected = rnn.initial_states(count), None
+    for x_t, reset_t in zip(x, reset):
+        expected, h = rnn.step(x_t, h, reset_t, given)
+    same_with_gradients(found, expected, [x, *rnn.parameters()])
+    last = reset.long().mul(torch.arange(T).unsqueeze(1)).amax(0)
+    spoiled = x.detach().clone()
+    spoiled[torch.arange(T).unsqueeze(1) < last] = torch.nan
+    torch.testing.assert_close(rnn(spoiled, output="last", reset=reset, restart=given)[0], found)
+
+
+@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.parametrize("options", [{}, {"depth": 2, "learn_h0": True}, {"depth": 2, "memory": "checkpoint"}], ids=str)
+def test_strided_blocks_read_each_episode_alone(options, output):
+    """Each output is the last one of a call with the episode up to that step."""
+    steps, stride = 23, 4
+    net, x = blocks(stride=stride, **options), inputs(steps, B, I).requires_grad_()
+    reset = torch.rand(steps, B, generator=torch.Generator().manual_seed(3)) < 0.15
+    h, restart = (inputs(net.depth, B, S) for _ in range(2))
+    found, h_n = net(x, h, output, reset=reset, restart=restart)
+    for k in range(B):
+        starts = [0, *(t for t in reset[:, k].nonzero().flatten().tolist() if t), steps]
+        for first, last in itertools.pairwise(starts):
+            read = [t for t in range(first, last) if (steps - 1 - t) % stride == 0]
+            begun = (restart if reset[first, k] else h)[:, k : k + 1]
+            for t in read if output == "all" else read[-1:] if last == steps else []:
+                alone, after = net(x[first : t + 1, k : k + 1], begun, "last")
+                mine = found[k] if output == "last" else found[-1 - (steps - 1 - t) // stride, k]
+                torch.testing.assert_close(mine, alone[0], rtol=0, atol=EXACT)
+                if t == steps - 1:
+                    torch.testing.assert_close(h_n[:, k : k + 1], after, rtol=0, atol=EXACT)
+    if output == "last":
+        return
+    (gradient,) = torch.autograd.grad(found[-1].sum(), x)
+    since = reset.long().mul(torch.arange(steps).unsqueeze(1)).amax(0)
+    assert not gradient[torch.arange(steps).unsqueeze(1) < since].any()
+
+
 @pytest.mark.parametrize("options", [{"gain": 0.5}, {"gain": 0.5, "learn_gain": True}, {"learn_gain": True}], ids=str)
 def test_last_states_with_a_gain(options):
     rnn, x = linear(Rotations(), **options), inputs(T, B + 2, I).requires_grad_()

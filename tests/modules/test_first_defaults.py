@@ -96,7 +96,7 @@ def test_what_was_read_says_so():
 
 
 def test_a_state_that_belongs_to_something_else_is_refused():
-    with pytest.raises(RuntimeError, match="transition_l0.reflectors"):
+    with pytest.raises(RuntimeError, match=r"transition_l0\.reflectors"):
         OrthogonalRNN(3, 20).load_state_dict(OrthogonalRNN(3, 20, parametrization=Householder(3)).state_dict())
 
 

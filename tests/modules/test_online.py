@@ -622,3 +622,51 @@ def test_learn_comes_once_after_a_call_with_one_step_and_no_target():
     old = {name: value for name, value in learner.state_dict().items() if name != "may_learn"}
     other.load_state_dict(old)
     other.learn(grad)
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_resets_are_restarts(learns):
+    rnn, readout = network(7)
+    x, target = stream(30)
+    reset = torch.zeros(30, dtype=torch.bool)
+    reset[[0, 11, 12, 25]] = True
+    rate = 1e-2 if learns else None
+    one, apart = rnn.online(readout, rate), rnn.online(readout, rate)
+    out = one(x, target, reset)
+    pieces = []
+    for first, last in ((0, 11), (11, 12), (12, 25), (25, 30)):
+        apart.restart()
+        pieces.append(apart(x[first:last], target[first:last]))
+    assert torch.equal(out, torch.cat(pieces))
+    assert torch.equal(one.state, apart.state)
+    assert all(torch.equal(value, apart.gradients[name]) for name, value in one.gradients.items())
+    again = one(x[:5], reset=torch.zeros(5, dtype=torch.bool))
+    assert torch.equal(again, apart(x[:5]))
+
+
+def test_gradients_of_episodes_are_summed():
+    rnn, readout = network(6)
+    learner = rnn.online(readout)
+    x, target = stream(40)
+    reset = torch.zeros(40, dtype=torch.bool)
+    reset[17] = True
+    learner(x, target, reset)
+    expected = [back_propagated(learner, rnn, readout, x[part], target[part])[2] for part in (slice(17), slice(17, 40))]
+    for name, gradient in learner.gradients.items():
+        wanted = sum(each[name] for each in expected).view(gradient.shape)
+        torch.testing.assert_close(gradient, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("reset", "error", "message"),
+    [
+        (torch.zeros(5), DTypeError, "bool"),
+        (torch.zeros(4, dtype=torch.bool), ShapeError, r"\(5,\), .* got \(4,\)"),
+        (torch.zeros(5, 1, dtype=torch.bool), ShapeError, r"\(5,\), .* got \(5, 1\)"),
+        ([True] * 5, ArgumentTypeError, "list"),
+    ],
+)
+def test_wrong_resets(reset, error, message):
+    rnn, readout = network()
+    with pytest.raises(error, match=message):
+        rnn.online(readout)(stream(5)[0], reset=reset)

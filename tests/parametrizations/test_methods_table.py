@@ -21,7 +21,8 @@ from orthornn.parametrizations.matrices import haar
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods" / "index.md"
 COMMAND_LINE = PAGE.parents[1] / "reference" / "command_line.md"
-METHODS = {name: value for name, value in vars(orthornn).items() if isinstance(value, type)}
+METHODS = {name: getattr(orthornn, name) for name in orthornn.__all__}
+METHODS = {name: value for name, value in METHODS.items() if isinstance(value, type)}
 METHODS = {name: value for name, value in METHODS.items() if issubclass(value, Parametrization)}
 
 

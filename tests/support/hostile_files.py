@@ -15,6 +15,7 @@ import numpy as np
 from orthornn.errors import DataError
 from orthornn.learn.files.audio import read_audio
 from orthornn.learn.files.columns import read_columns
+from orthornn.learn.files.row_numbers import numbers_rows
 from support.made_sounds import wav
 
 LARGEST = 64 << 20  # bytes that reading a file of a few kilobytes may take
@@ -104,7 +105,7 @@ def read(path: Path) -> object:
         return read_audio(path)
     columns = read_columns(path)
     for name in columns.columns:
-        for use in (columns.kind, columns.is_index):
+        for use in (columns.kind, lambda name: numbers_rows(name, columns.columns[name])):
             use(name)
         for words in (columns.numbers, columns.labels, columns.order):
             try:

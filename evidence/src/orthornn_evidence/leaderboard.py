@@ -37,6 +37,7 @@ from torch import nn
 from orthornn._checks import check_integer, check_positive
 from orthornn._files import read_bytes, write_bytes
 from orthornn._printable import printable
+from orthornn._shell_word import shell_word
 from orthornn._warnings import warn
 from orthornn.environment import commit
 from orthornn.errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
@@ -44,11 +45,10 @@ from orthornn.learn.files.frames import shown_name
 from orthornn.learn.given_once import parse_given_once
 from orthornn.learn.report.runs import SavedRun, chosen, read_runs
 from orthornn.learn.report.table import Column, Table
-from orthornn.learn.shell_word import shell_word
 from orthornn.learn.tasks import Task
 from orthornn.learn.tasks.table_task import TableTask
-from orthornn.learn.training.json_files import LARGEST, checked, parse
-from orthornn.learn.training.schemas import Finite, Step
+from orthornn.saved.json_files import LARGEST, checked, parse
+from orthornn.saved.schemas import Finite, Step
 
 from .leaderboard_options import shown_options
 from .leaderboard_runs import Plan, carry_out, rates_of, systems_of

@@ -66,7 +66,7 @@ def _named(pairs: Mapping[str, str]) -> dict[str, str]:
     fits: list[tuple[int, int, str, dict[str, str]]] = []  # the fewest that differ first, then the longest recipe
     if "recipe" not in pairs:
         for recipe, content in RECIPES.items():
-            made = dict(content.pairs())
+            made = {name.replace("_", "-"): str(value) for name, value in content.values().items()}
             if made.keys() <= pairs.keys():
                 rest = {name: value for name, value in pairs.items() if made.get(name) != value}
                 fits.append((len(rest), -len(made), recipe, rest))

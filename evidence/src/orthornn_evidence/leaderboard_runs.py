@@ -25,8 +25,8 @@ from orthornn.errors import ArgumentError, DataError
 from orthornn.learn.given_once import repeated, told
 from orthornn.learn.report.runs import chosen, read_run
 from orthornn.learn.systems import MODELS
-from orthornn.learn.training.directory import CONFIG, RESULT
-from orthornn.learn.training.json_files import LARGEST, parse
+from orthornn.saved.json_files import LARGEST, parse
+from orthornn.saved.run_files import CONFIG, RESULT
 
 _RECIPE = "recipe:"
 _OF_PLAN = ("--parameters (as --budget)", "--lr (as --lrs)", "--epochs or --steps", "--seed", "--out (in --runs)")

@@ -5,24 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from orthornn.learn.recipes import OF_TASKS, RECIPES
-from orthornn.learn.systems import model_named
 from orthornn_evidence.own_data import cells
 from orthornn_evidence.own_data.cells import Cell, Costs
 from orthornn_evidence.own_data.sets import SETS, Places
 
 
-def config_of(asked):
-    return asked.config(model_named(asked.model, **asked.given_model_options()), None)
-
-
 def test_a_cell_has_the_options_of_the_command(tmp_path):
     places = Places(tmp_path)
-    config = config_of(cells.arguments(places, Cell("events", "default", 4)))
+    config = cells.options(places, Cell("events", "default", 4)).config()
     assert config.task == SETS["events"](places)
     assert (config.steps, config.seed, config.patience, config.model.name) == (600, 4, 10, "blocks")
-    words = RECIPES[OF_TASKS["classify"]].options.split()
-    assert config.optimizer.lr == float(words[words.index("--lr") + 1])
-    config = config_of(cells.arguments(places, Cell("oscillator", "lstm", 0)))
+    assert config.optimizer.lr == RECIPES[OF_TASKS["classify"]].options["lr"]
+    config = cells.options(places, Cell("oscillator", "lstm", 0)).config()
     assert (config.task.name, config.model.name, config.model.pool) == ("regress", "lstm", "last")
 
 
@@ -33,9 +27,20 @@ def test_a_series_with_a_long_period_is_read_as_the_command_reads_it(tmp_path):
     (folder / "solar.csv").write_text(
         "\n".join(["datetime_gmt,solar_gen", *(f"{2000 + t}-01-01,{v:.4f}" for t, v in enumerate(rows))]) + "\n"
     )
-    config = config_of(cells.arguments(Places(tmp_path, series=tmp_path), Cell("solar", "default", 0)))
+    config = cells.options(Places(tmp_path, series=tmp_path), Cell("solar", "default", 0)).config()
     assert (config.task.skipped, config.model.lags) == (25, 25)
     assert config.task.time == "datetime_gmt"
+
+
+def test_stored_cells_are_told_by_the_options_of_their_row_and_recipe():
+    words = "--model auto --minutes 2 --parameters 12k --lags 16 --optimizer adamw --lr 0.003 --recurrent-lr 0.001"
+    words += " --decoupled-decay 0.05 --schedule cosine --warmup 50 --clip-norm 1 --patience 10"
+    assert cells.is_current({"task": "forecast", "method": "auto", "words": words})
+    assert cells.recipe_words("regress", "no recipe") == ""
+    assert cells.recipe_words("classify", "strict").startswith(
+        "--model blocks --decay False --parameters 12k --pool mean"
+    )
+    assert not cells.is_current({"task": "forecast", "method": "gru", "words": words})
 
 
 def test_what_is_worth_most_comes_first():

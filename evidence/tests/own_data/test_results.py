@@ -16,8 +16,8 @@ from orthornn_evidence.own_data.sets import SETS, Places
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setitem(cells.OPTIONS, "default", "--steps 2 --parameters 12000")
-    monkeypatch.setitem(cells.OPTIONS, "gru", "--model gru --pool last --steps 2 --parameters 2000")
+    monkeypatch.setitem(cells.OPTIONS, "default", {"steps": 2, "parameters": 12000})
+    monkeypatch.setitem(cells.OPTIONS, "gru", {"model": "gru", "pool": "last", "steps": 2, "parameters": 2000})
 
 
 def test_a_set_that_is_made_is_the_same_each_time_and_is_run_once(tmp_path, capsys, short):
@@ -49,7 +49,7 @@ def test_a_set_that_is_made_is_the_same_each_time_and_is_run_once(tmp_path, caps
 
 
 def test_a_cell_that_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(cells.OPTIONS, "gru", "--model gru --hidden-size 3 --steps 100000 --patience 100000")
+    monkeypatch.setitem(cells.OPTIONS, "gru", {"model": "gru", "hidden_size": 3, "steps": 100000, "patience": 100000})
     monkeypatch.setattr(results, "plain", lambda places, name: {"set": name, "methods": []})
     words = ["run", "--made", str(tmp_path / "a"), "--out", str(tmp_path / "out"), "--sets", "events", "--seeds", "1"]
     log = tmp_path / "a" / "runs" / "events-gru-seed0" / "metrics.jsonl"
@@ -67,7 +67,7 @@ def test_a_cell_that_was_stopped_goes_on(tmp_path, capsys, monkeypatch):
     before = json.loads(log.read_text().splitlines()[0])
     monkeypatch.setitem(cells.OPTIONS, "default", cells.OPTIONS["gru"])
     folder, steps = log.parent, []
-    monkeypatch.setattr(cells, "carry_out", lambda run: steps.append(run.trainer.step) or run.close() or 1 / 0)
+    monkeypatch.setattr(cells, "run_to_end", lambda run: steps.append(run.trainer.step) or run.close() or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         results.main([*words, "--methods", "gru"])
     assert steps[0] >= before["step"] > 0

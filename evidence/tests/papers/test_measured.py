@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orthornn.errors import ArgumentError
-from orthornn_evidence.papers.measured import delta_rule, group_words, reflections, resets
+from orthornn_evidence.papers.measured import agents, delta_rule, group_words, popgym, reflections, resets
 
 
 def run(seed: int, at_1024: float, finished: bool) -> dict[str, object]:
@@ -76,3 +76,34 @@ def test_the_table_of_resets_has_ratios_of_medians(tmp_path: Path, form: str, m:
     case = {"form": form, "n": 128, "m": m, "batch": 8}
     folder = bench(tmp_path, "resets", {"resets": [{"case": case, "timings": timings}]})
     assert resets(folder).splitlines()[2] == f"| {words}, n = 128, B = 8 | 1.2 | 5 | 15 |"
+
+
+def test_the_table_of_agents_has_milliseconds_and_ratios(tmp_path: Path):
+    times = {"LSTM of sb3-contrib": 0.4, "OrthogonalRNN": 0.01, "OrthogonalBlocks": 0.02}
+    machine = {"processor": "CPU", "threads": 1, "torch": "2"}
+    record = {"environment": machine, "versions": {"sb3-contrib": "2.9"}}
+    record["recurrent"] = [{"T": 5, "B": 2, "N": 3, "seconds": times}]
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "agents.json").write_text(json.dumps(record))
+    lines = agents(tmp_path).splitlines()
+    assert lines[2] == "| 5 | 2 | 3 | 400 | 10.0 | 40 | 20.0 | 20 |"
+    assert lines[-1] == "CPU, one thread, torch 2. sb3-contrib 2.9."
+
+
+def test_the_table_of_popgym_names_what_is_unfinished(tmp_path: Path):
+    folder = tmp_path / "popgym"
+    folder.mkdir()
+    known = {"GRU": -0.428, "best model": "LMU", "best": 0.191}
+    (folder / "published.json").write_text(json.dumps({"scores": {"RepeatPreviousHard": known}}))
+    runs = [
+        {"memory": "blocks", "lr": 0.1, "seed": seed, "best": best} for seed, best in ((1000, 0.5), (0, 0.8), (1, 0.9))
+    ]
+    record = {"recipe": {"steps": 700_000}, "rates": [0.1], "seeds": 2, "runs": runs}
+    (folder / "RepeatPreviousHard.json").write_text(json.dumps(record))
+    (folder / "CountRecallEasy.json").write_text(json.dumps({**record, "runs": runs[:1]}))
+    lines = popgym(tmp_path).splitlines()
+    assert lines[2] == (
+        "| RepeatPreviousHard | -0.428 | 0.191 (LMU) | 0.850 ± 0.071 | unfinished | unfinished | 700 000 |"
+    )
+    assert "`CountRecallEasy`" in lines[-1]
+    assert "RepeatPreviousHard" not in lines[-1]

@@ -103,7 +103,7 @@ def test_a_finished_run_is_left_alone_and_a_longer_plan_goes_on(tmp_path):
 
 def test_what_is_interrupted_is_reported_as_partial_and_goes_on_bit_for_bit(tmp_path):
     def stop(name, run, progress):
-        run.interrupted = True
+        run.fit.interrupted = True
 
     with pytest.raises(Interrupted):
         carry_out(experiment(), tmp_path, on_progress=stop)
@@ -233,6 +233,8 @@ def test_rows_say_how_much_of_the_full_training_a_run_has_had(tmp_path):
         fill("{{table paper2017/table1}}", tmp_path / "results", tmp_path / "page.md")
     assert "| 33 % |" in fill("{{unfinished}}", tmp_path / "results", tmp_path / "page.md")
     assert results.share({"share": 0.014}) == "1.4 %"
+    assert results.share({"share": 0.9999}) == "99.99 %"  # 100 % is what is finished
+    assert results.share({"share": 1.0}) == "100 %"
     assert results.share({"share": None}) == results.share({}) == ""
 
 

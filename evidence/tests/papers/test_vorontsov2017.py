@@ -172,7 +172,7 @@ def test_the_decay_is_of_three_matrices(row, plan):
     with torch.no_grad():
         for vector in (model.core.bias_ih_l0, model.head.bias, model.core.h0):
             vector += 1.0  # no decay either where they are not 0
-    _, extra = penalized_loss(model, trainer.task, trainer.task.train_batch(0, 2, 0), config.penalties)
+    _, extra = penalized_loss(model, trainer.config.task, trainer.config.task.train_batch(0, 2, 0), config.penalties)
     matrices = (model.core.weight_ih_l0, model.core.weight_hh_l0, model.head.weight)
     torch.testing.assert_close(extra, DECAY * sum(matrix.square().sum() for matrix in matrices))
     gradients = torch.autograd.grad(extra, list(model.parameters()), allow_unused=True)

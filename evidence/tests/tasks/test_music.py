@@ -54,6 +54,12 @@ def test_the_loss_is_the_nmse_on_the_scale_of_the_file(path):
     assert task.trivial_loss == pytest.approx(1)
 
 
+def test_the_excerpt_is_described(path):
+    _, rate = read_audio(path)
+    (told,) = Music(data=str(path), start=100, length=50, excerpt=2).summary_lines()
+    assert told == f"{path}: 50 samples at {rate} Hz ({50_000 / rate:.3g} ms), from sample 200 on; a step is a sample"
+
+
 def test_what_is_wrong_is_said(path):
     with pytest.raises(DataError, match=r"Expected 300 samples from sample 1900 on, but .* has 2000 samples"):
         made(path, start=1900).trivial_loss  # noqa: B018

@@ -13,6 +13,7 @@ from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.learn.systems import build
 from orthornn.learn.tasks.sequences import mean_of_each
 from orthornn_evidence.tasks import Speech, speech
+from orthornn_evidence.tasks.spectrogram import HOP, WINDOW
 from orthornn_evidence.tasks.speech_files import CORE_TEST_SPEAKERS, DEVELOPMENT_SPEAKERS, utterances
 from orthornn_evidence.tasks.speech_scores import available
 from support.hostile_files import promising
@@ -51,6 +52,13 @@ def test_the_mean_frame_has_the_trivial_loss_and_the_previous_frame_its_own(task
     batch = next(task.test(2))
     persistent = task.metrics(batch.inputs.data, batch.targets)["loss"]
     assert persistent[0] / persistent[1] == pytest.approx(task.baselines()["previous frame"], rel=1e-5)
+
+
+def test_the_utterances_are_described(task):
+    (told,) = task.summary_lines()
+    seconds = sum(map(len, task._train.sounds)) / 8000
+    assert f"{len(task._train.sounds)} utterances ({seconds:.3g} s) for train, " in told
+    assert told.endswith(f"at 8000 Hz; a step is a spectrum of a window of {WINDOW / 8:g} ms, one every {HOP / 8:g} ms")
 
 
 def test_padding_is_in_no_loss(task):

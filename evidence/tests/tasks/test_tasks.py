@@ -13,11 +13,10 @@ import sys
 import pytest
 
 from orthornn import cli
-from orthornn.cli.arguments import read_options
-from orthornn.cli.recipes import expand
-from orthornn.cli.train import TrainArguments
 from orthornn.errors import ArgumentError, ConfigError
 from orthornn.learn import entry_points, tasks
+from orthornn.learn.options import Options
+from orthornn.learn.recipes import with_recipe
 from orthornn.learn.systems import model_named
 from orthornn.learn.training import RunConfig, read_config, read_metrics
 from orthornn_evidence.tasks import Music, PianoRolls, PixelMNIST, Speech
@@ -107,7 +106,7 @@ def test_the_tasks_cost_no_extra_until_one_needs_it():
     assert done.returncode == 0, done.stderr
     loaded = set(json.loads(done.stdout))
     assert "orthornn_evidence.tasks.speech" in loaded
-    assert not loaded & {"matplotlib", "tyro", "rich", "scipy", "pooch", "pyarrow", "soundfile", "pystoi", "pesq"}
+    assert not loaded & {"matplotlib", "rich", "scipy", "pooch", "pyarrow", "soundfile", "pystoi", "pesq"}
 
 
 def test_a_config_file_is_read_back():
@@ -136,13 +135,12 @@ def test_a_network_of_both_directions_predicts_what_it_does_not_read(task):
 
 
 def test_a_pool_for_predictions_at_every_step_is_an_error_and_that_of_a_recipe_is_left_out():
-    expanded = expand(["groups", "--recipe", "table"])
-    assert "--dropout" in expanded
-    assert "--pool" not in expanded
-    assert "--label-smoothing" not in expanded  # measured for one class per sequence
-    arguments = read_options(TrainArguments[tasks.TASKS["groups"]], "orthornn train", "", ["--pool", "mean"])
+    found = with_recipe(Options(tasks.TASKS["groups"], {"recipe": "table"})).values
+    assert "dropout" in found
+    assert "pool" not in found
+    assert "label_smoothing" not in found  # measured for one class per sequence
     with pytest.raises(ArgumentError, match=r"Expected --pool only for one prediction .* --pool mean for groups, "):
-        arguments.given_model_options()
+        Options(tasks.TASKS["groups"], {"pool": "mean"}).config()
 
 
 def test_train_pixel_mnist_by_epochs(tmp_path, capsys):

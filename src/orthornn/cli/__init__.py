@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import importlib.util
 import io
 import os
 import signal
@@ -24,7 +25,7 @@ from ..kernels.backends.cpp import extension
 from ..learn.entry_points import COMMANDS as OF_PACKAGES
 from ..learn.entry_points import is_known, load
 from ..learn.given_once import check_given_once
-from .terminated import Terminated, terminable
+from ..learn.terminated import Terminated, terminable
 
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no quota among its errors
 _OF_OUTPUT = "_is_of_output"  # the mark of an error of writing to the output
@@ -162,6 +163,14 @@ def _module_of(command: str) -> str:
     return f"{__name__}.{check_choice('command', command, commands())}"
 
 
+def _check_packages(command: str) -> None:
+    """Raise MissingPackageError where a command needs a package that is not there: reported now, not after hours."""
+    draws = command in ("train", "compare", "sweep", "demo", "report")
+    for package in ("safetensors", "msgspec", *(["matplotlib"] if draws else [])):
+        if command not in ("doctor", "inspect", "figures") and importlib.util.find_spec(package) is None:
+            raise MissingPackageError.named(f"orthornn {command}", package, "cli")
+
+
 def _run(words: list[str], traceback: bool) -> int:
     try:
         if (text := asked(words)) is not None:
@@ -170,6 +179,8 @@ def _run(words: list[str], traceback: bool) -> int:
         extension.build()  # an ORTHORNN_ISA that is not there
         module = _module_of(words[0])
         check_given_once(words[1:])
+        if not {"-h", "--help"} & {*words}:
+            _check_packages(words[0])
         return importlib.import_module(module).main(words[1:])
     except Interrupted as stop:
         print(f"\northornn: {printable(stop)}", file=sys.stderr)
@@ -181,7 +192,7 @@ def _run(words: list[str], traceback: bool) -> int:
         return 2
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if traceback or package not in ("tyro", "rich", "matplotlib"):
+        if traceback or package not in ("rich", "matplotlib"):
             raise
         missing = MissingPackageError.named(f"orthornn {words[0]}", package, "cli")
         print(f"orthornn: {missing}", file=sys.stderr)

@@ -7,17 +7,22 @@ from dataclasses import dataclass
 
 from .._files import write_bytes
 from ..learn import compare
+from ..learn.optimizer_options import say_unused
+from ..learn.options import RunOptions
+from ..learn.own_data import options_for
+from ..learn.plain_results import show_all, with_baselines
+from ..learn.recipes import say_recipe, with_recipe
 from ..learn.report.figures import learning_curves, or_a_warning, told
+from ..learn.report.lines import say, show
 from ..learn.report.pictures import curves_with_bands, save
 from ..learn.report.runs import groups, read_runs
+from ..learn.shown import Printed
 from ..learn.systems import MODELS, model_named
-from .arguments import RunArguments, TaskT, announce, choose_threads, own_data, parse
-from .lines import show
-from .optimizer_options import announce_unused
+from ..learn.train import completed
+from ..learn.training.threads import choose_threads
+from .arguments import data_and_options
 from .outputs import check_new_files
-from .plain_results import show_all, with_baselines
 from .progress import Display
-from .recipes import announce_recipe, expand, leave_room_for_network, limit_warmup
 
 SUMMARY = (
     "Trains several models in turns, from the same seed and on the same batches, and writes a run directory for each, a "
@@ -27,7 +32,7 @@ SUMMARY = (
 
 
 @dataclass(frozen=True)
-class CompareArguments(RunArguments[TaskT]):
+class CompareOptions(RunOptions):
     """The options of orthornn compare."""
 
     models: str = "ornn,ornn-rotations,scornn,lstm"
@@ -44,42 +49,43 @@ class CompareArguments(RunArguments[TaskT]):
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    words = own_data(words) if words else words
-    expanded = expand(words, own_model=False)
-    announce_recipe(words, expanded)
-    arguments = parse("compare", SUMMARY, lambda task: CompareArguments[task], expanded)  # type: ignore[valid-type]
-    arguments = leave_room_for_network(limit_warmup(arguments, words), words)
-    names = [name.strip() for name in arguments.models.split(",") if name.strip()]
+    data, given = data_and_options("compare", SUMMARY, CompareOptions, words)
+    options = with_recipe(
+        options_for(data, given, say, command=CompareOptions, prog="orthornn compare"), own_model=False
+    )
+    say_recipe(options, say)
+    options = completed(options, Printed())
+    names = [name.strip() for name in options["models"].split(",") if name.strip()]
     if names == ["all"]:
         names = list(MODELS)
-    options = arguments.given_model_options()
-    configs = compare.configs(arguments.config(model_named(), None), names, options)
-    configs = compare.with_seeds(configs, arguments.seeds)
-    if arguments.threads is None:
+    configs = compare.configs(options.config(model_named()), names, options.of_model)
+    configs = compare.with_seeds(configs, options["seeds"])
+    if options["threads"] is None:
         choose_threads(configs.values())
-    folder = arguments.folder("compare")
+    folder, task = options.folder("compare"), options.made_task
     table, figure = folder / "table.txt", folder / "curves.png"
     if not compare.is_begun(folder):
         check_new_files([table, figure])
-    with compare.Comparison(configs, folder, arguments.seconds) as comparison:
-        announce(arguments.task)
-        announce_unused(words, (run.trainer for run in comparison.runs.values()))
-        with Display(arguments.task.trivial_loss, arguments.seconds) as display:
+    with compare.Comparison(configs, folder, options["seconds"]) as comparison:
+        for line in task.summary_lines():
+            say(line)
+        say_unused(options.given, (run.trainer for run in comparison.runs.values()), say)
+        with Display(task.trivial_loss, options["seconds"]) as display:
             comparison.train(display)
         results = comparison.finish()
         shown = [
             compare.table(results, comparison.diverged),
-            *([compare.summary(results)] if arguments.seeds > 1 else []),
+            *([compare.summary(results)] if options["seeds"] > 1 else []),
         ]
         verdict, tables = with_baselines(shown, results)
         text = "\n\n".join(one.plain() for one in tables) + "\n"
         write_bytes(table, text.encode())
         with or_a_warning(figure):
-            if arguments.seeds == 1:
-                learning_curves(figure, arguments.task.name, compare.curves(results), arguments.task.trivial_loss)
+            if options["seeds"] == 1:
+                learning_curves(figure, task.name, compare.curves(results), task.trivial_loss)
             else:
                 runs = groups(read_runs([folder]))
-                save(curves_with_bands(runs, "train", "loss", arguments.task.trivial_loss), figure)
+                save(curves_with_bands(runs, "train", "loss", task.trivial_loss), figure)
     show_all(verdict, tables)  # after the files: whoever reads this may be gone
     show(f"results: {folder}{told(figure)}")
     return 2 if comparison.diverged else 0

@@ -20,18 +20,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .._shell_word import shell_word
 from ..cores import limited_threads
 from ..diagnostics import hidden_gradient_norms
 from ..learn import compare
+from ..learn.options import results_folder
 from ..learn.report.figures import or_a_warning, overview, told
 from ..learn.report.table import Column, Table
-from ..learn.shell_word import shell_word
 from ..learn.systems import SequenceModel, model_named, parse_count
 from ..learn.tasks import Copying, Task
 from ..learn.timing import Contender, interleave
 from ..learn.training import OptimizerConfig, RunConfig
 from ..modules import OrthogonalRNN
-from .arguments import read_options, results_folder
+from .arguments import read_options
 from .outputs import check_new_files
 from .progress import Display
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from ..errors import ArgumentError, DataError
 from ..learn.files.columns import is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import load
+from ..learn.report.lines import show
+from ..learn.runs.fingerprint import check_data
 from ..learn.tasks.table_task import TableTask
 from ..learn.training import Trainer
-from ..learn.training.fingerprint import check_data
 from .arguments import read_options
-from .lines import show
 from .predict import Marks, read_once
 
 
@@ -27,9 +24,9 @@ class EvaluateArguments(Marks):
     """The options of orthornn evaluate."""
 
     _: KW_ONLY
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    run: Path = field(metadata={"positional": "RUN"})
     """Run directory."""
-    data: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[DATA]")] = None
+    data: Path | None = field(default=None, metadata={"positional": "[DATA]"})
     """File with sequences and their targets. For a network trained on a file of yours: another such file, of any
     format. Otherwise: .npz with sequences x and targets y. Default: the test data of the task."""
     checkpoint: str = "chosen"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import tyro
 
 from .. import export
 from .._files import write_together
@@ -19,12 +18,12 @@ from ..export.c.folded import CForm
 from ..learn.files.columns import is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import Loaded, load
+from ..learn.report.lines import show
+from ..learn.runs.fingerprint import check_data
 from ..learn.tasks.table_task import TableTask
 from ..learn.training import fine_tune, read_result
-from ..learn.training.directory import check_is_run, run_in
-from ..learn.training.fingerprint import check_data
+from ..saved.run_files import check_is_run, run_in
 from .arguments import read_options
-from .lines import show
 from .outputs import check_folder, check_new_file
 
 
@@ -32,7 +31,7 @@ from .outputs import check_folder, check_new_file
 class ExportArguments:
     """The options of orthornn export."""
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    run: Path = field(metadata={"positional": "RUN"})
     """Run directory."""
     onnx: bool = False
     """Write model.onnx for whole sequences of any length and batch size, and step.onnx for streams; both are checked

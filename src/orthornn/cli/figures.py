@@ -10,8 +10,8 @@ from .._checks import check_choice
 from ..errors import ArgumentError
 from ..learn.report import instruments
 from ..learn.report.instruments import GradientHistory, SpectrumHistory
+from ..learn.report.lines import show
 from ..learn.training import read_metrics
-from .lines import show
 from .outputs import check_folder, check_new_file
 
 KINDS: dict[str, tuple[str, Any, Callable[[Path, Mapping[str, Any]], None]]] = {

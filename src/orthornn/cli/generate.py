@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from .._checks import check_integer
 from ..learn.predict import load
+from ..learn.report.lines import show
 from .arguments import read_options
-from .lines import show
 
 
 @dataclass(frozen=True)
 class GenerateArguments:
     """The options of orthornn generate."""
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    run: Path = field(metadata={"positional": "RUN"})
     """Run directory of a network trained on the task characters."""
     prompt: str = ""
     """Text to continue. Default: none."""

@@ -10,11 +10,14 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..learn.files.cells import coded, listed, missing_cells, shown
-from ..learn.files.columns import SUFFIXES, Columns, is_data, read_columns
-from ..learn.report.table import Column, Table
-from ..learn.tasks import TASKS
-from .arguments import announce, csv_format, options_in, own_data, read_options
-from .lines import show
+from ..learn.files.columns import SUFFIXES, Table, is_data, read_columns
+from ..learn.files.row_numbers import numbers_rows
+from ..learn.options import read_values
+from ..learn.own_data import csv_format, options_for, table_options
+from ..learn.report.lines import say, show
+from ..learn.report.table import Column
+from ..learn.report.table import Table as ShownTable
+from .arguments import parse
 
 USAGE = f"""\
 orthornn inspect - show the columns of a file, and what a training run would use of them
@@ -27,7 +30,7 @@ those of the task, such as `orthornn train classify --help` lists. Those that sa
 --target: --separator, --decimal, --thousands, --na, --default-na, --encoding.
 """
 _MOST_VALUES = 5
-_READING = ("--separator", "--decimal", "--thousands", "--na", "--default-na", "--encoding")
+_READING = ("separator", "decimal", "thousands", "na", "default_na", "encoding")
 
 
 def main(words: Sequence[str]) -> int:
@@ -38,45 +41,36 @@ def main(words: Sequence[str]) -> int:
     path = Path(words[0])
     if not is_data(path.expanduser()):
         raise ArgumentError(f"Expected a file ({', '.join(SUFFIXES)}) or a folder of sounds, but got {words[0]!r}.")
-    given = options_in(words)
-    left = [word for word in words[1:] if "target" not in given and word not in _of_reading(words)]
+    known = table_options(None)
+    given = parse(words[1:], known, "orthornn inspect")
+    left = [known[name].typed for name in given if "target" not in given and name not in _READING]
     if left:
         raise ArgumentError(
             f"Expected only options that say how the file is read, or --target COLUMN with those of a task, but got "
             f"{left[0]!r}. Leave it out, or name the target."
         )
-    show_columns(read_columns(path.expanduser(), csv_format(given)))
+    show_columns(read_columns(path.expanduser(), csv_format(read_values(given, known, "orthornn inspect"))))
     if "target" in given:
-        kind, *rest = own_data(words)
-        announce(read_options(TASKS[kind], "orthornn inspect", "The task.", rest))
+        for line in options_for(words[0], given, say, command=None, prog="orthornn inspect").made_task.summary_lines():
+            say(line)
     return 0
 
 
-def _of_reading(words: Sequence[str]) -> list[str]:
-    """Return the words that say how a text file is written."""
-    found: list[str] = []
-    for place, word in enumerate(words):
-        name, equals, _ = word.partition("=")
-        if name in _READING:
-            found += [word] if equals else words[place : place + 2]
-    return found
-
-
-def show_columns(file: Columns) -> None:
+def show_columns(file: Table) -> None:
     """Print one row a column: what it holds, how many cells are missing, and its range or its most frequent values."""
-    table = Table(
+    table = ShownTable(
         f"{file.path}: {file.rows} rows, {len(file.columns)} columns",
         [Column("column", left=True), Column("holds", left=True), Column("missing"), Column("values", left=True)],
     )
     for name, column in file.columns.items():
-        kind = "row numbers" if file.is_index(name) else file.kind(name)
+        kind = "row numbers" if numbers_rows(name, file.columns[name]) else file.kind(name)
         table.rows.append([listed([name]), kind, str(missing_cells(column)), _values(file, name, kind)])
     table.show()
     if file.sound:
         show(file.sound)
 
 
-def _values(file: Columns, name: str, kind: str) -> str:
+def _values(file: Table, name: str, kind: str) -> str:
     column: Any = file.columns[name]
     if kind in ("numbers", "row numbers") and column.dtype.kind in "iuf":
         there = column[column == column]

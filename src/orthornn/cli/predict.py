@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from ..errors import DataError
-from ..learn.files.columns import Columns, is_table
+from ..learn.files.columns import Table, is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import Loaded, load
+from ..learn.predict_tables import read_table, told_times
+from ..learn.report.lines import say, show
 from ..learn.score_files import write_anomalies, write_scores, write_table
 from ..learn.tasks.table_task import TableTask
-from ..learn.training.directory import check_is_run, run_in
+from ..saved.run_files import check_is_run, run_in
 from .arguments import read_options
-from .lines import say, show
 from .outputs import check_folder, check_new_file, check_suffix
 
 
@@ -55,9 +54,9 @@ class PredictArguments(Marks):
     """The options of orthornn predict."""
 
     _: KW_ONLY
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    run: Path = field(metadata={"positional": "RUN"})
     """Run directory."""
-    data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    data: Path = field(metadata={"positional": "DATA"})
     """File with the sequences. For a network trained on a file of yours: another such file, of any format, with the
     same columns or as many features. Otherwise: .npy of shape (count, T) or (count, T, I), .npz with such an x, or .csv
     with one sequence per line."""
@@ -103,10 +102,11 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def read_once(loaded: Loaded, data: Path) -> Columns:
+def read_once(loaded: Loaded, data: Path) -> Table:
     """Return the table in a file; print the step and the gaps of its times, which may be others than those of training."""
-    file = loaded.read_table(data)
-    told = loaded.told_times(file)
+    task = loaded.config.task
+    file = read_table(task, loaded.description, data)
+    told = told_times(task, file)
     if told:
         say(f"{data.name}: {told}")
     return file

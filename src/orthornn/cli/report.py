@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from .._checks import check_choice
 from ..errors import ArgumentError
+from ..learn.plain_results import plain_results_of
+from ..learn.report.lines import show
 from ..learn.report.page import write_report
 from ..learn.report.runs import read_runs
 from .arguments import read_options
-from .lines import show
 from .outputs import check_folder, check_new_file, check_suffix
 
 
@@ -22,11 +20,7 @@ from .outputs import check_folder, check_new_file, check_suffix
 class ReportArguments:
     """The options of orthornn report."""
 
-    runs: Annotated[
-        tuple[Path, ...],
-        tyro.conf.Positional,
-        tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)"),
-    ]
+    runs: tuple[Path, ...] = field(default=(), metadata={"positional": "RUN [RUN ...]"})
     """Run directories, or folders that contain some."""
     out: Path = Path("report.html")
     """HTML file to write."""
@@ -59,6 +53,6 @@ def main(words: Sequence[str]) -> int:
     check_suffix(arguments.out, (".html", ".htm"))
     check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)
-    for path in write_report(runs, arguments.out, formats, replace=arguments.force):
+    for path in write_report(runs, arguments.out, formats, arguments.force, plain_results_of(runs)):
         show(path)
     return 0

@@ -9,18 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._files import write_bytes
+from .._shell_word import shell_word
 from ..errors import ArgumentError
 from ..learn import sweep
+from ..learn.options import RunOptions
+from ..learn.own_data import options_for
+from ..learn.plain_results import plain_results_of
+from ..learn.report.lines import say, show
 from ..learn.report.page import write_report
 from ..learn.report.runs import SavedRun, by_data, chosen, groups, read_runs
 from ..learn.report.significance import mean_and_spread, verdicts
 from ..learn.report.table import Column, Table
-from ..learn.shell_word import shell_word
-from ..learn.systems import model_named
-from ..learn.training.diverged import read_diverged
 from ..learn.training.schedule import check_warmup
-from .arguments import RunArguments, TaskT, announce, parse
-from .lines import show
+from ..saved.diverged import read_diverged
+from .arguments import data_and_options
 from .outputs import check_new_files
 
 SUMMARY = (
@@ -31,7 +33,7 @@ SUMMARY = (
 
 
 @dataclass(frozen=True)
-class SweepArguments(RunArguments[TaskT]):
+class SweepOptions(RunOptions):
     """The options of orthornn sweep."""
 
     model: str = "ornn-rotations"
@@ -56,28 +58,30 @@ class SweepArguments(RunArguments[TaskT]):
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    arguments = parse("sweep", SUMMARY, lambda task: SweepArguments[task], words)  # type: ignore[valid-type]
-    if arguments.threads is not None:
+    data, given = data_and_options("sweep", SUMMARY, SweepOptions, words)
+    options = options_for(data, given, say, command=SweepOptions, prog="orthornn sweep")
+    if options["threads"] is not None:
         raise ArgumentError(
-            f"Expected no threads, --threads, as each trial has as many threads as --cpus, but got {arguments.threads}. Pass "
-            f"--cpus {arguments.threads}."
+            f"Expected no threads, --threads, as each trial has as many threads as --cpus, but got "
+            f"{options['threads']}. Pass --cpus {options['threads']}."
         )
-    base = arguments.config(model_named(arguments.model, **arguments.given_model_options()), arguments.seconds)
-    grid = {name: [_value(text) for text in values.split(",")] for name, values in _pairs("grid", arguments.grid)}
-    ranges = {name: _range(name, values) for name, values in _pairs("random", arguments.random)}
-    configs = sweep.trials(base, grid, ranges, arguments.samples, arguments.seeds)
-    folder = arguments.folder("sweep")
+    base = options.config()
+    grid = {name: [_value(text) for text in values.split(",")] for name, values in _pairs("grid", options["grid"])}
+    ranges = {name: _range(name, values) for name, values in _pairs("random", options["random"])}
+    configs = sweep.trials(base, grid, ranges, options["samples"], options["seeds"])
+    folder = options.folder("sweep")
     if not sweep.is_begun(folder):
         check_new_files([folder / "table.txt", folder / "report.html"])
         for config in configs.values():
             check_warmup(config)
-    announce(base.task)
+    for line in base.task.summary_lines():
+        say(line)
     show(f"{len(configs)} trials in {folder}")
     sweep.run_sweep(
-        configs, folder, address=arguments.address, cpus=arguments.cpus, early_stopping=arguments.early_stopping
+        configs, folder, address=options["address"], cpus=options["cpus"], early_stopping=options["early_stopping"]
     )
     failed = [f"{name} failed: {error}" for name, error in sweep.failures(folder).items()]
-    left = sweep.unfinished(configs, folder, arguments.early_stopping)
+    left = sweep.unfinished(configs, folder, options["early_stopping"])
     failed += [f"{name} did not end: {reason}" for name, reason in left.items()]
     diverged = [f"{name} diverged: {ended.error}" for name, ended in sweep.diverged(folder).items()]
     if len(failed) + len(diverged) == len(configs):
@@ -90,7 +94,7 @@ def main(words: Sequence[str]) -> int:
     shown[-1].notes.extend([*failed, *diverged])
     text = "\n\n".join(one.plain() for one in shown) + "\n"
     write_bytes(folder / "table.txt", text.encode())
-    write_report(runs, folder / "report.html")
+    write_report(runs, folder / "report.html", plain=plain_results_of(runs))
     for one in shown:  # after the files: whoever reads this may be gone
         one.show()
     show(f"results: {folder}   report: {folder / 'report.html'}")

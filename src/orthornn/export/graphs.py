@@ -135,7 +135,7 @@ class _Reader(nn.Module):
 
 
 class SequenceGraph(_Reader):
-    """The whole sequence: x -> y.
+    """The whole sequence: x -> y, or (x, reset) -> y.
 
     Args:
         model: A network in evaluation mode.
@@ -146,11 +146,21 @@ class SequenceGraph(_Reader):
     def __init__(self, model: Network, description: Mapping[str, Any] | None = None) -> None:
         super().__init__(model, description)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def check_resets(self) -> None:
+        """Raise ArgumentError if outputs depend on other steps than by the states of the layers."""
+        if self.recent is not None or self.pool != "last":
+            found = f"pool={self.pool!r}" if self.recent is None else f"lags={self.lags}"
+            raise ArgumentError(
+                f"Expected a network whose outputs read one step, to restart inside a sequence, but got {found}. Export "
+                f"without resets, and call the graph for each episode."
+            )
+
+    def forward(self, x: Tensor, reset: Tensor | None = None) -> Tensor:
         """Return y (T, B, O), or (B, O) where the network answers at the last step.
 
         Args:
             x: The sequences (T, B, I), or tokens (T, B).
+            reset: bool (T, B), true where an episode starts before step t. Default: None, nowhere.
         """
         from torch._higher_order_ops.scan import scan
 
@@ -160,11 +170,24 @@ class SequenceGraph(_Reader):
             assert isinstance(layer, Recurrence)
             first = layer.first.unsqueeze(1).expand(-1, count, -1).clone()
 
+            start = layer.first.unsqueeze(1)  # not `first`: an exported scan takes its carry for what it reads
+
             def move(state: Tensor, a: Tensor, advance: Callable[..., Tensor] = layer.advance) -> tuple[Tensor, Tensor]:
                 state = advance(state, a)
                 return state, state[0].clone()
 
-            x = layer.out(x, scan(move, first, layer.project(x))[1])
+            def restart(
+                state: Tensor,
+                given: tuple[Tensor, Tensor],
+                own: Tensor = start,
+                go: Callable[..., tuple[Tensor, Tensor]] = move,
+            ) -> tuple[Tensor, Tensor]:
+                a, starts = given
+                return go(torch.where(starts.unsqueeze(-1), own, state), a)
+
+            projected = layer.project(x)
+            states = scan(move, first, projected) if reset is None else scan(restart, first, (projected, reset))
+            x = layer.out(x, states[1])
         if self.last:
             mean = x.mean(0)
             parts = {"last": [x[-1]], "mean": [mean], "both": [x[-1], mean], "summary": [x[-1], mean, x.amax(0)]}
@@ -178,7 +201,7 @@ class SequenceGraph(_Reader):
 
 
 class Step(_Reader):
-    """One step of a stream: (x, state) -> (y, state).
+    """One step of a stream: (x, state) -> (y, state), or (x, state, reset) -> (y, state).
 
     Behind the states of the layers there are, where the network has a pool or lags, so many rows of the same width as they
     need: the number of steps, the mean and the maximum of the outputs, and the last steps. A mean, unlike a sum, is as
@@ -204,13 +227,16 @@ class Step(_Reader):
         self.rows = -(-extra // self.wide)
         self.register_buffer("state", torch.cat([*states, states[0].new_zeros(self.rows, self.wide)]))
 
-    def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, state: Tensor, reset: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return y (B, O) and the next state (S, B, N').
 
         Args:
             x: The inputs of one step (B, I), or tokens (B,).
             state: The state (S, B, N') after the step before.
+            reset: bool (B,), true where an episode starts with this step. Default: None, nowhere.
         """
+        if reset is not None:
+            state = torch.where(reset.unsqueeze(-1), self.state.unsqueeze(1), state)
         after = []
         x, given = self.read(self.prepared(x))
         parts = state.split([*self.sizes, self.rows])
@@ -262,6 +288,11 @@ def example(model: Network, T: int, B: int) -> Tensor:
     if getattr(model, "series", None) is not None:
         x[..., -1] = 0
     return x
+
+
+def example_resets(x: Tensor) -> Tensor:
+    """Return a mask bool (T, B) for random input x (T, B, ...), with which graphs are recorded."""
+    return torch.arange(x.shape[0] * x.shape[1]).view(x.shape[:2]) % 3 == 1
 
 
 def _width(model: Network) -> int:

@@ -13,16 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._checks import check_flag
 from .._files import write_together
 from ..errors import ArgumentError, MissingPackageError
-from .graphs import prepare
+from .graphs import example_resets, prepare
 from .held_steps import warn_of_held_steps
 from .network import Network
 from .units import warn_of_large_offsets
 from .verify import check
 
 
-def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | None = None) -> list[Path]:
+def to_onnx(
+    model: Network, folder: str | Path, description: dict[str, Any] | None = None, *, resets: bool = False
+) -> list[Path]:
     """Write model.onnx and step.onnx, and check both against the module on random input with onnxruntime.
 
     The metadata property "state" of step.onnx is the first state (S, N') as JSON; of "orthornn", the description.
@@ -32,13 +35,15 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
         folder: Where the files are written; it is made if it is missing.
         description: Of a run, by which the graphs take raw inputs and return probabilities or values in the targets' own
             units; it goes into the files' metadata. Default: None, they take and return what the network does.
+        resets: The graphs take another input ``reset``, bool (T, B) or (B,), true where an episode starts before a step.
+            Default: ``False``.
 
     Raises:
         MissingPackageError: Without the packages.
         ArgumentTypeError: If the network has no core, head, output or token_classes, or its head does not begin with a
             Linear.
-        ArgumentError: Where torch does not convert the network, as torch 2.6 does none (the loop over the steps is its
-            ``scan``).
+        ArgumentError: With resets, if outputs pool or read several steps; where torch does not convert the network, as
+            torch 2.6 does none (the loop over the steps is its ``scan``).
         CheckpointError: If a check fails.
     """
     try:
@@ -51,19 +56,24 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
     warn_of_held_steps(description)
     model, sequence, step, (x, state) = prepare(model, description)
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
+    graphs: list[tuple[str, torch.nn.Module, dict[str, tuple[Tensor, dict[int, Any]]], list[str]]] = [
+        ("model", sequence, {"x": (x, {0: T, 1: B})}, ["y"]),
+        ("step", step, {"x": (x[0], {0: B}), "state": (state, {1: B})}, ["y", "next_state"]),
+    ]
+    if check_flag("resets", resets):
+        sequence.check_resets()
+        mask = example_resets(x)
+        graphs[0][2]["reset"], graphs[1][2]["reset"] = (mask, {0: T, 1: B}), (mask[0], {0: B})
     contents = {}
-    for name, module, arguments, shapes, outputs in (
-        ("model", sequence, (x,), ({0: T, 1: B},), ["y"]),
-        ("step", step, (x[0], state), ({0: B}, {1: B}), ["y", "next_state"]),
-    ):
+    for name, module, given, outputs in graphs:
         try:
             with _without_notes_of_torch():
                 program = torch.onnx.export(
                     module,
-                    arguments,
+                    tuple(tensor for tensor, _ in given.values()),
                     dynamo=True,
-                    dynamic_shapes=shapes,
-                    input_names=["x", "state"][: len(arguments)],
+                    dynamic_shapes=tuple(sizes for _, sizes in given.values()),
+                    input_names=list(given),
                     output_names=outputs,
                     custom_translation_table={torch.ops.aten.hypot.default: _hypot_in_onnx},
                     verbose=False,
@@ -82,12 +92,16 @@ def to_onnx(model: Network, folder: str | Path, description: dict[str, Any] | No
         onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]) for content in contents.values()
     )
 
-    def run_step(x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        y, after = single.run(None, {"x": x.numpy(), "state": state.numpy()})
-        return torch.from_numpy(y), torch.from_numpy(after)
+    def run(session: Any, names: str, tensors: tuple[Tensor, ...]) -> list[Tensor]:
+        found = session.run(None, {name: tensor.numpy() for name, tensor in zip(names.split(), tensors)})
+        return [torch.from_numpy(value) for value in found]
+
+    def run_step(*given: Tensor) -> tuple[Tensor, Tensor]:
+        y, after = run(single, "x state reset", given)
+        return y, after
 
     start = torch.tensor(json.loads(single.get_modelmeta().custom_metadata_map["state"]), dtype=step.state.dtype)
-    check(model, lambda x: torch.from_numpy(whole.run(None, {"x": x.numpy()})[0]), run_step, step, start)
+    check(model, lambda *given: run(whole, "x reset", given)[0], run_step, step, start, resets)
     return write_together(Path(folder), contents)
 
 

@@ -27,18 +27,19 @@ from typing import Any
 
 from .._checks import check_number
 from .._folder import Folder
+from .._shell_word import shell_word
 from ..environment import environment
 from ..errors import ArgumentError, DataError, Interrupted, NonFiniteError, OrthornnError
+from ..saved.json_files import read_json, write_json
+from ..saved.run_files import CONFIG, ENVIRONMENT, METRICS, SEARCH
 from .report.table import Column, Table
-from .shell_word import shell_word
+from .runs.directory import make_folder
+from .runs.lock import Lock
+from .runs.signals import StopSignals
 from .systems import MODELS, SIZES, Model
 from .training import Run, RunConfig, RunResult, Trainer, read_metrics
-from .training.directory import CONFIG, ENVIRONMENT, METRICS, SEARCH, make_folder, write_json
 from .training.guards import SMALLER_UPDATES
-from .training.json_files import read_json
-from .training.lock import Lock
 from .training.schedule import check_warmup
-from .training.signals import StopSignals
 
 AUTO = "auto"
 """The name that stands for a search in the place of a model."""
@@ -192,7 +193,7 @@ class Search:
         """Let others carry out the search."""
         self._release()
 
-    def carry_out(self, on_progress: Callable[[str], None] = lambda line: None) -> tuple[str, RunResult, Path]:
+    def run_to_end(self, on_progress: Callable[[str], None] = lambda line: None) -> tuple[str, RunResult, Path]:
         """Search, train the winner again, and return (its name, its result, its run directory).
 
         on_progress: Called with a line after each round.

@@ -21,21 +21,22 @@ from types import TracebackType
 from typing import Any
 
 from .._checks import check_choice, check_integer
+from .._shell_word import shell_word
 from ..errors import ArgumentError, CheckpointError, ConfigError, Interrupted, NonFiniteError, OrthornnError
+from ..saved.diverged import Diverged, read_diverged, write_diverged
+from ..saved.json_files import read_json, write_json
+from ..saved.run_files import CONFIG
 from .report.figures import Curve
 from .report.runs import chosen
 from .report.significance import mean_and_spread, verdicts
 from .report.table import Column, Table
-from .shell_word import shell_word
+from .runs.directory import check_is_no_run, make_folder
+from .runs.signals import StopSignals
 from .systems import MODELS, SIZES
 from .tasks import Task
 from .tasks.plain_baselines import Baseline
 from .tasks.regress import Numbers
 from .training import Progress, Run, RunConfig, RunResult
-from .training.directory import CONFIG, check_is_no_run, make_folder, write_json
-from .training.diverged import Diverged, read_diverged, write_diverged
-from .training.json_files import read_json
-from .training.signals import StopSignals
 
 _COMPARISON = "compare.json"  # in the folder of a comparison: its configs
 _TURN_SECONDS = 0.25
@@ -220,10 +221,10 @@ class Comparison:
         what is wrong.
         """
         unsaved: OrthornnError | None = None
-        torn = [name for name, run in self.runs.items() if run.torn]
+        torn = [name for name, run in self.runs.items() if run.fit.torn]
         for name, run in [*self.runs.items()]:
             try:
-                if not run.torn:
+                if not run.fit.torn:
                     run.checkpoint()
             except NonFiniteError as own:
                 self._leave_out(name, own)
@@ -373,14 +374,13 @@ def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:
     return shown, found
 
 
-def plain_verdict(results: Mapping[str, RunResult], found: Sequence[Baseline]) -> str:
+def plain_verdict(task: Task, results: Mapping[str, Mapping[str, Any]], found: Sequence[Baseline]) -> str:
     """Return whether a plain baseline is better than the networks, by validation, and whether the test agrees.
 
-    The best of each is chosen by validation.
+    The best of each is chosen by validation. results: What result.json holds, by the name of a network.
     """
-    task = next(iter(results.values())).config.task
     sign = 1 if task.higher_is_better else -1
-    scored = {name: chosen(result.summary()) for name, result in results.items()}
+    scored = {name: chosen(result) for name, result in results.items()}
     known = {name: (seen[task.metric], test[task.metric]) for name, (seen, test) in scored.items() if seen}
     if not known:
         return ""
@@ -392,7 +392,7 @@ def plain_verdict(results: Mapping[str, RunResult], found: Sequence[Baseline]) -
         f"test {task.metric} {_shown(task, its[1])} against {_shown(task, own[1])}, "
         f"validation {_shown(task, its[0])} against {_shown(task, own[0])}"
     )
-    unmoved = results[network].best.get("step") == 0
+    unmoved = results[network]["best"].get("step") == 0
     added = f" {network} is best before its first update: its training added nothing." if unmoved else ""
     on_test = 0.0 if math.isclose(its[1], own[1], rel_tol=_LEVEL) else sign * (its[1] - own[1])
     if better and on_test >= 0:

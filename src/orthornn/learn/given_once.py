@@ -1,4 +1,4 @@
-"""Options that are given twice, of which argparse and tyro would take the last without a word."""
+"""Options that are given twice, of which a parser would take the last without a word."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import numpy as np
 from .._files import write_atomically
 from ..errors import ArgumentError
 from .files.cells import is_number
-from .predict import Prediction
+from .predict_arrays import Prediction
 from .tasks.table_series import Series
 
 _FORMULA = tuple("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")  # how a cell begins that a spreadsheet may take for a formula

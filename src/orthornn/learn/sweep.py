@@ -27,6 +27,7 @@ import numpy as np
 import torch
 
 from .._checks import check_choice, check_integer, check_number
+from .._shell_word import shell_word
 from ..errors import (
     ArgumentError,
     CheckpointError,
@@ -36,14 +37,13 @@ from ..errors import (
     NonFiniteError,
     OrthornnError,
 )
-from .shell_word import shell_word
+from ..saved.diverged import DIVERGED, Diverged, read_diverged, write_diverged
+from ..saved.json_files import read_json, write_json
+from ..saved.run_files import CONFIG, RESULT, read_result
+from .files.frames import Frame
+from .runs.signals import StopSignals
 from .systems import options
 from .training import Run, RunConfig
-from .training.directory import CONFIG, RESULT, write_json
-from .training.diverged import DIVERGED, Diverged, read_diverged, write_diverged
-from .training.json_files import read_json
-from .training.signals import StopSignals
-from .training.weights import read_result
 
 FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
 _SWEEP = "sweep.json"  # in the folder of a sweep: its configs
@@ -139,7 +139,9 @@ def trials(
                         place = place[part]
                     place[last] = value
                 label = "-".join(f"{name}={value}" for name, value in chosen.items()).replace("/", "_")[:_LABEL]
-                made[f"{len(made):04d}-{label + '-' if label else ''}seed={seed}"] = RunConfig.read(plain)
+                made[f"{len(made):04d}-{label + '-' if label else ''}seed={seed}"] = _with_frames(
+                    RunConfig.read(plain), base
+                )
     return made
 
 
@@ -203,7 +205,7 @@ def run_sweep(
     except ModuleNotFoundError as error:
         raise MissingPackageError.named("a sweep", error.name or "ray", "sweep") from error
     folder = folder.resolve()
-    configs = {name: with_absolute_data(config) for name, config in configs.items()}
+    configs = {name: with_absolute_data(_stored(config, folder)) for name, config in configs.items()}
     description = {name: config.to_dict() for name, config in configs.items()}
     _same_sweep(folder, description, early_stopping)
     task = next(iter(configs.values())).task
@@ -266,6 +268,17 @@ def run_sweep(
     finally:
         if mine:
             ray.shutdown()
+
+
+def _stored(config: RunConfig, folder: Path) -> RunConfig:
+    """Return the same run, with its DataFrames in files, which workers read."""
+    return dataclasses.replace(config, task=config.task.stored(folder))
+
+
+def _with_frames(config: RunConfig, base: RunConfig) -> RunConfig:
+    """Return a run that was read from JSON, which has no DataFrames, with those of another."""
+    frames = {name: frame for name, frame in vars(base.task).items() if isinstance(frame, Frame)}
+    return dataclasses.replace(config, task=dataclasses.replace(config.task, **frames))  # type: ignore[type-var]
 
 
 def with_absolute_data(config: RunConfig) -> RunConfig:

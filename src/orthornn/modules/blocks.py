@@ -80,7 +80,8 @@ class OrthogonalBlocks(CheckpointedNetwork):
         expansion: Units of ``mixing="mlp"`` per feature; only with it. Default: 2.
         stride: Read the states of the first block every so many steps only, the last step among them; the blocks above it
             run at that rate, and outputs are those of these ceil(T / stride) steps. Its residual connection reads the
-            inputs of all steps since the reading before. Not for PackedSequence, resets and `step`. Default: 1.
+            inputs of all steps since the reading before, or since the start of the episode. Not for PackedSequence and
+            `step`, nor for resets with ``bidirectional``. Default: 1.
         norm: Of the inputs of every block but the first: ``"layer"``, ``"rms"`` or ``"none"``. Default: ``"layer"``.
         residual: Whether blocks add their input to their output. Default: ``True``.
         dropout: Probability of zeroing an output of every block but the last, in training. Default: 0.
@@ -229,10 +230,10 @@ class OrthogonalBlocks(CheckpointedNetwork):
         layout = given.layout
         if layout.resets is None:
             check_restart_is_used(restart)
-        elif self.stride > 1:
+        elif self.stride > 1 and self.bidirectional:
             raise ArgumentError(
-                f"Expected no reset with stride={self.stride}, which reads states between two starts only by chance, but "
-                f"got one. Build the network with stride=1."
+                f"Expected no reset with stride={self.stride} and bidirectional=True, but got one. Build the network with "
+                f"stride=1 or one direction."
             )
         if layout.length == 0:
             raise ShapeError(f"Expected at least one step, but got an input of shape {tuple(given.x.shape)}.")
@@ -260,7 +261,9 @@ class OrthogonalBlocks(CheckpointedNetwork):
             h, again = (None if each is None else torch.stack(each[own]) for each in (states, restarts))
             x, h_n = block(x, layout, h, only_last and k == self.depth - 1, again)
             if k == 0 and self.stride > 1:
-                layout = SequenceLayout(-(-layout.length // self.stride), layout.batch)
+                starts = _group_starts(layout, self.stride)
+                restarts_above = None if starts is None else starts.any(-1).flatten()
+                layout = SequenceLayout(-(-layout.length // self.stride), layout.batch, resets=restarts_above)
             x = F.dropout(x, self.dropout, self.training and k < self.depth - 1)
             finals.append(h_n)
         return x, torch.cat(finals)
@@ -437,9 +440,10 @@ class _Block(nn.Module):
         one_way = not recurrence.bidirectional
         u = x if self.norm is None else self.norm(x)
         read = PackedSequence(u, layout.batch_sizes) if layout.is_ragged else u
-        if self.stride > 1 and not only_last:
+        starts = None if self.stride == 1 else _group_starts(layout, self.stride)
+        if self.stride > 1 and not only_last and starts is None:
             states, h_n = _strided(recurrence, u, h, self.stride)
-            return self._out(self._groups(x), states), h_n
+            return self._out(self._groups(x, None), states), h_n
         reset: Tensor | PackedSequence | None = layout.resets
         if layout.resets is not None:
             sizes = layout.batch_sizes
@@ -457,23 +461,27 @@ class _Block(nn.Module):
             h = None if h is None else cast(h, recurrence._sizes().state_dtype)
             states, h_n = recurrence(read, h, "last" if only_last and one_way else "all", reset=reset, restart=restart)
             states = states.data if isinstance(states, PackedSequence) else states
+        if not only_last and self.stride > 1:
+            return self._out(self._groups(x, starts), _thinned(states, self.stride)), h_n
         if only_last:
-            x = layout.last(layout.flatten(x), x) if self.stride == 1 else self._groups(x[-self.stride :])[0]
+            ends = None if starts is None else starts[-1:]
+            x = layout.last(layout.flatten(x), x) if self.stride == 1 else self._groups(x[-self.stride :], ends)[0]
             states = states if one_way else layout.last(layout.flatten(states), states)
         return self._out(x, states), h_n
 
-    def _groups(self, x: Tensor) -> Tensor:
-        """Return the inputs that the residual connection reads, (G, B, stride I): those of every group of steps, the first
-        with zeros for the steps that it lacks."""
+    def _groups(self, x: Tensor, starts: Tensor | None) -> Tensor:
+        """Return the inputs that the residual connection reads, (G, B, stride I): those of every group of steps, with zeros
+        for steps that the first one lacks and for those before the last start of an episode.
+
+        starts: bool (G, B, stride), whether an episode starts before each step; None if none does.
+        """
         if self.skip is None:
             return x
-        x, stride = self._vectors(x), self.stride
-        length = x.shape[0]
-        if isinstance(length, torch.SymInt):
-            back = torch.cat([x.new_zeros(stride - 1, *x.shape[1:]), x]).flip(0)
-            return torch.cat([back[j : j + length : stride].flip(0) for j in reversed(range(stride))], -1)
-        missing = x.new_zeros(-length % stride, *x.shape[1:])
-        return torch.cat([missing, x]).unflatten(0, (-1, stride)).transpose(1, 2).flatten(2)
+        patches = _patches(self._vectors(x), self.stride)
+        if starts is None:
+            return patches
+        after = starts.flip(-1).cumsum(-1).flip(-1) - starts.long()  # starts after each step, in its group
+        return torch.where(after.unsqueeze(-1) == 0, patches.unflatten(-1, (self.stride, -1)), 0).flatten(-2)
 
     def step(self, x: Tensor, state: Tensor, given: SequenceInput) -> tuple[Tensor, Tensor]:
         """Return (output (B, d_model), h (1, B, S)) of one step from x (B, ...) and a state (B, S). given: The input."""
@@ -525,6 +533,23 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
         return _thinned(states, stride), h_n
     states = torch.cat([start[first:], states])
     return states, states[-1:].clone()
+
+
+def _patches(x: Tensor, stride: int) -> Tensor:
+    """Return x (T, B, I) by groups of steps, (G, B, stride I), the first with zeros for the steps that it lacks."""
+    length = x.shape[0]
+    if isinstance(length, torch.SymInt):
+        back = torch.cat([x.new_zeros(stride - 1, *x.shape[1:]), x]).flip(0)
+        return torch.cat([back[j : j + length : stride].flip(0) for j in reversed(range(stride))], -1)
+    missing = x.new_zeros(-length % stride, *x.shape[1:])
+    return torch.cat([missing, x]).unflatten(0, (-1, stride)).transpose(1, 2).flatten(2)
+
+
+def _group_starts(layout: SequenceLayout, stride: int) -> Tensor | None:
+    """Return whether an episode starts before each step of every group, bool (G, B, stride); None without resets."""
+    if layout.resets is None:
+        return None
+    return _patches(layout.resets.view(layout.length, layout.batch, 1), stride)
 
 
 def _thinned(x: Tensor, stride: int) -> Tensor:

@@ -5,12 +5,14 @@ r"""States of a linear layer at every k-th step only, from the layer's response 
 where W stands for g W if the layer has a gain g. The k matrices W^j [V, b] are the states of I + 1 sequences without
 input, which begin at the columns of V and b. They serve every sequence of the batch and every group of k steps, so that
 the sum is one matrix product. With k = T this is the last state, h_T = W^T h_0 + sum_t W^(T-t) (V x_t + b), in I + 1
-sequences in place of B. Exact up to rounding, as are gradients.
+sequences in place of B. Where a sequence restarts, the sum begins at its last restart: inputs before are zeros, and the
+number n of steps since then chooses W^n s and W^0 b + ... + W^(n-1) b. Exact up to rounding, as are gradients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,14 +29,28 @@ Apply = Callable[[Call], States]
 """Runs a call, which has no transition yet, with that of a layer, and stores all states."""
 
 
-def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return V_k (N, k I) and b_k (N,) with  h_{t+k} = W^k h_t + V_k [x_{t+1}; ...; x_{t+k}] + b_k.
+class Response(NamedTuple):
+    """The states that follow one step of a layer.
+
+    Attributes:
+        weight: V_k (N, k I), with  h_{t+k} = W^k h_t + V_k [x_{t+1}; ...; x_{t+k}] + b_k.
+        bias: W^j b for j = 0 ... k-1, (k, 1, N); None without a bias.
+        starts: W^j s for j = 1 ... k of each state s that was given, (k, 1, N).
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    starts: list[Tensor]
+
+
+def response(apply: Apply, call: Call, k: int, *starts: Tensor) -> Response:
+    """Return the response of a layer over k steps.
 
     Args:
         apply: Runs a call.
         call: With the input weights, the bias and the options of the layer.
         k: Steps.
-        start: A state (N,) from which all sequences begin: b_k then includes W^k times it.
+        starts: States (N,).
     """
     V, n = call.weight_ih, call.h0.shape[1]
     assert V is not None
@@ -42,7 +58,7 @@ def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> t
     begun = rows.new_zeros(size, n)
     if call.bias is not None:
         rows, begun = torch.cat([rows, call.bias.unsqueeze(0)]), rows.new_zeros(size + 1, n)
-    if start is not None:  # it takes all k steps; the columns enter at the first of them
+    for start in starts:  # it takes all k steps; the columns enter at the first of them
         rows, begun = torch.cat([rows, rows.new_zeros(1, n)]), torch.cat([begun, start.unsqueeze(0)])
     layout = SequenceLayout(k, rows.shape[0])
     inputs = torch.cat([rows.unsqueeze(0), rows.new_zeros(k - 1, *rows.shape)])
@@ -53,17 +69,16 @@ def response(apply: Apply, call: Call, k: int, start: Tensor | None = None) -> t
     # One split for all that is read of them: a slice each would have a gradient of the shape of all states each.
     parts = list(states.split([size] + [1] * (rows.shape[0] - size), 1))
     weight = parts.pop(0).flip(0).flatten(0, 1).mT
-    bias = rows.new_zeros(n) if call.bias is None else parts.pop(0).sum((0, 1))
-    return weight, bias if start is None else bias + parts.pop()[-1, 0]
+    return Response(weight, None if call.bias is None else parts.pop(0), parts)
 
 
 def serves(call: Call) -> bool:
     """Return whether the response can give the last states of a call whose sequences all begin in one state.
 
-    Not if they restart, or have unequal lengths, nor if the input is tokens or projected.
+    Not if they have unequal lengths, nor if the input is tokens or projected.
     """
-    x, layout = call.x, call.layout
-    if layout.resets is not None or layout.is_ragged:
+    x = call.x
+    if call.layout.is_ragged:
         return False
     return call.weight_ih is not None and not is_tokens(x) and x.dtype == call.h0.dtype
 
@@ -73,16 +88,41 @@ def last_state(apply: Apply, call: Call) -> Tensor | None:
     the response overflows, which an expanding W makes of a step that the states themselves may never see: zeros times
     infinity are not zero.
     """
-    x, h0, layout = call.x, call.h0, call.layout
-    start = None
-    if h0.stride(0) == 0:  # the trained state, the same for all
-        start = h0[0]
-    elif h0.requires_grad or is_captured(h0) or bool(h0.any()):
+    x, layout = call.x, call.layout
+    begun = [_common(h) for h in (call.h0, call.restart) if h is not None]
+    if None in begun:
         return None
-    weight, bias = response(apply, call, layout.length, start)
-    if _overflows(weight):
+    starts = [start for start, is_zero in begun if not is_zero]  # type: ignore[misc]
+    found = response(apply, call, layout.length, *starts)
+    if _overflows(found.weight):
         return None
-    return torch.addmm(bias, x.transpose(0, 1).flatten(1), weight.mT)
+    if layout.resets is None:
+        bias = x.new_zeros(call.h0.shape[1]) if found.bias is None else found.bias.sum((0, 1))
+        bias = bias + found.starts[0][-1, 0] if starts else bias
+        return torch.addmm(bias, x.transpose(0, 1).flatten(1), found.weight.mT)
+    resets = layout.resets.view(layout.length, layout.batch)
+    after = resets.flip(0).cumsum(0).flip(0) - resets.long()  # restarts after each step
+    runs = after == 0
+    x = torch.where(runs.unsqueeze(-1), x, 0)
+    last = x.transpose(0, 1).flatten(1) @ found.weight.mT
+    steps = runs.sum(0) - 1  # of the last episode, less one
+    if found.bias is not None:
+        last = last + found.bias.cumsum(0)[steps, 0]
+    restarted = resets.any(0)
+    own = iter(found.starts)
+    for (_, is_zero), where in zip(begun, (~restarted, restarted)):  # type: ignore[misc]
+        if not is_zero:
+            last = last + torch.where(where.unsqueeze(-1), next(own)[steps, 0], 0)
+    return last
+
+
+def _common(h: Tensor) -> tuple[Tensor, bool] | None:
+    """Return the state (N,) that all sequences have, and whether it is zero; None if they have different ones."""
+    if h.stride(0) == 0:  # the trained state, the same for all
+        return h[0], False
+    if h.requires_grad or is_captured(h) or bool(h.any()):
+        return None
+    return h[0], True
 
 
 def _overflows(weight: Tensor) -> bool:
@@ -109,9 +149,10 @@ def every_kth(
     """
     assert call.weight_ih is not None
     call = recurrence.widened(call)
-    weight, bias = response(apply, call, k)
+    weight, every, _ = response(apply, call, k)
     if _overflows(weight):
         return None
+    bias = call.h0.new_zeros(call.h0.shape[1]) if every is None else every.sum((0, 1))
     x, h0 = call.x, call.h0
     groups = SequenceLayout(x.shape[0] // k, x.shape[1])
     patches = x.unflatten(0, (groups.length, k)).transpose(1, 2).flatten(2)

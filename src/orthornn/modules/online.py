@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from itertools import pairwise
 from math import isfinite
 from typing import Any, Literal
 
@@ -32,6 +33,7 @@ from ..errors import (
 )
 from ..kernels.interception import is_intercepted
 from ..kernels.online import Online
+from ..kernels.validation import check_reset
 from ..parametrizations.matrices import orthogonality_error, rounding
 from ..rotation_basis import decompose
 from .current import assign_, check_assignable
@@ -162,15 +164,16 @@ class OnlineLearner:
         if readout.bias is not None:
             own["d"].copy_(readout.bias.detach())
 
-    def __call__(self, x: Tensor, target: Tensor | None = None) -> Tensor:
+    def __call__(self, x: Tensor, target: Tensor | None = None, reset: Tensor | None = None) -> Tensor:
         """Return the prediction of every step, each made before its own target is learned from.
 
         Args:
             x: Inputs of the next T steps.
             target: Targets of the loss (1/2) |y - target|^2. Default: None, run without learning.
+            reset: True where a new episode starts before a step, as by :meth:`restart`. Default: None, nowhere.
 
         Shape:
-            - x: (T, I). target and output: (T, K).
+            - x: (T, I). target and output: (T, K). reset: bool (T,).
 
         Raises:
             NonFiniteError: For an x or a target that is NaN or infinite, before anything is learned from it; and for such
@@ -182,7 +185,9 @@ class OnlineLearner:
             self._check("target", target, self._online.outputs)
             if target.shape[0] != x.shape[0]:
                 raise ShapeError(f"Expected a target for each of {x.shape[0]} steps, but got {target.shape[0]}.")
-        found = self._online.steps(_memory(x), None if target is None else _memory(target))
+        if reset is not None:
+            check_reset(reset, (x.shape[0],), x.device)
+        found = self._steps(_memory(x), None if target is None else _memory(target), reset)
         self._may_learn = target is None and x.shape[0] == 1
         if not _is_finite(found):
             step = int((~found.isfinite()).any(1).nonzero()[0])
@@ -191,6 +196,16 @@ class OnlineLearner:
                 f"state, has grown beyond float64. Make another learner, with a lower lr, or with a gain below 1."
             )
         return found
+
+    def _steps(self, x: Tensor, target: Tensor | None, reset: Tensor | None) -> Tensor:
+        """Return predictions, restarting where an episode begins."""
+        starts = [] if reset is None else reset.nonzero().flatten().tolist()
+        found = []
+        for first, last in pairwise(sorted({0, *starts, x.shape[0]})):
+            if first in starts:
+                self._online.restart()
+            found.append(self._online.steps(x[first:last], None if target is None else target[first:last]))
+        return torch.cat(found) if found else self._online.steps(x, target)
 
     def learn(self, grad: Tensor) -> None:
         """Learn from a gradient, for losses of one's own: after a call with one step and no target.

@@ -15,7 +15,7 @@ from .._masked import as_array
 from .._warnings import warn
 from ..learn.files.rounded_targets import check_names
 from ..learn.tasks.decision_threshold import best_threshold, decided, read_threshold
-from .estimator import SequenceEstimator, whole_or_not_at_all
+from .estimator import SequenceEstimator, restore_on_error
 from .sequences import check_order, sequences_of, targets_of
 from .weights import weights_of, with_class_weights
 
@@ -102,7 +102,7 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
             `class_weight`; a sequence of weight 0 is left out, but for its class, which stays in `classes_`. They also count
             in the choice of `threshold`. Default: None, all the same.
         """
-        with whole_or_not_at_all(self):
+        with restore_on_error(self):
             sequences = sequences_of(X, self.layout)
             targets = targets_of(sequences, y, X)
             check_order(X, sample_weight, "sample_weight")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -17,15 +16,10 @@ from torch import Tensor
 from .._checks import check_integer, check_number
 from .._recording import recording
 from .._warnings import warn
-from ..cores import limited_threads
-from ..errors import NonFiniteError
+from ..learn.in_memory import train_in_memory
 from ..learn.systems import Model, model_named
 from ..learn.tasks.sequences import Ragged
 from ..learn.tasks.splits import divided
-from ..learn.training import OptimizerConfig, PenaltyConfig, RunConfig, ScheduleConfig
-from ..learn.training.selection import Selection
-from ..learn.training.threads import useful_threads
-from ..learn.training.trainer import Trainer
 from .arrays_task import ArraysTask, ClassesTask
 from .sequences import names_of, sequences_of
 from .weights import scaled
@@ -44,7 +38,7 @@ def whole(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def whole_or_not_at_all(estimator: BaseEstimator) -> Iterator[None]:
+def restore_on_error(estimator: BaseEstimator) -> Iterator[None]:
     """Inside, an error leaves the estimator as it was: with the attributes of an earlier fit, or without any.
 
     Gradients are recorded, also where the caller has switched that off.
@@ -128,22 +122,15 @@ class SequenceEstimator(BaseEstimator):
         kind = ArraysTask if standard.is_floating_point() else ClassesTask
         task = kind(rows, lengths, standard, parts, outputs, scale, known, factors)
         batch = min(batch_size, len(parts["train"]))
-        every = max(10, len(parts["train"]) // batch)
-        config = RunConfig(
-            task=task,
-            model=self._model(),
-            optimizer=OptimizerConfig("adamw", lr=self.lr, decoupled_decay=0.05, clip_norm=self.clip_norm),
-            schedule=ScheduleConfig("cosine", warmup=min(50, steps // 10)),
-            penalties=PenaltyConfig(label_smoothing=_SMOOTHING if kind is ClassesTask else 0.0),
-            steps=steps,
-            batch_size=batch,
-            seed=seed,
-        )
-        config.optimizer.check_learns()
-        trainer = Trainer(config)
-        trainer.smaller_updates = self._smaller_updates()
-        with limited_threads(useful_threads(config)), trainer.own_random():
-            self._train(trainer, every)
+        options = {
+            **{"optimizer": "adamw", "lr": self.lr, "decoupled_decay": 0.05, "clip_norm": self.clip_norm},
+            **{"schedule": "cosine", "warmup": min(50, steps // 10), "steps": steps, "batch_size": batch, "seed": seed},
+            **{"label_smoothing": _SMOOTHING if kind is ClassesTask else 0.0, "patience": self.patience},
+            **{"validate_every": max(10, len(parts["train"]) // batch), "evaluation_batch": _EVALUATED},
+        }
+        smaller = "Lower lr, or set clip_norm=1." if self.clip_norm is None else "Lower lr."
+        fitted = train_in_memory(task, self._model(), options, smaller)
+        self.network_, self.n_iter_, self.validation_loss_ = fitted.model, fitted.steps, fitted.best["loss"]
         self.n_channels_in_ = rows.shape[1]
         return parts["validation"]
 
@@ -167,37 +154,6 @@ class SequenceEstimator(BaseEstimator):
         train: Which they are. weights: Of all sequences, or None.
         """
         return targets
-
-    def _train(self, trainer: Trainer, every: int) -> None:
-        """Train, with a validation after `every` updates and after the last, and keep the network of the best one."""
-
-        task, kept = trainer.config.task, None
-        selection = Selection(task.metric, higher_is_better=task.higher_is_better)
-        for step in range(self.steps + 1):
-            if step:
-                trainer.update()
-            elif not trainer.warm:
-                continue
-            if step % every and step != self.steps:
-                continue
-            seen = trainer.evaluate(task.validation(_EVALUATED))
-            if selection.see(seen):
-                kept = copy.deepcopy(trainer.model.state_dict())
-            if self.patience is not None and selection.stale >= self.patience:
-                break
-        if kept is None or selection.best is None:
-            raise NonFiniteError(
-                f"Expected a finite validation loss, but got {seen['loss']} after {trainer.step} "
-                f"update{'s' * (trainer.step != 1)}: they were too large. {self._smaller_updates()}"
-            )
-        trainer.model.load_state_dict(kept)
-        self.network_ = trainer.model.eval()
-        self.validation_loss_ = selection.best["loss"]
-        self.n_iter_ = trainer.step
-
-    def _smaller_updates(self) -> str:
-        """Return how the user gets them, for errors."""
-        return "Lower lr, or set clip_norm=1." if self.clip_norm is None else "Lower lr."
 
     def _model(self) -> Model:
         """The network: the given options before those of the default."""

@@ -12,7 +12,7 @@ from .._checks import check_integer
 from .._masked import as_array
 from .._warnings import warn
 from ..learn.systems import Model
-from .estimator import SequenceEstimator, moments, whole, whole_or_not_at_all
+from .estimator import SequenceEstimator, moments, restore_on_error, whole
 from .sequences import names_of, rounded
 from .times import times_of, warn_of_steps
 
@@ -70,7 +70,7 @@ class OrthogonalForecaster(SequenceEstimator):
 
     def fit(self, y: Any, X: Any = None) -> OrthogonalForecaster:
         """Train on a series (T,), or (T, C) with C channels, and return self. X: What is known ahead, (T,) or (T, K)."""
-        with whole_or_not_at_all(self):
+        with restore_on_error(self):
             check_integer("horizon", whole(self.horizon), 1)
             check_integer("lags", whole(self.lags), 1)
             series = self._series(y)

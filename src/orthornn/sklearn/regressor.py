@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from .._masked import as_array
-from .estimator import SequenceEstimator, moments, whole_or_not_at_all
+from .estimator import SequenceEstimator, moments, restore_on_error
 from .sequences import check_order, rounded, sequences_of, targets_of
 from .weights import weights_of
 
@@ -33,7 +33,7 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
         sample_weight: Weights (n,) of the sequences in the loss, of which only the ratios count; a sequence of weight 0 is
             left out. Default: None, all the same.
         """
-        with whole_or_not_at_all(self):
+        with restore_on_error(self):
             sequences = sequences_of(X, self.layout)
             targets = _numbers(targets_of(sequences, y, X))
             check_order(X, sample_weight, "sample_weight")

@@ -10,6 +10,7 @@ import pytest
 
 from orthornn.errors import DataError, OrthornnWarning
 from orthornn.learn.files.audio import read_audio, resample, write_wav
+from orthornn.learn.files.sound_folder import SoundFormat, read_sounds
 from support.made_sounds import wav
 
 
@@ -85,7 +86,7 @@ def sound_of(kind: str, samples: np.ndarray = NOISE, endian: str = "FILE") -> by
     return file.getvalue()
 
 
-@pytest.mark.filterwarnings("ignore:.*has no mark at its end")
+@pytest.mark.filterwarnings("ignore:.*does not say where it ends")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_truncated_file_is_never_read_as_a_shorter_sound(kind):
     """Wherever it ends; the last byte may be padding."""
@@ -115,7 +116,7 @@ def test_an_ogg_file_without_its_last_pages_is_told():
     whole = sound_of("ogg-vorbis", np.random.default_rng(6).uniform(-1, 1, (80_000, 1)))
     pages = [place for place in range(len(whole)) if whole[place : place + 4] == b"OggS"]
     assert len(pages) > 4
-    with pytest.warns(OrthornnWarning, match=r"a\.ogg has no mark at its end"):
+    with pytest.warns(OrthornnWarning, match=r"a\.ogg: this sound does not say where it ends"):
         assert len(read_audio(whole[: pages[-1]], "a.ogg")[0]) < 80_000
     with pytest.raises(DataError, match=r"a\.ogg is truncated"):
         read_audio(whole[: pages[-1] + 100], "a.ogg")
@@ -143,6 +144,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*does not say where it ends")
 @pytest.mark.parametrize("sizes", STREAMS)
 @pytest.mark.parametrize("kind", ["wav-PCM_16", "wav-PCM_24", "wav-PCM_U8", "wav-FLOAT", "wav-ALAW", "WAVEX-24"])
 def test_a_wav_file_of_a_stream_is_read_to_its_end(kind, sizes):
@@ -158,6 +160,7 @@ def test_a_wav_file_of_a_stream_is_read_to_its_end(kind, sizes):
         assert read_audio(streamed(whole, *STREAMS[sizes]), first=7, count=50)[0].tolist() == expected[7:57].tolist()
 
 
+@pytest.mark.filterwarnings("ignore:.*does not say where it ends")
 def test_big_endian_and_64_bit_sizes_of_streams():
     whole = sound_of("wav-PCM_24", endian="BIG")
     assert whole.startswith(b"RIFX")
@@ -170,6 +173,7 @@ def test_big_endian_and_64_bit_sizes_of_streams():
         assert read_audio(found)[0].tolist() == expected
 
 
+@pytest.mark.filterwarnings("ignore:.*does not say where it ends")
 @pytest.mark.parametrize("count", [1501, 1 << 16, 3 * (1 << 16) + 1])
 def test_flac_of_a_stream_is_read_to_its_end(count):
     sound = np.random.default_rng(7).uniform(-0.5, 0.5, (count, 2))
@@ -184,6 +188,30 @@ def test_flac_of_a_stream_is_read_to_its_end(count):
         read_audio(bytes(stream), "a.flac", first=3, count=count)
     with pytest.raises(DataError, match=r"a\.flac is truncated or damaged"):
         read_audio(bytes(stream[: len(stream) * 3 // 5]), "a.flac")
+
+
+def test_a_recording_whose_header_does_not_say_where_it_ends_is_told(tmp_path):
+    """It may have been cut anywhere, and nothing in the file would show it."""
+    whole = sound_of("wav-PCM_16")
+    place = whole.index(b"data") + 8
+    flac = bytearray(sound_of("FLAC-24", NOISE))
+    flac[8 + 13] &= 0xF0
+    flac[8 + 14 : 8 + 18] = bytes(4)
+    cut = {sizes: streamed(whole, *STREAMS[sizes])[: place + 2000] for sizes in STREAMS}
+    for name, content in {**cut, "flac": bytes(flac)}.items():
+        with pytest.warns(
+            OrthornnWarning, match="a: this sound does not say where it ends, as a WAV or FLAC file that"
+        ):
+            read_audio(content, "a")
+        (tmp_path / f"{name}.{'flac' if name == 'flac' else 'wav'}").write_bytes(content)
+    with pytest.warns(OrthornnWarning) as told:
+        read_sounds(tmp_path, SoundFormat())
+    assert [str(warning.message).partition(",")[0] for warning in told] == [f"{tmp_path / 'arecord.wav'}"]
+    assert ", ...: these sounds do not say where they end" in str(told[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_audio(cut["zero"], "a", first=3, count=700)  # which are there
+        read_audio(whole, "a")
 
 
 @pytest.mark.parametrize("kind", ["wav-PCM_16", "wav-PCM_24"])

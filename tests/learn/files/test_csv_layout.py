@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,10 +138,10 @@ def test_an_error_names_the_line_of_a_row(tmp_path, above, cell, line, suffix, e
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(DataError, match=rf"column 'x', but got nan in row 6, line {line} of the file, as in 1 row"):
-            Forecast(data=path, target="y", skipped=1).told()
+            Forecast(data=path, target="y", skipped=1).summary_lines()
         found = read_columns(path)
         whole = read_columns(written(tmp_path / "b.csv", "x,note,y\n0,word,1\n"))
-    both = joined(joined(whole, found), whole._replace(line=None))
+    both = joined(joined(whole, found), replace(whole, line=None))
     assert both.row(6) == f"row 6, line {line} of {path}"
     assert both.row(0) == f"row 1, line 2 of {tmp_path / 'b.csv'}"
     assert both.row(41) == f"row 1 of {tmp_path / 'b.csv'}"

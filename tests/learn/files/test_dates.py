@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from orthornn.learn.files import dates
 from orthornn.learn.files.cells import kind_of_cells
 from orthornn.learn.files.columns import read_columns
 from orthornn.learn.files.dates import are_dates, is_date, nanoseconds_of_dates, ranks_of_dates
-from orthornn.learn.files.frames import source
+from orthornn.learn.files.frames import located, source
 
 AWKWARD = [
     *("2020-02-29", "2019-02-29", "1900-02-29", "2000-02-29", "2021-04-31", "2020-13-01", "2020-00-10", "2020-01-00"),
@@ -163,7 +162,7 @@ def test_the_dates_of_databases_are_dates(tmp_path, cells, moments, reader):
     else:
         name.write_text(f"when;x\n{text}")
     kept = source(name)
-    file = read_columns(Path(kept))
+    file = read_columns(located(kept))
     assert file.kind("when") == "dates"
     assert (
         np.argsort(file.order("when", "time"), kind="stable").tolist() == np.argsort(expected, kind="stable").tolist()

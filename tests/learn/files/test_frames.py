@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import gc
+import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,8 @@ import pytest
 
 from orthornn.errors import ArgumentError, ArgumentTypeError, DataError
 from orthornn.learn.files.columns import read_columns
-from orthornn.learn.files.frames import Frame, frame_named, source, store
+from orthornn.learn.files.frames import Frame, located, source, store
+from orthornn.learn.sweep import trials
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Classify
 from orthornn.learn.training import RunConfig, resume, train
@@ -91,17 +94,24 @@ def test_two_columns_of_one_name_are_refused():
         read_columns(source(made))
 
 
-def test_a_table_is_known_as_long_as_its_name_lives_and_is_not_copied():
-    name = source(table())
-    text = str.__str__(name)
-    assert copy.deepcopy(name) is name is copy.copy(name) is source(text)
-    plain, content = text[:], pickle.dumps(name)
-    del name, text
-    gc.collect()
-    assert frame_named(plain) is None
-    again = pickle.loads(content)  # another process of a sweep
+def test_a_table_is_not_copied_and_told_apart_by_what_it_holds():
+    kept = source(table())
+    assert copy.deepcopy(kept) is kept is source(kept)
+    again = pickle.loads(pickle.dumps(kept))  # another process of a sweep
     assert isinstance(again, Frame)
-    assert frame_named(plain) is again
+    assert (again, hash(again)) == (kept, hash(kept)) == (source(table()), hash(source(table())))
+    assert again.table.equals(kept.table)
+    assert len({kept, again, source(table(9))}) == 2
+    task = Classify(data=kept, target="kind", sequence="who", inputs="x")
+    assert task == Classify(data=table(), target="kind", sequence="who", inputs="x") != replace(task, data=table(9))
+    assert f"{kept}" == str(kept) == "DataFrame"
+
+
+def test_a_configuration_in_json_names_its_table():
+    config = RunConfig(task=Classify(data=table(), target="kind", sequence="who"), model=model_named("lstm"))
+    assert json.loads(json.dumps(config.to_dict()))["task"]["data"] == config.task.data.name
+    made = trials(config, {"lr": [0.1, 0.2]}, {})
+    assert [one.task for one in made.values()] == [config.task, config.task]
 
 
 def test_a_run_stores_its_table_and_resumes_without_the_frame(tmp_path):
@@ -110,7 +120,7 @@ def test_a_run_stores_its_table_and_resumes_without_the_frame(tmp_path):
     whole = train(config, tmp_path / "whole")
     train(RunConfig(task=task, model=config.model, steps=2, batch_size=4), tmp_path / "half")
     stored = sorted(path.name for path in (tmp_path / "half").glob("*.parquet"))
-    assert stored == [str(task.data) + ".parquet"]
+    assert stored == [task.data.name + ".parquet"]
     del task, config
     gc.collect()
     again = resume(tmp_path / "half", steps=4)
@@ -130,10 +140,10 @@ def test_several_runs_share_one_file(tmp_path):
     name = source(table())
     paths = [store(name, tmp_path / folder) for folder in "abc"]
     assert len({read_columns(Path(path)).rows for path in paths}) == 1
-    (tmp_path / "a" / (str(name) + ".parquet")).unlink()
+    (tmp_path / "a" / (name.name + ".parquet")).unlink()
     assert Path(store(name, tmp_path / "a")).exists()
-    (tmp_path / "a" / (str(name) + ".parquet")).unlink()
-    (tmp_path / "c" / (str(name) + ".parquet")).unlink()
+    (tmp_path / "a" / (name.name + ".parquet")).unlink()
+    (tmp_path / "c" / (name.name + ".parquet")).unlink()
     name.stored = tmp_path / "gone"
     assert read_columns(Path(store(name, tmp_path / "d"))).rows == 140
 
@@ -187,7 +197,7 @@ def test_names_that_are_there_twice_are_one_error():
     frame = table()
     frame.columns = ["who", "x", "x", "when", "kind"]
     with pytest.raises(DataError, match="Expected") as said:
-        Classify(data=source(frame), target="kind", sequence="who").told()
+        Classify(data=source(frame), target="kind", sequence="who").summary_lines()
     assert "\n" not in str(said.value)
 
 
@@ -204,14 +214,14 @@ def test_intervals_are_names():
     task = Classify(
         data=source(frame), target="kind", sequence="who", inputs="x,cut", categories="cut", missing="indicator"
     )
-    assert [channel.name for channel in task._channels][1:3] == ["cut=(-9, 0]", "cut=(0, 9]"]
+    assert [channel.name for channel in task.table_data().channels][1:3] == ["cut=(-9, 0]", "cut=(0, 9]"]
 
 
 def test_periods_are_dates(tmp_path):
     """As numbers, which Arrow takes them for, they would be inputs."""
     frame = table().assign(when=pandas.period_range("2020-01", periods=140, freq="M")[::-1])
     name = source(frame)
-    columns = read_columns(Path(name))
+    columns = read_columns(located(name))
     assert columns.kind("when") == "dates"
     assert np.array_equal(np.argsort(columns.order("when", "time")), np.arange(140)[::-1])
     frame.to_parquet(tmp_path / "a.parquet")
@@ -225,7 +235,7 @@ def test_a_named_index_stays_where_a_column_has_cells_of_several_types():
     found = read_columns(source(frame))
     assert set(found.columns) == {"who", "step", "x", "flag", "when", "kind", "note"}
     assert found.columns["who"].tolist() == np.repeat(np.arange(20), 7).tolist()
-    assert len(Classify(data=frame, target="kind", sequence="who", inputs="x")._sequences) == 20
+    assert len(Classify(data=frame, target="kind", sequence="who", inputs="x").table_sequences().rows) == 20
 
 
 @pytest.mark.parametrize("library", ["pandas", "pyarrow", "polars"])
@@ -273,7 +283,7 @@ def test_views_of_text_are_text(tmp_path, kind, reader):
     else:
         data = made if reader == "frame" else made.to_pandas(types_mapper=pandas.ArrowDtype)
     name = source(data)
-    found = read_columns(Path(name)).columns["word"].tolist()
+    found = read_columns(located(name)).columns["word"].tolist()
     expected = ["a", "b" * 20, None, "a"]
     if kind == "bytes":
         found, expected = found[:3], [b"a", b"b" * 20, None]
@@ -299,7 +309,7 @@ def test_columns_that_share_their_cells_are_one_error(tmp_path, reader):
         with pytest.raises(
             DataError, match=r"Expected plain numbers, .*, column 'odd', but got (run_end|list_view).*C"
         ):
-            Classify(data=data, target="odd")._file  # noqa: B018
+            Classify(data=data, target="odd").table_source().table  # noqa: B018
 
 
 def test_a_column_that_no_parquet_file_holds_is_one_error(tmp_path):

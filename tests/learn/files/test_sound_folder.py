@@ -16,6 +16,7 @@ from orthornn.learn.files import sound_folder
 from orthornn.learn.files.audio import write_wav
 from orthornn.learn.files.columns import is_data, read_columns
 from orthornn.learn.files.sound_folder import SoundFormat, features_of, read_sounds, sounds_of
+from orthornn.learn.runs.fingerprint import fingerprint
 from orthornn.learn.tasks import Classify
 from orthornn.learn.tasks.task_choice import choose_task
 from orthornn.learn.training import train
@@ -53,7 +54,7 @@ def folder(tmp_path):
 def test_labels_from_subfolders(folder):
     found = read_columns(folder, sound=SMALL)
     assert list(found.columns) == [*(f"x{place}" for place in range(6)), "y", "sequence"]
-    assert (found.features, found.sequences) == (6, True)
+    assert found.features == 6
     by_name = dict(zip(found.columns["sequence"], found.columns["y"]))
     assert by_name == {name: name.split("/")[0] for name in LABELED}
     energy = {
@@ -195,13 +196,13 @@ def test_a_manifest_is_a_text_file_like_others(tmp_path):
         Classify(data=tmp_path, **options).classes  # noqa: B018
     marks = {"separator": "|", "encoding": "cp1252"}
     with pytest.raises(DataError, match=r"Expected a label .* none in row 1.* default_na='empty'"):
-        Classify(data=tmp_path, **options, **marks).told()
+        Classify(data=tmp_path, **options, **marks).summary_lines()
     task = Classify(data=tmp_path, **options, **marks, default_na="empty")
     assert task.classes == ["None", "größer"]
     assert task.files().keys() == {f"{tmp_path.name}/{name}" for name in ("list.csv", *(f"{k}.wav" for k in range(8)))}
     (tmp_path / "list.csv").unlink()
     with pytest.raises(ArgumentError, match="Expected separator only for text files"):
-        Classify(data=tmp_path, **options, **marks).told()
+        Classify(data=tmp_path, **options, **marks).summary_lines()
 
 
 def test_other_mistakes(tmp_path, folder):
@@ -329,7 +330,7 @@ def test_sounds_are_described_by_their_length_rate_and_hop(folder, tmp_path, cap
     test = write(tmp_path / "test", {f"{label}/9.wav": hertz for label, hertz in (("low", 310), ("high", 2010))})
     options = {"sample_rate": RATE, "sound": sound, **({"mels": 6} if sound == "log-mel" else {})}
     task = Classify(data=folder, test_data=test, target="y", **options)
-    assert "; and 2 sounds of " in task.told()[0]
+    assert "; and 2 sounds of " in task.summary_lines()[0]
     train(config(task=task, steps=1), tmp_path / "run")
     description = orthornn.load(tmp_path / "run").description
     expected = {"features": "log-mel", "window": 200, "hop": 80, "mels": 6}
@@ -358,3 +359,14 @@ def test_a_sound_of_a_linked_folder_belongs_to_the_data(tmp_path, folder):
     with pytest.warns(OrthornnWarning, match="leaves out 9 of the sounds"):
         assert set(read_columns(folder).columns["sequence"]) == {"more/a.wav", "high/0.wav"}
     assert "more/a.wav" in sounds_of(folder)
+
+
+def test_folders_of_one_name_keep_all_their_sounds_apart(tmp_path):
+    """A run remembers the sum of each: those of one would be in place of the other's."""
+    paths = [write(tmp_path / part / "tones", LABELED) for part in ("a", "b", "c")]
+    options = {"validation_data": str(paths[1]), "test_data": str(paths[2])}
+    task = Classify(data=str(paths[0]), target="y", sample_rate=RATE, mels=6, **options)
+    assert sorted(task.files().values()) == sorted(path / name for path in paths for name in LABELED)
+    before = fingerprint(task)
+    write_wav(paths[1] / "low/0.wav", tone(99), RATE)
+    assert fingerprint(Classify(data=str(paths[0]), target="y", sample_rate=RATE, mels=6, **options)) != before

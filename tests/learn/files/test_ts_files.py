@@ -18,7 +18,7 @@ def test_sequences_of_unequal_length_with_missing_values(tmp_path):
     path = tmp_path / "p.ts"
     path.write_text(HEAD + "1,2,?:4,5,6:a\n\n-1:3e2:b\n")
     found = read_columns(path)
-    assert (found.features, found.sequences) == (2, True)
+    assert found.features == 2
     np.testing.assert_array_equal(found.columns["x0"], [1, 2, np.nan, -1])
     np.testing.assert_array_equal(found.columns["x1"], [4, 5, 6, 300])
     assert found.columns["y"].tolist() == ["a", "a", "a", "b"]
@@ -77,7 +77,7 @@ def test_time_stamps_are_a_column(tmp_path, lines, times):
     path = tmp_path / "p.ts"
     path.write_text(STAMPED + lines)
     found = read_columns(path)
-    assert (found.features, found.sequences) == (2, True)
+    assert found.features == 2
     np.testing.assert_array_equal(found.columns["x0"], [1, 2, np.nan, -1])
     np.testing.assert_array_equal(found.columns["x1"], [4, 5, 6, 300])
     assert found.columns["y"].tolist() == ["a", "a", "a", "b"]
@@ -90,8 +90,8 @@ def test_time_stamps_order_the_steps_and_are_no_inputs(tmp_path):
     rows = [",".join(f"({t},{np.sin(t + i)})" for t in range(6) if t != 3) + ":" + "ab"[i % 2] for i in range(12)]
     path.write_text("@timestamps true\n@classLabel true a b\n@data\n" + "\n".join(rows) + "\n")
     with pytest.warns(OrthornnWarning, match=r"does not see time \(times with gaps: pass time\)"):
-        assert Classify(data=path, target="y").input_columns == ["x0"]
-    told = Classify(data=path, target="y", time="time").told()
+        assert Classify(data=path, target="y").table_roles().inputs == ["x0"]
+    told = Classify(data=path, target="y", time="time").summary_lines()
     assert "time: every 1, with 12 gap(s), where steps are missing: 1 after 2" in "\n".join(told)
 
 

@@ -9,7 +9,7 @@ from cycler import cycler
 
 from orthornn.errors import OrthornnWarning
 from orthornn.learn.report import pictures
-from orthornn.learn.report.figures import learning_curves, marker, or_a_warning, overview, waveforms, words
+from orthornn.learn.report.figures import learning_curves, marker, or_a_warning, overview, words
 
 
 def test_a_single_point_is_drawn(tmp_path):
@@ -73,13 +73,12 @@ def test_figures_do_not_follow_the_settings_of_the_user(tmp_path, settings):
             learning_curves(tmp_path / f"{name}.png", "a $title$", {"one": ([1, 2], [2.0, 1.0])}, 1.0)
             circle = {"one": np.exp(1j * np.linspace(0, 3, 7))}
             overview(tmp_path / f"{name}-2.png", "t", {"one": ([1, 2], [2.0, 1.0])}, 1.0, {"one": [1.0, 0.1]}, circle)
-            waveforms(tmp_path / f"{name}-3.png", "t", {"true": np.sin(np.arange(99)), "a": np.cos(np.arange(99))}, 99)
             svg = pictures.as_svg(pictures.recorded_spectra({"one": [Recorded()]}))
             assert dict(matplotlib.rcParams) == before
         files = sorted(tmp_path.glob(f"{name}*.png"))
         drawn.append([*(file.read_bytes() for file in files), svg])
     assert drawn[0] == drawn[1]
-    assert len(drawn[0]) == 4
+    assert len(drawn[0]) == 3
 
 
 class Recorded:

@@ -8,9 +8,9 @@ import xml.etree.ElementTree
 
 import pytest
 
-from orthornn.cli.progress import Display
 from orthornn.learn.report import Column, Table, notebook
 from orthornn.learn.report.notebook import Html
+from orthornn.learn.report.progress import ProgressLines
 from orthornn.learn.training import Progress, train
 from support.run_cases import config
 
@@ -44,7 +44,7 @@ def progress(step):
 
 def test_progress_is_one_bar_that_ends_where_the_run_ends(cell, capsys):
     assert notebook.in_notebook()
-    with Display(trivial_loss=2.0) as display:
+    with ProgressLines(trivial_loss=2.0) as display:
         for step in range(1, 11):
             display({"<lstm>": progress(step)})
     assert len(cell) == 2  # the first, and the last: what comes sooner than half a second is not drawn

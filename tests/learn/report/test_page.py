@@ -15,6 +15,7 @@ import xml.etree.ElementTree
 import numpy as np
 import pytest
 
+from orthornn.cli import main
 from orthornn.errors import ArgumentError, OrthornnWarning
 from orthornn.learn.report import pictures
 from orthornn.learn.report.figures import canvas
@@ -23,7 +24,7 @@ from orthornn.learn.report.runs import by_data, differing, groups, read_runs
 from orthornn.learn.report.significance import mean_and_spread, p_value, verdicts
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Classify, Forecast
-from orthornn.learn.training import Run, RunConfig, train
+from orthornn.learn.training import Run, RunConfig, ScheduleConfig, train
 from support.run_cases import EPOCHS, config
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -92,6 +93,87 @@ def test_warnings_and_unfinished_runs_are_said(runs):
     assert "Differences" not in text  # there is one run
     again = page([*found, *found], {})
     assert "The runs have the same configuration." in again
+
+
+def test_what_is_wide_scrolls_by_itself_and_figures_shrink(runs):
+    """Tables are in a box that scrolls; a figure is as wide as its place. test_a_phone_and_dark_mode measures both."""
+    text = page(read_runs([runs]), {"copying: training loss": "<svg/>"})
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)[1]
+    assert text.count("<table") == text.count('<div class="wide"><table') > 3
+    assert ".wide { overflow-x: auto; }" in style
+    of_images = "".join(re.findall(r"figure img \{([^}]*)\}", style))
+    assert "max-width: 100%; height: auto;" in of_images
+    assert "min-width" not in of_images
+    assert "overflow" not in re.search(r"^figure \{([^}]*)\}", style, re.MULTILINE)[1]
+
+
+def test_the_test_is_next_to_the_validation_that_chose_it(runs):
+    text = page(read_runs([runs / "lstm-0", runs / "ornn-1"]), {})
+    heads = re.findall(r'<th scope="col">(.*?)</th>', re.search(r'<table class="sortable">.*?</thead>', text)[0])
+    assert heads[3:6] == ["best validation", "test recall", "test loss"]
+
+
+def test_headings_name_what_differs_among_runs_of_a_model_and_nothing_that_others_lack(runs):
+    found = read_runs([runs / "lstm-0", runs / "ornn-0", runs / "ornn-1"])
+    own = dataclasses.replace(found[0].config.model, forget_bias=1.0)
+    found[0] = dataclasses.replace(found[0], config=dataclasses.replace(found[0].config, model=own))
+    assert list(groups(found)) == ["lstm", "ornn"]
+    assert set(differing(found)) > {"model.name", "model.forget_bias"}
+    other = dataclasses.replace(found[2].config, patience=3, schedule=ScheduleConfig("step"))
+    found[2] = dataclasses.replace(found[2], config=other)
+    assert list(groups(found)) == [
+        "lstm schedule=constant no patience",
+        "ornn schedule=constant no patience",
+        "ornn schedule=step patience=3",
+    ]
+    assert "=None" not in page(found, {})
+
+
+@pytest.fixture(scope="module")
+def of_a_table(tmp_path_factory):
+    """Two runs on a file with a column that no network sees."""
+    pytest.importorskip("sklearn")
+    folder = tmp_path_factory.mktemp("table")
+    rows = [f"{k // 5},{k % 7},{'ab'[k // 5 % 2]},note" for k in range(200)]
+    (folder / "a.csv").write_text("\n".join(["id,x,y,text", *rows]))
+    for seed in (0, 1):
+        task = Classify(data=str(folder / "a.csv"), target="y", sequence="id")
+        own = RunConfig(task=task, model=model_named("gru", hidden_size=3), steps=1, batch_size=4, seed=seed)
+        with pytest.warns(OrthornnWarning, match="does not see text"):
+            train(own, folder / "runs" / str(seed))
+    return folder
+
+
+def test_plain_baselines_and_the_verdict_are_on_the_page(of_a_table, tmp_path, capsys):
+    """Nothing is warned of that training said before."""
+    words = ["report", str(of_a_table / "runs"), "--out", str(tmp_path / "report.html")]
+    assert main(words) == 0
+    assert capsys.readouterr() == (f"{tmp_path / 'report.html'}\n", "")
+    text = (tmp_path / "report.html").read_text()
+    verdict = re.search(r"<p><strong>(.*?)</strong></p>", text)[1]
+    assert re.match("A plain baseline is better: |Undecided: |[01] is at least as good as the best plain", verdict)
+    assert text.index(verdict) < text.index('<table class="sortable">')
+    table = text[text.index("<h3>plain baselines, on the same parts</h3>") :]
+    for words in (
+        "validation accuracy",
+        "logistic regression on summary features",
+        "gradient boosting on summary features",
+    ):
+        assert words in table
+
+
+def test_a_report_says_why_there_are_no_baselines(of_a_table, tmp_path, capsys):
+    runs = tmp_path / "runs"
+    shutil.copytree(of_a_table / "runs", runs)
+    content = (of_a_table / "a.csv").read_text()
+    (of_a_table / "a.csv").write_text(content + "\n99,1,a,note")
+    try:
+        assert main(["report", str(runs), "--out", str(tmp_path / "report.html")]) == 0
+    finally:
+        (of_a_table / "a.csv").write_text(content)
+    text = (tmp_path / "report.html").read_text()
+    assert "classify: plain baselines are left out: " in text
+    assert "<strong>" not in text
 
 
 def test_different_data_are_never_in_one_table(runs, tmp_path):
@@ -201,11 +283,11 @@ PROBE = """
 const said = {errors: [], resources: performance.getEntriesByType("resource").map(r => r.name)};
 window.addEventListener("error", e => said.errors.push(String(e.message)));
 const table = document.querySelector("table.sortable");
-const column = () => [...table.tBodies[0].rows].map(r => r.cells[7].dataset.value ?? r.cells[7].textContent);
+const column = () => [...table.tBodies[0].rows].map(r => r.cells[5].dataset.value ?? r.cells[5].textContent);
 said.before = column();
-const button = table.tHead.rows[0].cells[7].querySelector("button");
+const button = table.tHead.rows[0].cells[5].querySelector("button");
 button.click(); said.up = column(); button.click(); said.down = column();
-said.sort = table.tHead.rows[0].cells[7].getAttribute("aria-sort");
+said.sort = table.tHead.rows[0].cells[5].getAttribute("aria-sort");
 said.images = [...document.images].map(i => [i.alt, i.complete, i.naturalWidth, i.getBoundingClientRect().width]);
 said.width = [document.documentElement.scrollWidth, window.innerWidth];
 window.addEventListener("load", () => {
@@ -227,8 +309,11 @@ WIDTHS = """
 <script>
 window.addEventListener("load", () => {
   const image = document.images[0], style = getComputedStyle(document.body);
+  const parts = [...document.querySelectorAll("figure, body > *:not(.wide)")];
+  const outside = parts.filter(part => part.scrollWidth > part.clientWidth + 1);
   const said = [document.documentElement.scrollWidth, innerWidth, style.backgroundColor, style.color,
-                getComputedStyle(image).filter];
+                getComputedStyle(image).filter, outside.map(e => e.outerHTML.slice(0, 99)),
+                Math.max(...[...document.images].map(i => i.getBoundingClientRect().right))];
   const pre = document.createElement("pre"); pre.id = "probe"; pre.textContent = JSON.stringify(said);
   document.body.append(pre);
 });
@@ -239,7 +324,7 @@ window.addEventListener("load", () => {
 @pytest.mark.browser
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_phone_and_dark_mode(runs, tmp_path, dark):
-    """In a frame of 390 px: headless windows are not narrower than 500. Nothing but tables and figures scrolls."""
+    """In a frame of 390 px: headless windows are not narrower than 500. Nothing but tables scrolls."""
     assert CHROMIUM, "no chromium on this machine: apt-get install chromium"
     write_report(read_runs([runs]), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text().replace("</body>", f"{WIDTHS}</body>")
@@ -261,12 +346,42 @@ def test_a_phone_and_dark_mode(runs, tmp_path, dark):
         check=True,
     )
     said = json.loads(html.unescape(re.search(r'<pre id="said">(.*?)</pre>', shown.stdout, re.DOTALL)[1]))
-    wide, window, background, color, shade = said
+    wide, window, background, color, shade, outside, right = said
     assert window == 390
     assert wide <= 390
+    assert outside == []
+    assert right <= 390
     luminance = [sum(map(int, re.findall(r"\d+", value)[:3])) for value in (background, color)]
     assert (luminance[0] < luminance[1]) == dark
     assert ("invert" in shade) == dark
+
+
+TABLES = """
+<script>
+window.addEventListener("load", () => {
+  const said = [...document.querySelectorAll("table.sortable")].map(
+    table => [table.tHead.rows[0].cells[0].textContent, table.parentElement.clientWidth, table.parentElement.scrollWidth]);
+  const pre = document.createElement("pre"); pre.id = "probe"; pre.textContent = JSON.stringify(said);
+  document.body.append(pre);
+});
+</script>
+"""
+
+
+@pytest.mark.browser
+def test_the_results_are_whole_on_a_small_screen(runs, tmp_path):
+    """In a window of 1300 px no column of the runs is cut, nor one of the machines."""
+    assert CHROMIUM, "no chromium on this machine: apt-get install chromium"
+    write_report(read_runs([runs / "lstm-0", runs / "ornn-1"]), tmp_path / "report.html")
+    probed = tmp_path / "probed.html"
+    probed.write_text((tmp_path / "report.html").read_text().replace("</body>", f"{TABLES}</body>"))
+    flags = [flag for flag in FLAGS if not flag.startswith("--window-size")] + ["--window-size=1300,900"]
+    words = [CHROMIUM, *flags, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", probed.as_uri()]
+    shown = subprocess.run(words, capture_output=True, text=True, timeout=600, check=True)
+    tables = json.loads(html.unescape(re.search(r'<pre id="probe">(.*?)</pre>', shown.stdout, re.DOTALL)[1]))
+    assert tables[0][0] == "run"
+    assert tables[0][1] > 1000
+    assert tables[0][2] <= tables[0][1]
 
 
 @pytest.mark.browser

@@ -16,6 +16,7 @@ from orthornn.learn.systems.input_angles import draw_by_spectrum, power_spectrum
 from orthornn.learn.tasks import Classify, Copying, Forecast
 from orthornn.learn.training import RunConfig, train
 from orthornn.learn.training.trainer import Trainer
+from orthornn.modules import Transition
 
 RANDOM = np.random.default_rng(0)
 GRID = np.linspace(0, math.pi, 257)
@@ -76,7 +77,8 @@ def slow(path, rows=40, steps=60):
 
 
 def angles_of(trainer):
-    return torch.cat([transition.free()[0].detach().abs() for transition in trainer.transitions])
+    transitions = [module for module in trainer.model.modules() if isinstance(module, Transition)]
+    return torch.cat([transition.free()[0].detach().abs() for transition in transitions])
 
 
 @pytest.mark.parametrize("options", [{}, {"decay": True, "bidirectional": True}])

@@ -10,8 +10,8 @@ import pytest
 
 from orthornn import cli
 from orthornn.errors import ArgumentError, ConfigError
+from orthornn.learn.fields import field_docs
 from orthornn.learn.systems import MODEL_OPTIONS, MODELS, SIZES, Model, build, model_named, options
-from orthornn.learn.systems.registry import field_docs
 from orthornn.learn.training import RunConfig
 
 VALUES = {
@@ -74,7 +74,7 @@ def test_an_option_goes_through_the_command_line_and_config_json(name, option, t
         seen.append(config)
         raise Stop
 
-    monkeypatch.setattr("orthornn.cli.train.Run", stop)
+    monkeypatch.setattr("orthornn.learn.train.Run", stop)
     words = [str(word) for key, given in needed.items() for word in (f"--{key}", given)]
     words += [f"--{option.replace('_', '-')}", str(value)]
     with pytest.raises(Stop):

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from orthornn.learn.training import RunConfig
-from orthornn.learn.training.description import make_model
+from orthornn.saved.network import make_model
 from support.tolerances import tolerance
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -116,15 +116,15 @@ def test_the_state_is_carried_over_and_no_gradient_is(name, folder):
     trainer = Trainer(config(name, task=made(folder), batch_size=5, optimizer=OptimizerConfig(lr=0.0)))
     state = None
     for step in range(8):
-        batch = trainer.task.train_batch(step, 5, 0)
+        batch = trainer.config.task.train_batch(step, 5, 0)
         with torch.no_grad():
             y, state = trainer.model.stream(batch.inputs, None if step % 6 == 0 else state)
-        assert trainer.update() == pytest.approx(float(trainer.task.loss(y, batch.targets)), rel=1e-5)
+        assert trainer.update() == pytest.approx(float(trainer.config.task.loss(y, batch.targets)), rel=1e-5)
         assert not any(t.requires_grad for t in torch.utils._pytree.tree_leaves(trainer.state_dict()["carried"]))
-        metrics = trainer.evaluate(trainer.task.validation(9))  # leaves the state of the training alone
+        metrics = trainer.evaluate(trainer.config.task.validation(9))  # leaves the state of the training alone
     with torch.no_grad():
-        (batch,) = trainer.task.validation(9)
-        expected = trainer.task.metrics(trainer.model.stream(batch.inputs)[0], batch.targets)
+        (batch,) = trainer.config.task.validation(9)
+        expected = trainer.config.task.metrics(trainer.model.stream(batch.inputs)[0], batch.targets)
     assert metrics["esr"] == pytest.approx(expected["esr"][0] / expected["esr"][1], rel=1e-5)
 
 

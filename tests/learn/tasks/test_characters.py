@@ -53,6 +53,16 @@ def test_an_epoch_shows_every_line_and_what_follows(folder, ahead, batching):
         assert all(isinstance(batch.inputs, torch.Tensor) for batch in epoch)
 
 
+def test_the_text_is_described(folder):
+    (told,) = Characters(data=str(folder)).summary_lines()
+    lengths = {part: len(Characters(data=str(folder))._part(part).lines) for part in ("train", "validation", "test")}
+    assert lengths == {"train": 5, "validation": 1, "test": 3}
+    assert told.startswith(
+        f"{folder}: lines: 5 for train (20 characters), 1 for validation (5 characters), 3 for test ("
+    )
+    assert told.endswith(f"; {Characters(data=str(folder)).input_size} different characters")
+
+
 def test_packed_lines_are_the_lines_alone(folder):
     task = Characters(data=str(folder))
     together = task.train_batch(0, 5, 0)

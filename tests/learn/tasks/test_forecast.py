@@ -15,6 +15,7 @@ from orthornn import export
 from orthornn.cli import main
 from orthornn.errors import ArgumentError, CheckpointError, DataError, OrthornnWarning
 from orthornn.learn.predict import load
+from orthornn.learn.raw_sequences import prepared
 from orthornn.learn.score_files import write_anomalies
 from orthornn.learn.systems import build, model_named
 from orthornn.learn.tasks import Forecast
@@ -43,10 +44,10 @@ def two(tmp_path_factory):
 def test_several_steps_at_once_are_those_that_come(two):
     task = Forecast(data=two, target="a,b", horizons=3, skipped=2, window=10)
     assert task.output_names == ["a+1", "b+1", "a+2", "b+2", "a+3", "b+3"]
-    mean, deviation, _ = task._scales
+    mean, deviation = task.objective().mean, task.objective().deviation
     for batches in (task.validation(1), task.test(1)):  # one by one: the last piece is shorter
         for inputs, targets in batches:
-            now = inputs[:, :, 0].double() * task._scale[1][0] + task._scale[0][0]
+            now = inputs[:, :, 0].double() * task.table_data().deviation[0] + task.table_data().mean[0]
             wanted = targets.double() * torch.from_numpy(deviation) + torch.from_numpy(mean)
             for lead in (1, 2, 3):
                 a, b = (wanted[2:, :, 2 * (lead - 1) + place] for place in (0, 1))
@@ -62,7 +63,7 @@ def test_the_quantiles_of_the_targets_have_the_trivial_loss(wave):
     task = Forecast(data=wave, target="value", horizons=2, quantiles="0.1,0.5,0.9", skipped=4, window=30)
     assert task.output_size == 6
     assert task.output_names[:3] == ["value+1 q0.1", "value+1 q0.5", "value+1 q0.9"]
-    targets = task._known("train")
+    targets = task.objective().known
     levels = torch.tensor(task.levels, dtype=torch.float64)
     answer = torch.quantile(targets, levels, dim=0).T.reshape(1, -1).expand(len(targets), -1)
     found = float(task.loss(answer.unsqueeze(1), targets.unsqueeze(1)))
@@ -222,8 +223,8 @@ def test_what_is_known_ahead_is_all_that_is_needed_where_the_target_depends_on_i
 def test_rows_of_the_future_say_only_what_is_known(tmp_path):
     path, _ = priced(tmp_path / "data.csv")
     task = Forecast(data=path, target="demand", known="price", inputs="demand,price", horizons=3, skipped=3, window=30)
-    assert "known 1 to 3 steps ahead: price" in task.told()[1]
-    assert "hold the state" not in task.told()[0]
+    assert "known 1 to 3 steps ahead: price" in task.summary_lines()[1]
+    assert "hold the state" not in task.summary_lines()[0]
     train(
         RunConfig(task=task, model=model_named("blocks", hidden_size=4, lags=3), steps=1, batch_size=4),
         tmp_path / "run",
@@ -265,7 +266,7 @@ def test_what_is_known_ahead_is_that_of_its_own_sequence(tmp_path):
     common = {"data": str(tmp_path / "many.csv"), "target": "v", "known": "a", "skipped": 1}
     for options in ({"horizons": 2, "split_by": "time", "window": 6}, {"ahead": 3}):
         task = Forecast(**common, **options)
-        mean, deviation = task._scale
+        mean, deviation = task.table_data().mean, task.table_data().deviation
         names = task.preprocessing()["columns"]
         seen = 0
         for batches in (task.validation(1), task.test(1), [task.train_batch(0, 1, 0)]):
@@ -326,7 +327,7 @@ def test_a_vector_for_each_series_learns_what_only_its_name_tells(tmp_path):
     data = levels(tmp_path / "data.csv")
     common = {"data": data, "target": "demand", "sequence": "store", "inputs": "price", "known": "price", "skipped": 1}
     task = Forecast(**common, window=10, embedding=3)
-    assert "vectors: 3 numbers for each of 4 series" in task.told()
+    assert "vectors: 3 numbers for each of 4 series" in task.summary_lines()
     assert task.preprocessing()["columns"] == ["price", "price+1", "store"]
     assert task.preprocessing()["series"] == ["a", "b", "c", "d"]
     for inputs, _ in task.validation(50):
@@ -394,7 +395,7 @@ def test_no_part_predicts_a_step_that_another_part_predicts(tmp_path, horizons, 
     task = Forecast(data=str(path), target="value", inputs="value", horizons=horizons, skipped=skipped)
     steps = {}
     for name in ("train", "validation", "test"):
-        part = task._parts[name]
+        part = task.table_data().parts[name]
         steps[name] = {row + lead for row in part.rows[part.counted].tolist() for lead in task.leads}
     assert max(steps["train"]) + 1 == min(steps["validation"])
     assert max(steps["validation"]) + 1 == min(steps["test"])
@@ -418,7 +419,7 @@ def test_quantiles_never_cross_where_they_are_predicted(wave, tmp_path):
     loaded = crossing(wave, tmp_path / "run")
     ((series, said),) = loaded.predict_table(wave)
     with torch.no_grad():
-        outputs = loaded.model(loaded.prepare(series.values[None]))[:, 0].reshape(-1, 2, 3)
+        outputs = loaded.model(prepared(series.values[None], loaded.description))[:, 0].reshape(-1, 2, 3)
     assert bool((outputs.diff(dim=-1) < 0).any())
     found = said.scores.reshape(-1, 2, 3)
     assert (np.diff(found) >= 0).all()
@@ -471,10 +472,10 @@ def test_the_test_of_whole_series_is_of_the_same_steps_with_all_before_them(tmp_
     rows = [f"{name},{100 * place + t},{t % 7}" for place, name in enumerate("ab") for t in range(80 - 9 * place)]
     rows[20] = "a,,3"
     path.write_text("\n".join(["id,value,day", *rows]) + "\n")
-    monkeypatch.setattr("orthornn.learn.tasks.table_task.MOST_STEPS", most)
+    monkeypatch.setattr("orthornn.learn.tasks.table_data.MOST_STEPS", most)
     options = {"data": str(path), "target": "value", "sequence": "id", "missing": "hold", "skipped": 3, "window": 12}
     task = Forecast(**options)
-    mean, deviation = task._scale[0][0], task._scale[1][0]
+    mean, deviation = task.table_data().mean[0], task.table_data().deviation[0]
 
     def pairs(batches):
         return [
@@ -499,7 +500,7 @@ def test_the_test_of_whole_series_is_what_predict_finds(wave, tmp_path):
     result = train(config, tmp_path / "run")
     found = load(tmp_path / "run").predict_table(wave)[0][1].scores[:, 0]
     values = np.array([float(line.split(",")[0]) for line in Path(wave).read_text().split()[1:]])
-    rows = task._parts["test"].rows[task._parts["test"].counted]
+    rows = task.table_data().parts["test"].rows[task.table_data().parts["test"].counted]
     assert 0 < len(rows) < STEPS
     mse = np.square(found[rows] - values[rows + 1]).mean()
     assert result.whole_test["mse"] == pytest.approx(mse, rel=1e-5)

@@ -98,9 +98,10 @@ def test_the_first_line_says_when_a_baseline_is_better(loud, capsys):
     task = Classify(data=loud, target="label", sequence="id", inputs="x")
     config = RunConfig(task=task, model=model_named("lstm", hidden_size=2), steps=1, batch_size=4)
     results = {"lstm": train(config)}
+    summaries = {"lstm": results["lstm"].summary()}
     table, found = compare.plain_table(task)
     assert len(table.rows) == len(found) == 3
-    verdict = compare.plain_verdict(results, found)
+    verdict = compare.plain_verdict(task, summaries, found)
     assert verdict.startswith("A plain baseline is better: logistic regression on summary features beats lstm")
     low, high = {"accuracy": -1.0, "loss": 9.0}, {"accuracy": 2.0, "loss": 0.0}
     for seen, test, expected in [
@@ -110,16 +111,16 @@ def test_the_first_line_says_when_a_baseline_is_better(loud, capsys):
         (high, high, "A plain baseline is better: "),
     ]:
         other = [one._replace(validation=seen, test=test) for one in found]
-        assert compare.plain_verdict(results, other).startswith(expected)
+        assert compare.plain_verdict(task, summaries, other).startswith(expected)
     own = results["lstm"].best_test["accuracy"]
     near = [one._replace(validation=low, test={"accuracy": 1.01 * own, "loss": 0.0}) for one in found]
-    assert compare.plain_verdict(results, near).startswith("lstm is at least as good")
+    assert compare.plain_verdict(task, summaries, near).startswith("lstm is at least as good")
     assert "added nothing" not in verdict
-    at_first = {"lstm": dataclasses.replace(results["lstm"], best={**results["lstm"].best, "step": 0})}
+    at_first = {"lstm": summaries["lstm"] | {"best": {**results["lstm"].best, "step": 0}}}
     for other in (found, near):
-        verdict = compare.plain_verdict(at_first, other)
+        verdict = compare.plain_verdict(task, at_first, other)
         assert verdict.endswith(" lstm is best before its first update: its training added nothing.")
-    from orthornn.cli.plain_results import show_all, with_baselines
+    from orthornn.learn.plain_results import show_all, with_baselines
 
     show_all(*with_baselines([compare.table(results)], results))
     assert capsys.readouterr().out.startswith("A plain baseline is better")

@@ -9,10 +9,11 @@ import pytest
 
 from orthornn.cli import main
 from orthornn.errors import ArgumentError, DataError
+from orthornn.learn.fields import entry_of
 from orthornn.learn.files.columns import read_columns
-from orthornn.learn.from_python import _words
+from orthornn.learn.options import Options
 from orthornn.learn.tasks import Classify, Forecast, Regress
-from orthornn.learn.tasks.table_options import entries_in, entry_of, modes_of, names_in
+from orthornn.learn.tasks.table_options import entries_in, modes_of, names_in
 from orthornn.learn.tasks.task_choice import choose_task
 
 WEIGHT, KIND, PIPE = "Weight, kg", "Kind, as told", '5" pipe'
@@ -56,11 +57,11 @@ def test_quotes_that_enclose_no_whole_name_are_an_error(text):
 def test_a_column_with_a_comma_can_have_every_part(path):
     task = Regress(data=path, target=entry_of(WEIGHT), sequence="id", inputs=f"x,{entry_of(PIPE)}")
     assert task.target_columns == [WEIGHT]
-    assert task.input_columns == ["x", PIPE]
-    assert WEIGHT in " ".join(task.told())
+    assert task.table_roles().inputs == ["x", PIPE]
+    assert WEIGHT in " ".join(task.summary_lines())
     task = Classify(data=path, target=entry_of(KIND), sequence="id", inputs=f"x,{entry_of(WEIGHT)}")
     assert task.classes == ["a", "b"]
-    assert task.input_columns == ["x", WEIGHT]
+    assert task.table_roles().inputs == ["x", WEIGHT]
     assert modes_of(f"hold,{entry_of(WEIGHT + '=skip')}") == {"": "hold", WEIGHT: "skip"}
 
 
@@ -70,7 +71,7 @@ def test_without_quotes_the_error_tells_how_they_are_written(path):
         DataError,
         match=r"Expected a column 'Weight' for target in .*, but got 'Weight, kg'.*double quotes, '\"Weight, kg\"'",
     ):
-        Regress(data=path, target=WEIGHT, sequence="id").told()
+        Regress(data=path, target=WEIGHT, sequence="id").summary_lines()
 
 
 def test_the_command_line_and_python_take_such_a_target(path, capsys):
@@ -79,12 +80,8 @@ def test_the_command_line_and_python_take_such_a_target(path, capsys):
         assert f"so the task is {task}" in capsys.readouterr().out
     assert main(["inspect", path, "--target", WEIGHT, "--sequence", "id"]) == 2
     assert "in double quotes" in capsys.readouterr().err
-    assert _words({"target": [WEIGHT, "x"], "quantiles": np.array([0.1, 0.9])}) == [
-        "--target",
-        f'"{WEIGHT}",x',
-        "--quantiles",
-        "0.1,0.9",
-    ]
+    given = {"target": [WEIGHT, "x"], "quantiles": np.array([0.1, 0.9])}
+    assert Options(Forecast, given).values == {"target": f'"{WEIGHT}",x', "quantiles": "0.1,0.9"}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +105,7 @@ def test_options_that_the_data_have_no_use_for_are_refused(options, message, pat
     else:
         given = {"data": path, "target": entry_of(WEIGHT), "sequence": "id"}
     with pytest.raises((ArgumentError, DataError), match=message):
-        Regress(**{**given, **options}).told()
+        Regress(**{**given, **options}).summary_lines()
 
 
 def test_forecasts_refuse_what_would_have_no_effect(path):

@@ -111,11 +111,11 @@ def test_metrics_are_in_the_units_of_the_file(how, tmp_path):
     scale = np.array(loaded.description["target_scale"])
     logs = (FORWARD[how](said.scores[rows]) - FORWARD[how](wanted)) / scale
     assert found["loss"] == pytest.approx(np.square(logs).mean(), rel=1e-9)
-    first = int(loaded.config.task._pieces["test"][0][0])
+    first = int(loaded.config.task.table_split().pieces["test"][0][0])
     assert result.test["mse"] > np.square(errors[: first - 8]).mean()  # it grows: the test part has the largest
-    task, period = loaded.config.task, loaded.config.task._season
-    known = sales[task._training_rows]
-    assert task._scales[2] == pytest.approx(np.abs(known[period:] - known[:-period]).mean(), rel=1e-9)
+    task, period = loaded.config.task, loaded.config.task.past().season
+    known = sales[task.table_split().training_rows]
+    assert task.objective().usual == pytest.approx(np.abs(known[period:] - known[:-period]).mean(), rel=1e-9)
 
 
 def test_mape_of_small_targets_counts_them_where_they_have_a_logarithm(tmp_path):
@@ -189,8 +189,8 @@ def test_targets_without_a_logarithm_are_refused_by_column_and_row(tmp_path):
     zero = table(tmp_path / "zero.npz", zero=7)
     for kind in KINDS.values():
         with pytest.raises(DataError, match=WRONG.format("zero.npz") + r".*use log1p"):
-            kind(data=zero, target_transform="log").told()
-        kind(data=zero, target_transform="log1p").told()
+            kind(data=zero, target_transform="log").summary_lines()
+        kind(data=zero, target_transform="log1p").summary_lines()
     raw = table(tmp_path / "raw.npz")
     trained(
         Forecast(data=raw, target="sales", inputs="sales,price", skipped=4, target_transform="log"), tmp_path / "run"
@@ -317,4 +317,4 @@ def test_the_first_steps_without_a_value_have_the_mean_that_the_network_reads(ho
     gone = (0, 1, 50)
     raw = Forecast(data=table(tmp_path / "raw.npz", gone=gone), target_transform=how, **options)
     taken = Forecast(data=table(tmp_path / "taken.npz", how, gone), **options)
-    np.testing.assert_allclose(raw._table.features, taken._table.features, rtol=1e-12)
+    np.testing.assert_allclose(raw.table_data().features, taken.table_data().features, rtol=1e-12)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from orthornn.cli import main
-from orthornn.learn.files.columns import Columns
+from orthornn.learn.files.columns import Table
 from orthornn.learn.tasks.time_grid import told_grid
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Sydney", "America/Santiago")
@@ -26,7 +26,7 @@ def local(zone: str, start: str, minutes: int, count: int, form: str = "%Y-%m-%d
 
 
 def told(times, dtype=object):
-    file = Columns(Path("t.csv"), {"when": np.array(times, dtype)})
+    file = Table(Path("t.csv"), {"when": np.array(times, dtype)})
     order = np.argsort(file.order("when", "time"), kind="stable")
     return told_grid(file, "when", order, np.array([len(times)]))
 
@@ -74,9 +74,36 @@ def test_other_times_have_no_hint(times):
 
 def test_two_sequences_have_no_hour_between_them():
     times = ["2024-03-31 00:00", "2024-03-31 01:00", "2024-03-31 03:00", "2024-03-31 04:00"]
-    file = Columns(Path("t.csv"), {"when": np.array(times, object)})
+    file = Table(Path("t.csv"), {"when": np.array(times, object)})
     assert "clocks change" not in told_grid(file, "when", np.arange(4), np.array([2, 2]))
     assert "clocks change" in told_grid(file, "when", np.arange(4), np.array([4]))
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        0.1 * np.arange(400),
+        np.cumsum(np.full(400, 0.1)),
+        (0.1 * np.arange(400)).astype(np.float32),
+        1.6e9 + 0.1 * np.arange(400),
+        0.1 * np.arange(400, dtype=np.float32),
+    ],
+    ids=["multiples", "sums", "float32", "seconds since 1970", "multiples in float32"],
+)
+def test_a_constant_rate_in_floating_point_is_constant(times):
+    assert told(times, times.dtype) in ("every 0.1, without gaps", "every about 0.1, without gaps")
+    written = [float(str(time)) for time in times]  # as text has them
+    assert told(written, np.float64) in ("every 0.1, without gaps", "every about 0.1, without gaps")
+    less = np.delete(times, 7)
+    assert "0.1, with 1 gap(s), where steps are missing: 1 after" in told(less, times.dtype)
+
+
+def test_times_of_samples_in_float32_are_at_a_constant_rate_in_text_too():
+    times = (np.arange(100_000) / 44100).astype(np.float32)
+    assert told(times, np.float32) == "every about 2.26757e-05, without gaps"
+    assert told([float(str(time)) for time in times], np.float64) == "every about 2.26757e-05, without gaps"
+    random = np.sort(np.random.default_rng(0).uniform(0, 2, 1000))
+    assert told(random, np.float64).startswith("irregular, ")
 
 
 def test_inspect_tells_it(tmp_path, capsys):

@@ -18,12 +18,14 @@ from typing import Literal
 import torch
 
 from orthornn._checks import check_integer, check_number
-from orthornn.cli.arguments import read_options, results_folder, set_threads
+from orthornn.cli.arguments import read_options
 from orthornn.cli.outputs import check_new_files
 from orthornn.environment import environment
 from orthornn.errors import ArgumentError
+from orthornn.learn.options import results_folder
 from orthornn.learn.report.figures import or_a_warning, told
 from orthornn.learn.report.table import Table
+from orthornn.learn.training.threads import set_threads
 
 from .. import bench
 from ..bench import floors, gpu, linear_layers

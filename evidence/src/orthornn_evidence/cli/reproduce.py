@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from orthornn._checks import check_choice
 from orthornn._files import write_bytes
-from orthornn.cli.arguments import read_options, set_threads
-from orthornn.cli.lines import show
+from orthornn.cli.arguments import read_options
 from orthornn.cli.progress import Display
 from orthornn.errors import ArgumentError
 from orthornn.kernels import denormals_as_zero
+from orthornn.learn.report.lines import show
 from orthornn.learn.report.table import Column, Table
 from orthornn.learn.training import Progress, Run
 from orthornn.learn.training.config import check_device
+from orthornn.learn.training.threads import set_threads
 
 from ..papers import PAPERS, Budget, Experiment, Setting, experiments, reproduce
 from ..papers.core_hours import core_hours
@@ -30,7 +28,7 @@ from ..papers.results import results_table
 class ReproduceArguments:
     """The options of orthornn reproduce."""
 
-    paper: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[PAPER]")] = ""
+    paper: str = field(default="", metadata={"positional": "[PAPER]"})
     """Name of the paper. With --list, default: all."""
     only: str = ""
     """Names of the experiments, separated by commas. Default: all."""
@@ -158,7 +156,7 @@ class _Shown:
 
     def __call__(self, name: str, run: Run, progress: Progress) -> None:
         if name != self._name or self._display is None:
-            self._name, self._display = name, Display(run.trivial_loss)
+            self._name, self._display = name, Display(run.config.task.trivial_loss)
         self._display({name: progress})
 
 

@@ -1,41 +1,41 @@
 """A cell of the table: a network on a set with a seed, trained as the command `orthornn train` trains it.
 
-The task's options become words of the command, so that what the command chooses by itself (the recipe, updates, patience, the
-window of a series with a period) is chosen here too. A cell trains in a folder of its own and resumes there.
+The task's options are given to the function that the command calls, so that what the command chooses by itself (the recipe,
+updates, patience, the window of a series with a period) is chosen here too. A cell trains in a folder of its own and resumes
+there.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orthornn.cli.arguments import own_data, read_options
-from orthornn.cli.recipes import expand, leave_room_for_network, limit_warmup
-from orthornn.cli.train import TrainArguments
-from orthornn.learn.auto import STATE, Search
-from orthornn.learn.recipes import NONE
+from orthornn.learn.auto import AUTO, STATE, Search
+from orthornn.learn.fields import spelled
+from orthornn.learn.options import Options
+from orthornn.learn.own_data import options_for
+from orthornn.learn.recipes import NONE, with_recipe
 from orthornn.learn.report.runs import chosen
-from orthornn.learn.systems import model_named
-from orthornn.learn.tasks import TASKS, Forecast, Task
-from orthornn.learn.training import Run, RunResult, carry_out, read_config, read_metrics
-from orthornn.learn.training.directory import CONFIG, METRICS
+from orthornn.learn.shown import Silent
+from orthornn.learn.tasks import TASKS, Forecast
+from orthornn.learn.train import completed
+from orthornn.learn.training import Run, RunResult, read_config, read_metrics, run_to_end
+from orthornn.saved.run_files import CONFIG, METRICS
 
 from .sets import SETS, Places
 
-OPTIONS = {
-    "default": "",
-    "lstm": "--model lstm --forget-bias 1 --pool last",
-    "lstm, pooled": "--model lstm --forget-bias 1",
-    "gru": "--model gru --pool last",
-    "goru": "--model goru --pool last",
-    "auto": "--model auto --minutes 2",
-    "strict": "--model blocks --decay False",
-    "no recipe": f"--recipe {NONE}",
+OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "lstm": {"model": "lstm", "forget_bias": 1, "pool": "last"},
+    "lstm, pooled": {"model": "lstm", "forget_bias": 1},
+    "gru": {"model": "gru", "pool": "last"},
+    "goru": {"model": "goru", "pool": "last"},
+    "auto": {"model": AUTO, "minutes": 2},
+    "strict": {"model": "blocks", "decay": False},
+    "no recipe": {"recipe": NONE},
 }
 """Options of `orthornn train` by the name of the row."""
 FIRST = [("default", 0), ("lstm", 0), ("gru", 0), ("goru", 0), ("default", 1), ("default", 2), ("lstm", 1), ("lstm", 2)]
@@ -65,38 +65,34 @@ def in_order(sets: Sequence[str], methods: Sequence[str], seeds: int) -> list[Ce
     return [Cell(name, method, seed) for method, seed in pairs for name in sets]
 
 
-def command(places: Places, name: str) -> list[str]:
-    """Return the words of `orthornn train` for a set, with what the command adds to them."""
+def asked(places: Places, name: str, **options: Any) -> Options:
+    """Return the options of a training on a set, with what depends on its data."""
     task = SETS[name](places)
-    words = [str(task.data)]  # type: ignore[attr-defined]
-    for entry in dataclasses.fields(task):  # type: ignore[arg-type]
-        value = getattr(task, entry.name)
-        if entry.name != "data" and value != entry.default:
-            words += [f"--{entry.name.replace('_', '-')}", str(value)]
-    words += ["--ahead", "1"] if isinstance(task, Forecast) else []
-    with contextlib.redirect_stdout(io.StringIO()):
-        return list(own_data(words))
+    given = {
+        entry.name: getattr(task, entry.name)
+        for entry in dataclasses.fields(task)  # type: ignore[arg-type]
+        if entry.name != "data" and getattr(task, entry.name) != entry.default
+    }
+    more = {"ahead": 1} if isinstance(task, Forecast) else {}
+    return options_for(task.data, {**given, **more, **options}, lambda line: None)  # type: ignore[attr-defined]
 
 
-def arguments(places: Places, cell: Cell) -> TrainArguments[Task]:
-    """Return what the command would read."""
-    typed = [*command(places, cell.set), *OPTIONS[cell.method].split(), "--seed", str(cell.seed)]
-    words = expand(typed)
-    kind: Any = TrainArguments[TASKS[words[0]]]  # type: ignore[valid-type]
-    read = limit_warmup(read_options(kind, "orthornn train", "", words[1:]), typed, announced=False)
-    return leave_room_for_network(read, typed, announced=False)
+def options(places: Places, cell: Cell) -> Options:
+    """Return all options of a cell."""
+    found = asked(places, cell.set, seed=cell.seed, **OPTIONS[cell.method])
+    return completed(with_recipe(found), Silent())
 
 
 def trained(places: Places, cell: Cell, folder: Path) -> dict[str, Any]:
     """Train a cell in a folder, or resume it there; return what is stored of it. Interrupted after a signal."""
-    asked = arguments(places, cell)
-    if OPTIONS[cell.method].startswith("--model auto"):
-        result = _searched(asked, folder)
+    found = options(places, cell)
+    if found["model"] == AUTO:
+        result = _searched(found, folder)
     else:
-        config = asked.config(model_named(asked.model, **asked.given_model_options()), None)
+        config = found.config()
         if (folder / CONFIG).exists() and read_config(folder / CONFIG) != config:
             shutil.rmtree(folder)  # of another version
-        result = carry_out(Run.resume(folder) if (folder / CONFIG).exists() else Run(config, folder))
+        result = run_to_end(Run.resume(folder) if (folder / CONFIG).exists() else Run(config, folder))
     validation, test = chosen(result.summary())
     return {
         **cell._asdict(),
@@ -114,7 +110,9 @@ def trained(places: Places, cell: Cell, folder: Path) -> dict[str, Any]:
 
 def recipe_words(task: str, method: str) -> str:
     """Return the options of a row with those of the recipe for a task."""
-    return " ".join(expand([task, *OPTIONS[method].split()])[1:])
+    found = with_recipe(Options(TASKS[task], OPTIONS[method]))
+    own = {name: value for name, value in found.given.items() if name != "recipe"}
+    return spelled({**own, **found.chosen})
 
 
 def is_current(entry: dict[str, Any]) -> bool:
@@ -128,13 +126,12 @@ def is_current(entry: dict[str, Any]) -> bool:
     )
 
 
-def _searched(asked: TrainArguments[Task], folder: Path) -> RunResult:
+def _searched(options: Options, folder: Path) -> RunResult:
     if (folder / STATE).exists():
         search = Search.resume(folder)
     else:
-        minutes = 1.0 if asked.minutes is None else asked.minutes
-        search = Search.begin(lambda model: asked.config(model, None), asked.given_model_options(), minutes, folder)
-    return search.carry_out()[1]
+        search = Search.begin(options.config, options.of_model, options["minutes"], folder)
+    return search.run_to_end()[1]
 
 
 def _processor_seconds(folder: Path) -> Iterator[float]:
@@ -153,7 +150,7 @@ class Costs:
 
     def seconds(self, cell: Cell) -> float:
         """Return what a cell takes at most: all its updates."""
-        if OPTIONS[cell.method].startswith("--model auto"):
+        if OPTIONS[cell.method].get("model") == AUTO:
             return _AUTO_SECONDS
         sequences = self._plain.get(cell.set, {}).get("pieces", [0])[0]
         return max(600, sequences // 32) * self._per_update(cell)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev, variance
 from typing import Any, NamedTuple
 
+from orthornn.learn.fields import spelled
+
 from ..markdown import markdown_table
 from .cells import OPTIONS, is_current
 from .sets import SETS
@@ -97,7 +99,7 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
     lines += ["", "## Wins and losses of the default", ""]
     lines += markdown_table(["against", *kinds_of_verdict], counts, right=[1, 2, 3])
     lines += ["", *_seconds(there[:-1], runs), "", _COMMANDS]
-    lines += [f"| {m} | `{OPTIONS[m] or '(none)'}` |" for m in OPTIONS if m in there]
+    lines += [f"| {m} | `{spelled(OPTIONS[m]) or '(none)'}` |" for m in OPTIONS if m in there]
     return "\n".join(lines) + "\n"
 
 

@@ -24,12 +24,10 @@ from typing import Any
 import torch
 
 from orthornn._files import write_bytes
-from orthornn.cli.arguments import read_options
 from orthornn.environment import commit
 from orthornn.errors import DataError, Interrupted, OrthornnError
 from orthornn.learn.given_once import parse_given_once
-from orthornn.learn.tasks import TASKS, Task
-from orthornn.learn.training.json_files import read_json
+from orthornn.saved.json_files import read_json
 
 from . import cells
 from .cells import Cell, Costs, is_current
@@ -39,8 +37,7 @@ from .sets import SETS, Places
 
 def plain(places: Places, name: str) -> dict[str, Any]:
     """Return what is stored of the plain methods on a set: all of them, the one that validation chooses first."""
-    kind, *words = cells.command(places, name)
-    task: Task = read_options(TASKS[kind], "orthornn train", "", words)
+    task = cells.asked(places, name).made_task
     sign = -1 if task.higher_is_better else 1
     found = sorted(task.plain_baselines(), key=lambda one: sign * one.validation[task.metric])
     sizes = [sum(1 for _ in task.validation(1)), sum(1 for _ in task.test(1))]

@@ -13,6 +13,8 @@ from orthornn._checks import check_choice
 
 from ..bench.cases import Case
 from ..markdown import markdown_table
+from ..popgym.agent import MEMORIES
+from ..popgym.runs import ENVIRONMENTS, scores
 
 LENGTHS = ("512", "1024", "4096")
 GOAL = 0.99
@@ -148,6 +150,45 @@ def resets(results: Path) -> str:
         cells += [format(medians[name] / medians["without resets"], form) for name, form in names.items()]
         rows.append(cells)
     return "\n".join([*markdown_table(["network", *names], rows), "", _machine(record["environment"])])
+
+
+def agents(results: Path) -> str:
+    """Return the times of recurrent policies in results/bench/agents.json as a table."""
+    record = json.loads((results / "bench" / "agents.json").read_text(encoding="utf-8"))
+    lstm, *others = "LSTM of sb3-contrib", "OrthogonalRNN", "OrthogonalBlocks"
+    rows = []
+    for run in record["recurrent"]:
+        times = run["seconds"]
+        cells = [run["T"], run["B"], run["N"], f"{1e3 * times[lstm]:.0f}"]
+        for name in others:
+            cells += [f"{1e3 * times[name]:.1f}", f"{times[lstm] / times[name]:.0f}"]
+        rows.append(cells)
+    titles = ["T", "B", "N", f"{lstm}, ms"]
+    for name in others:
+        titles += [f"`{name}`, ms", "times faster"]
+    versions = f"sb3-contrib {record['versions']['sb3-contrib']}."
+    return "\n".join([*markdown_table(titles, rows), "", f"{_machine(record['environment'])} {versions}"])
+
+
+def popgym(results: Path) -> str:
+    """Return the scores in results/popgym as a table, next to those published; what is unfinished is named."""
+    published = json.loads((results / "popgym" / "published.json").read_text(encoding="utf-8"))
+    rows, unfinished = [], []
+    for name in ENVIRONMENTS:
+        path = results / "popgym" / f"{name}.json"
+        found = scores(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        if not found:
+            unfinished.append(f"`{name}`")
+            continue
+        known = published["scores"].get(name)
+        cells = ["", ""] if known is None else [f"{known['GRU']:.3f}", f"{known['best']:.3f} ({known['best model']})"]
+        for memory in MEMORIES:
+            own = found.get(memory)
+            cells.append("unfinished" if own is None else f"{own.mean:.3f} ± {own.deviation:.3f}")
+        rows.append([name, *cells, f"{min(score.steps for score in found.values()):,}".replace(",", " ")])
+    titles = ["environment", "published GRU", "best of 13 models", "`OrthogonalBlocks`", "GRU", "LSTM", "steps"]
+    lines = [*markdown_table(titles, rows), ""] if rows else []
+    return "\n".join([*lines, f"Unfinished: {', '.join(unfinished) or 'none'}."])
 
 
 def long_step(results: Path) -> str:

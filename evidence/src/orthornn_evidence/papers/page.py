@@ -85,6 +85,7 @@ def renewed(text: str, section: str) -> str:
 
 
 _GUIDES = (
+    "agents",
     "stacked_layers",
     "streaming",
     "episodes",
@@ -97,12 +98,14 @@ _GUIDES = (
 TEMPLATES = (
     ("docs/readme.in.md", "README.md"),
     ("docs/index.in.md", "docs/index.md"),
+    ("docs/which_method.in.md", "docs/which_method.md"),
     ("docs/benchmarks/index.in.md", "docs/benchmarks/index.md"),
     ("docs/benchmarks/gpu.in.md", "docs/benchmarks/gpu.md"),
     ("docs/results/group_words.in.md", "docs/results/group_words.md"),
     ("docs/results/amplifier.in.md", "docs/results/amplifier.md"),
     ("docs/results/million_steps.in.md", "docs/results/million_steps.md"),
     ("docs/results/microcontroller.in.md", "docs/results/microcontroller.md"),
+    ("docs/results/popgym.in.md", "docs/results/popgym.md"),
     ("docs/results/stacked_layers.in.md", "docs/results/stacked_layers.md"),
     *((f"docs/how_to/{guide}.in.md", f"docs/how_to/{guide}.md") for guide in _GUIDES),
     *((f"docs/results/{paper}.in.md", f"docs/results/{paper}.md") for paper in PAPERS),

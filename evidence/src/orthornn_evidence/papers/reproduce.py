@@ -17,8 +17,8 @@ from typing import Any
 
 from orthornn.errors import ArgumentError, Interrupted
 from orthornn.learn.report.runs import read_run
-from orthornn.learn.training import Progress, Run, RunConfig, carry_out, read_config
-from orthornn.learn.training.changes import MAY_CHANGE
+from orthornn.learn.runs.changes import MAY_CHANGE
+from orthornn.learn.training import Progress, Run, RunConfig, read_config, run_to_end
 
 from . import results
 from .experiment import Experiment, Plan, Setting
@@ -86,7 +86,7 @@ def go_on(place: Path, config: RunConfig, device: str | None, on_progress: Calla
         if _is_done(place, config):
             return False
         run = Run.resume(place, steps=config.steps, device=device)
-    carry_out(run, lambda progress: on_progress(run, progress))
+    run_to_end(run, lambda progress: on_progress(run, progress))
     return True
 
 

@@ -25,12 +25,12 @@ from orthornn.errors import ArgumentError, ConfigError
 from orthornn.learn.report.figures import canvas, or_a_warning, plain_style
 from orthornn.learn.report.runs import SavedRun
 from orthornn.learn.report.table import Column, Table
+from orthornn.learn.runs.changes import MAY_CHANGE
 from orthornn.learn.training import RunConfig
-from orthornn.learn.training.changes import MAY_CHANGE
 from orthornn.learn.training.config import flat
-from orthornn.learn.training.directory import write_json
-from orthornn.learn.training.json_files import LARGEST, parse
+from orthornn.saved.json_files import LARGEST, parse, write_json
 
+from ..markdown import percent
 from .curves import evaluations_are_whole, restored, stored
 from .experiment import Budget, Experiment, Plan, Published
 from .result_table import ResultTable, Row, Runs, Trained
@@ -350,4 +350,4 @@ def _form(row: Mapping[str, Any]) -> str:
 def share(row: Mapping[str, Any]) -> str:
     """Return how much of the full budget's training the runs have had, in percent."""
     made = row.get("share")
-    return "" if made is None else f"{100 * made:.2g} %" if made < 0.995 else f"{100 * made:.0f} %"
+    return "" if made is None else f"{100 * made:.2g} %" if made < 0.995 else percent(made)

@@ -9,7 +9,7 @@ adding   h_t = W h_{t-1} + relu(V x_t + b), W of 16 reflections, so that N - 16 
 copying  h_t = W h_{t-1} + V x_t, W of random rotations that are not trained, Y h_t + d the logits. The response
          of Y W^k V to a symbol k steps before is a sum of N/2 turning phases; V and Y learn phases that meet at k = T +
          10 and nowhere else. d starts at the logarithms of the classes' shares. W as rotations
-         costs O(N) a step, readout included (src/orthornn/kernels/backends/reference/rotations.md).
+         costs O(N) a step, readout included (docs/derivations/rotations.md).
 
 Each is one loop here, not a run of orthornn train, because the readout is absorbed into the basis of the rotations.
 """

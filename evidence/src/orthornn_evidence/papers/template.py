@@ -22,6 +22,8 @@ A template is Markdown with places in double braces:
     {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
     {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
+    {{popgym}}                        scores on POPGym; unfinished environments are named
+    {{agents}}                        recurrent policies next to those of sb3-contrib
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
     {{integers mnist}}  {{integers sensor}}
     {{gpu layers}}  {{gpu epochs}}  {{gpu kernels}}  {{gpu backends}}  {{gpu recurrences}}
@@ -44,9 +46,9 @@ from orthornn._checks import check_choice
 from orthornn.errors import ArgumentError
 
 from ..leaderboard import markdown, stored, table
-from ..markdown import markdown_table
+from ..markdown import markdown_table, percent
 from .devices import amplifier, microcontroller
-from .measured import delta_rule, drift, gpu, gpu_ratio, group_words, long_step, reflections, resets
+from .measured import agents, delta_rule, drift, gpu, gpu_ratio, group_words, long_step, popgym, reflections, resets
 from .results import best_test, reproduced, share
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -191,8 +193,8 @@ def _value(evidence: Evidence, parts: list[str]) -> str:
 
 
 def _formatted(value: float, form: str) -> str:
-    """Format a number by a format specification; "% of 1" stands for a percentage without decimals."""
-    return format(value, ".0%" if form == "% of 1" else form).replace("%", " %")
+    """Format a number by a format specification; "% of 1" stands for a percentage without decimals, see `percent`."""
+    return percent(value) if form in ("% of 1", ".0%") else format(value, form).replace("%", " %")
 
 
 def _results_table(rows: Iterable[Mapping[str, Any]], with_share: bool = False, heading: str = "reproduced") -> str:
@@ -404,7 +406,7 @@ def _demo(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     rows = []
     for model, row in content["models"].items():
         ratio = row["test_loss"] / content["trivial_loss"]
-        rows.append([f"`{model}`: {row['what']}", row["parameters"], f"{ratio:.1g}", f"{100 * row['recall']:.0f} %"])
+        rows.append([f"`{model}`: {row['what']}", row["parameters"], f"{ratio:.1g}", percent(row["recall"])])
     return "\n".join(markdown_table(["", "parameters", "loss / trivial baseline", "recalled"], rows))
 
 
@@ -471,6 +473,8 @@ _BLOCKS = {
     "reflections": lambda evidence, name, options, page: reflections(evidence.results),
     "long": lambda evidence, name, options, page: long_step(evidence.results),
     "drift": lambda evidence, name, options, page: drift(evidence.results),
+    "popgym": lambda evidence, name, options, page: popgym(evidence.results),
+    "agents": lambda evidence, name, options, page: agents(evidence.results),
     "resets": lambda evidence, name, options, page: resets(evidence.results),
     "amplifier": lambda evidence, name, options, page: amplifier(evidence.results, name),
     "integers": lambda evidence, name, options, page: microcontroller(evidence.results, name),

@@ -93,6 +93,13 @@ class Music(Task):
         mean, deviation = self._scale
         return {"target_scale": deviation, "target_offset": mean, "sample_rate": self.rate}
 
+    def summary_lines(self) -> list[str]:
+        """Return where the excerpt is in the file."""
+        return [
+            f"{self._path}: {self.length} samples at {self.rate} Hz ({1000 * self.length / self.rate:.3g} ms), from sample "
+            f"{self._first} on; a step is a sample"
+        ]
+
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         """Return the excerpt."""
         check_integer("batch_size", batch_size, 1, 1, "One network learns one excerpt.")
@@ -126,11 +133,9 @@ class Music(Task):
 
     def write_outputs(self, model: Any, folder: Path) -> list[str]:
         """Write the excerpt and what the network generates, as sounds and in a figure."""
-        from orthornn.learn.report.figures import (  # matplotlib, which a task that is only read does not need
-            or_a_warning,
-            told,
-            waveforms,
-        )
+        from orthornn.learn.report.figures import or_a_warning, told
+
+        from .waveforms import waveforms
 
         waves = {"true": self.samples, "generated": self.generate(model)}
         for name, wave in waves.items():

@@ -109,6 +109,18 @@ class Speech(Task):
         sound = {"features": "log-magnitude", "window": WINDOW, "hop": HOP}
         return {**scaling, "target_scale": deviation, "target_offset": mean, "sample_rate": RATE, "sound": sound}
 
+    def summary_lines(self) -> list[str]:
+        """Return how many utterances there are, how long, and what a step of them is."""
+        parts = {"train": self._train, "validation": self._validation, "test": self._test}
+        lengths = [
+            f"{len(part.sounds)} utterances ({sum(map(len, part.sounds)) / RATE:.3g} s) for {name}"
+            for name, part in parts.items()
+        ]
+        return [
+            f"{self.data}: {', '.join(lengths)}, at {RATE} Hz; a step is a spectrum of a window of "
+            f"{1000 * WINDOW / RATE:g} ms, one every {1000 * HOP / RATE:g} ms"
+        ]
+
     @property
     def steps(self) -> int:
         """The length of the longest training utterance."""

@@ -1,4 +1,6 @@
-"""The delta rule: a recurrence with a matrix state that is erased and written along keys; README.md has the derivation.
+"""The delta rule: a recurrence with a matrix state that is erased and written along keys.
+
+docs/derivations/delta_rule.md has the derivation.
 
 functional: arguments -> DeltaCall. kernel: what the frames run. reference, chunked, cpp: the backends.
 """

@@ -1,9 +1,9 @@
 """The delta rule in matrix products over chunks of steps (the UT transform of the compact WY form), in plain torch.
 
-README.md has the derivation. It runs on every device and can be differentiated any number of times; autograd keeps a state
-per chunk and matrices of C x C numbers, no state per step. What is made of keys alone has twice the precision of the state:
-chunks of the same keys have the same rounding errors, which would add up. Products have zeros in place of NaN and infinity,
-and nonfinite.py finds what these reach.
+docs/derivations/delta_rule.md derives it. It runs on every device and can be differentiated any number of times; autograd
+keeps a state per chunk and matrices of C x C numbers, no state per step. What is made of keys alone has twice the precision
+of the state: chunks of the same keys have the same rounding errors, which would add up. Products have zeros in place of NaN
+and infinity, and nonfinite.py finds what these reach.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A recurrence whose transition is a product of reflections chosen per step; README.md has the derivation.
+"""A recurrence whose transition is a product of reflections chosen per step; docs/derivations/reflections.md derives it.
 
 functional: arguments -> ReflectionCall. kernel: what the frames run. reference, cpp: the backends.
 """

@@ -1,5 +1,6 @@
-"""The specification of input-dependent reflections: plain torch, a loop over steps; derivation in README.md.
+"""The specification of input-dependent reflections: plain torch, a loop over steps.
 
+docs/derivations/reflections.md has the derivation.
 `forward` is differentiable any number of times. `backward` is written out.
 """
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...errors import DataError
 from .inflate import check_inflated
+from .left_out import is_left_out
 
 _KINDS = "biufcUSM"  # numbers, text, dates
 _END = 22  # bytes of the last record of an archive without a comment
@@ -43,6 +44,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             check_inflated(path, size, sum(entry.file_size for entry in entries), advice)
             if len(entries) != _entries(path, size):
                 raise ValueError(f"{len(entries)} of the arrays in its directory are found")
+            entries = [entry for entry in entries if not _is_left_out(entry.filename)]
             names = [entry.filename for entry in entries]
             strange = [name for name in names if not name.endswith(".npy") or names.count(name) > 1]
             if strange:
@@ -59,6 +61,11 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             f"Expected a .npz file without pickled objects, but {path} is truncated, corrupt or another file: "
             f"{str(error)[:200]}. Write it again with numpy.savez."
         ) from error
+
+
+def _is_left_out(name: str) -> bool:
+    """Return whether a member of an archive is no array that NumPy wrote, but what a system adds: __MACOSX/._x.npy."""
+    return is_left_out(name) and ("/" in name or not name.endswith(".npy"))
 
 
 def _entries(path: Path, size: int) -> int:

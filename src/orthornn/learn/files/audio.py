@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import wave
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,20 @@ from .sound_sizes import sizes_of
 SUFFIXES = (".wav", ".flac", ".ogg")
 _FASTEST = 1_000_000  # Hz
 _SAMPLE = 4  # bytes
+_LISTED = 5  # in a message
 _BLOCK = 1 << 16  # samples that are read at once
 _ENDLESS = 1 << 62  # samples: libsndfile has more than these where a header does not tell
 # Formats whose headers tell whether a file is whole, by libsndfile's names; MP3 is a stream. It knows more of them.
 _FORMATS = ("WAV", "WAVEX", "RF64", "FLAC", "OGG", "NIST", "AIFF", "AU", "W64", "MP3")
 
 
-def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int = -1) -> tuple[np.ndarray, int]:
+def read_audio(
+    source: Path | bytes, name: str = "", first: int = 0, count: int = -1, ends: list[str] | None = None
+) -> tuple[np.ndarray, int]:
     """Return (samples (n,) float32 in [-1, 1), rate in Hz); channels are averaged.
 
     source: a path, or the bytes of a file that `name` tells of. first, count: which samples; all unless given.
+    ends: To which the name is appended of a sound whose end is not known, see `warn_of_ends`. None: it warns.
     Raises DataError if it is missing, truncated or no sound file, or ends before the samples that were asked for.
     """
     name = name or str(source)
@@ -48,11 +53,8 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
     content = sizes.content
     if sizes.truncated and sizes.samples is None and count < 0:
         raise _truncated(name, "its header promises more bytes than are there")
-    if not sizes.marked:
-        warn(
-            f"{name} has no mark at its end, as an Ogg file should: it may be the beginning of a longer sound. To silence "
-            f"this, fetch the file again."
-        )
+    if not sizes.marked and count < 0:
+        _note_end(name, ends)
     if sizes.more:
         warn(
             f"{name} has {sizes.more} bytes behind the samples that its header promises, which are not read. Its writer may "
@@ -69,6 +71,8 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
             _check_format(name, file)
             if file.frames > _ENDLESS:
                 samples = _read_stream(name, file, len(content), soundfile.LibsndfileError)
+                if count < 0:
+                    _note_end(name, ends)
                 _check_range(name, first, count, len(samples))
                 samples = samples[first : None if count < 0 else first + count]
                 wanted = len(samples)
@@ -101,6 +105,26 @@ def read_audio(source: Path | bytes, name: str = "", first: int = 0, count: int 
             f"Export the sound again, as 16-bit WAV."
         )
     return samples, _check_rate(name, rate)
+
+
+def _note_end(name: str, ends: list[str] | None) -> None:
+    if ends is None:
+        warn_of_ends([name])
+    else:
+        ends.append(name)
+
+
+def warn_of_ends(names: Sequence[str]) -> None:
+    """Warn of sounds whose files do not say where they end, so that nothing tells a whole one from its beginning."""
+    if not names:
+        return
+    several, more = len(names) > 1, len(names) > _LISTED
+    warn(
+        f"{', '.join(sorted(names)[:_LISTED])}{', ...' * more}: {'these sounds do' if several else 'this sound does'} not "
+        f"say where {'they end' if several else 'it ends'}, as a WAV or FLAC file that was written to a pipe, or an Ogg file "
+        f"without its last page: {'each' if several else 'it'} may be the beginning of a longer one. To silence this, save "
+        f"{'them' if several else 'it'} again, with the sizes."
+    )
 
 
 def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:

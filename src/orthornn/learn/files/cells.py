@@ -99,7 +99,7 @@ def typed(texts: Sequence[str], is_gone: Callable[[str], bool] = is_missing) -> 
     missing.
 
     Whole numbers that int64 does not hold, or float64 where a cell is missing, and those with leading zeros, stay text: as
-    names they would not be the same. is_gone: Whether a cell is a missing value.
+    names they would not be the same; and so does nan where it is no missing value. is_gone: Whether a cell is one.
     """
     found = [None if is_gone(text) else text for text in texts]
     there = [text for text in found if text is not None]
@@ -111,6 +111,8 @@ def typed(texts: Sequence[str], is_gone: Callable[[str], bool] = is_missing) -> 
         except (OverflowError, ValueError):  # ValueError: thousands of digits
             return np.array(found, object)
     numbers = np.array([np.nan if text is None else float(text) for text in found])
+    if np.isnan(numbers).sum() > len(texts) - len(there):  # nan is a word here, such as the name of a class
+        return np.array(found, object)
     large = np.flatnonzero(np.abs(numbers) >= LARGEST_WHOLE)
     whole = [whole_number(found[place]) for place in large]
     if None not in whole and whole != [int(numbers[place]) for place in large] and all(map(_is_whole, there)):

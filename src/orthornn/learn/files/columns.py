@@ -16,10 +16,9 @@ A column holds numbers, truth values, dates or text, by the same rules in every 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,10 +26,11 @@ from ...errors import DataError
 from . import cells, dates
 from .array_files import read_array, read_arrays
 from .cells import LARGEST_WHOLE, Kind, listed, shown
+from .column_names import column_names
 from .csv_columns import is_pointed
-from .csv_files import has_names, read_marked
+from .csv_files import has_names, read_csv
 from .csv_format import CsvFormat
-from .frames import SHOWN, columns_of, frame_named, shown_name
+from .frames import SHOWN, Frame, columns_of, shown_name
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet
 from .rounded_targets import check_finite_names, check_names, check_rounding
@@ -40,36 +40,38 @@ from .ts_files import read_ts
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npz", ".npy", ".ts")
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-_INDEX = re.compile(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__|level_\d+")  # what pandas calls an index without a name
 _SEPARATORS = "|; \t:"  # that a text file may have where it was read as one column
-_MOST_TABLES = 0.1  # of the rows: more falls are those of a measurement
-_INDEX_WORDS = ("index", "row", "rowid", "row_id")
 
 
-class Columns(NamedTuple):
+@dataclass(frozen=True)
+class Table:
     """Columns (R,) by name, one row per step: numbers, dates, or objects (str, and None where a value is missing).
 
-    features: how many of them are the features of an array and have no names of their own; 0 for a table.
-    sequences: whether the array states which rows are a sequence. commas: the columns of a text file that have decimal
-        commas. points: those that are text, though some cells are numbers with a decimal point, which is no decimal mark
-        there. sound: Of sounds, how long they are, and how they became the columns; else "".
+    features: how many of them are the features of an array, which states what its sequences are, and have no names of their
+        own; 0 for a table. commas: the columns of a text file that have decimal commas. points: those that are text, though
+        some cells are numbers with a decimal point, which is no decimal mark there. sound: Of sounds, how long they are, and
+        how they became the columns; else "".
     line: Returns the line of a row in a text file; None for other tables. parts: Of joined tables.
     """
 
     path: Path
     columns: dict[str, np.ndarray]
     features: int = 0
-    sequences: bool = False
     commas: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
     sound: str = ""
     line: Callable[[int], int] | None = None
-    parts: tuple[Columns, ...] = ()
+    parts: tuple[Table, ...] = ()
 
     @property
     def rows(self) -> int:
         """R, the number of rows."""
         return len(next(iter(self.columns.values())))
+
+    @property
+    def _is_text(self) -> bool:
+        """Whether options say how its numbers are written: of a text file, or a list of sounds."""
+        return self.line is not None or bool(self.sound) or any(part._is_text for part in self.parts)
 
     def row(self, place: int) -> str:
         """Return where a row is, by its place, as a message says it: `row 6`, or `row 6, line 7 of the file`."""
@@ -117,21 +119,6 @@ class Columns(NamedTuple):
             return cells.kind_of_cells(column)
         return "truth values" if column.dtype.kind == "b" else "dates" if column.dtype.kind == "M" else "numbers"
 
-    def is_index(self, name: str) -> bool:
-        """Return whether a column numbers the rows, by its cells: of a usual name from 0 or 1 on, of pandas' name for an
-        index without one also where rows were left out, put in another order, or come from several tables.
-        """
-        column = self.columns[name]
-        if self.is_nameless(name):
-            return column.dtype.kind in "iu" and _may_number_rows(column.astype(np.float64))
-        if name.lower() not in _INDEX_WORDS or column.dtype.kind not in "iuf":
-            return False
-        return any(np.array_equal(column, np.arange(first, first + len(column))) for first in (0, 1))
-
-    def is_nameless(self, name: str) -> bool:
-        """Return whether a column has the name that pandas gives an index, or a column of a file, that has none."""
-        return _INDEX.fullmatch(name) is not None
-
     def numbers(self, name: str, what: str) -> np.ndarray:
         """Return a column as float64 (R,): NaN where a value is missing, 1 and 0 for truth values."""
         column = self.columns[self.check(name, what)]
@@ -174,10 +161,12 @@ class Columns(NamedTuple):
                 "A point is no decimal mark next to decimal=',', --decimal ,. If it is between groups of three digits, pass "
                 "thousands='.', --thousands .; else correct the cells, or the decimal mark."
             )
+        elif not self._is_text and (cells.is_marker(cell) or is_marked(cell)):
+            advice = "Convert the column to numbers, with a null, or NaN, where one is missing."
         elif cells.is_marker(cell):
             advice = (
-                "If that is a missing value, leave the cell empty (in Parquet: null), or name its spelling: na, "
-                "--na; and say what a missing value means: missing='hold', --missing hold."
+                "If that is a missing value, leave the cell empty, or name its spelling: na, --na; "
+                "and say what a missing value means: missing='hold', --missing hold."
             )
         elif is_marked(cell):
             advice = (
@@ -252,33 +241,34 @@ class Columns(NamedTuple):
         return np.array([cells.label(cell) for cell in plain_cells(column)], object)
 
 
-def suffix_of(path: Path) -> str:
-    """Return what the name of a file ends in, in lower case: .csv, or .csv.gz."""
+def suffix_of(path: Path | Frame) -> str:
+    """Return what the name of a file ends in, in lower case: .csv, or .csv.gz; nothing of a DataFrame."""
+    if isinstance(path, Frame):
+        return ""
     last = path.suffix.lower()
     return Path(path.stem).suffix.lower() + last if last == ".gz" else last
 
 
-def is_text(path: Path) -> bool:
+def is_text(path: Path | Frame) -> bool:
     """Return whether a path names a file whose marks and missing values can be written in several ways."""
-    return suffix_of(path) in _TEXT and frame_named(path) is None
+    return suffix_of(path) in _TEXT
 
 
-def is_data(path: Path) -> bool:
+def is_data(path: Path | Frame) -> bool:
     """Return whether read_columns reads what a path names: a file by its ending, a sound, a folder of sounds, a DataFrame."""
-    return suffix_of(path) in SUFFIXES or frame_named(path) is not None or is_sound(path)
+    return isinstance(path, Frame) or suffix_of(path) in SUFFIXES or is_sound(path)
 
 
-def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat | None = None) -> Columns:
-    """Return the columns of a file, of a folder of sounds, or of a DataFrame by its name.
+def read_columns(path: Path | Frame, form: CsvFormat | None = None, sound: SoundFormat | None = None) -> Table:
+    """Return the columns of a file, of a folder of sounds, or of a DataFrame.
 
     Raises DataError if it is missing, damaged, empty or of another format.
     """
-    frame = frame_named(path)
-    if frame is not None:
-        return _with_rows(Columns(Path(SHOWN), columns_of(frame)))
+    if isinstance(path, Frame):
+        return _with_rows(Table(Path(SHOWN), columns_of(path)))
     if is_sound(path):
         columns, features, told = read_sounds(path, sound or SoundFormat(), form or CsvFormat())
-        return Columns(path, columns, features, sequences=True, sound=told)
+        return Table(path, columns, features, sound=told)
     suffix = suffix_of(path)
     if suffix not in SUFFIXES:
         what = "a folder without sounds" if path.is_dir() else repr(path.name)
@@ -289,32 +279,32 @@ def read_columns(path: Path, form: CsvFormat | None = None, sound: SoundFormat |
     if not path.is_file():
         raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct the path.")
     if suffix in _TEXT:
-        read = read_marked(path, form or CsvFormat())
-        found = Columns(path, read.columns, commas=read.commas, points=read.points, line=read.line)
+        read = read_csv(path, form or CsvFormat())
+        found = Table(path, read.columns, commas=read.commas, points=read.points, line=read.line)
     elif suffix in (".parquet", ".feather"):
-        found = Columns(Path(shown_name(path)), read_parquet(path) if suffix == ".parquet" else read_feather(path))
+        found = Table(Path(shown_name(path)), read_parquet(path) if suffix == ".parquet" else read_feather(path))
     elif suffix == ".ts":
         columns, features = read_ts(path)
-        found = Columns(path, columns, features, True)
+        found = Table(path, columns, features)
     else:
         found = _npz(path) if suffix == ".npz" else _npy(path)
     return _with_rows(found)
 
 
-def _with_rows(found: Columns) -> Columns:
+def _with_rows(found: Table) -> Table:
     if not found.columns or not found.rows:
         raise DataError(f"Expected at least one step of one sequence, but {found.path} has no rows.")
     return found
 
 
-def is_table(path: Path) -> bool:
+def is_table(path: Path | Frame) -> bool:
     """Return whether a file is read by read_columns: all but a .csv that begins with a line of numbers."""
-    if frame_named(path) is not None or is_sound(path):
+    if isinstance(path, Frame) or is_sound(path):
         return True
     return has_names(path) if suffix_of(path) in _TEXT else suffix_of(path) in SUFFIXES
 
 
-def joined(first: Columns, second: Columns) -> Columns:
+def joined(first: Table, second: Table) -> Table:
     """Return two files with the same columns, one after the other. DataError if they are not alike."""
     absent = [name for name in first.columns if name not in second.columns]
     more = [name for name in second.columns if name not in first.columns]
@@ -333,7 +323,7 @@ def joined(first: Columns, second: Columns) -> Columns:
     path = Path(f"{first.path} and {second.path}")
     sound = "; and ".join(filter(None, (first.sound, second.sound)))
     own = (*(first.parts or (first,)), second)
-    return Columns(path, columns, first.features, first.sequences, first.commas, points, sound, parts=own)
+    return Table(path, columns, first.features, first.commas, points, sound, parts=own)
 
 
 def _have_one_type(first: np.ndarray, second: np.ndarray) -> bool:
@@ -371,26 +361,11 @@ def plain_cells(column: np.ndarray) -> np.ndarray:
     return found
 
 
-def _may_number_rows(numbers: np.ndarray) -> bool:
-    """Return whether whole numbers (R,) may be pandas' index of one table, or of several below each other."""
-    if (numbers < 0).any():
-        return False
-    if len(np.unique(numbers)) == len(numbers):
-        return True
-    steps = np.diff(numbers)
-    back, ahead = steps < 0, steps[steps >= 0]
-    if (ahead == 1).all() and (numbers[1:][back] == numbers[0]).all():  # tables of which no row was left out
-        return True
-    if (ahead > 0).all() and back.mean() <= _MOST_TABLES:
-        return True
-    return not back.any() and bool((ahead <= 1).all())  # the numbers of the tables themselves
-
-
 def _is_value(cell: object) -> bool:
     return cells.is_number(cell) or cells.is_truth(cell)
 
 
-def _npz(path: Path) -> Columns:
+def _npz(path: Path) -> Table:
     arrays = read_arrays(path)
     if "x" in arrays and arrays["x"].ndim >= 2:
         return _from_sequences(path, arrays)
@@ -400,10 +375,11 @@ def _npz(path: Path) -> Columns:
             f"Expected one-dimensional arrays of one length, or x (sequences, time, features), but {path} holds "
             f"{listed(f'{name} {shape}' for name, shape in sizes.items())}."
         )
-    return Columns(path, {name: _plain(path, name, array) for name, array in arrays.items()})
+    names = column_names(list(arrays), path)
+    return Table(path, {name: _plain(path, name, array) for name, array in zip(names, arrays.values())})
 
 
-def _npy(path: Path) -> Columns:
+def _npy(path: Path) -> Table:
     array = read_array(path)
     if array.ndim == 3:
         return _from_sequences(path, {"x": array})
@@ -414,20 +390,20 @@ def _npy(path: Path) -> Columns:
         )
     rows = array[:, None] if array.ndim == 1 else array
     columns = {f"x{i}": _plain(path, f"x{i}", rows[:, i]) for i in range(rows.shape[1])}
-    return Columns(path, columns, rows.shape[1], True)
+    return Table(path, columns, rows.shape[1])
 
 
 def _plain(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """Return text as objects, as a CSV file has it."""
+    """Return text as objects without spaces around it, as a CSV file has it."""
     if array.dtype.kind == "S":
         try:
-            return np.char.decode(array, "utf-8").astype(object)
+            array = np.char.decode(array, "utf-8")
         except UnicodeDecodeError as error:
             raise DataError(f"{path}, {name}: its text is not UTF-8: {error}.") from error
-    return array.astype(object) if array.dtype.kind == "U" else array
+    return np.char.strip(array).astype(object) if array.dtype.kind == "U" else array
 
 
-def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:
+def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Table:
     """Return x (S, T, I), y (S,) or (S, T), lengths (S,), mask (S, T) as columns."""
     x = arrays["x"]
     x = x[..., None] if x.ndim == 2 else x
@@ -453,7 +429,7 @@ def _from_sequences(path: Path, arrays: dict[str, np.ndarray]) -> Columns:
     if "mask" in arrays:
         columns["mask"] = arrays["mask"][there]
     columns["sequence"] = np.broadcast_to(np.arange(shape[0])[:, None], shape)[there]
-    return Columns(path, columns, x.shape[2], True)
+    return Table(path, columns, x.shape[2])
 
 
 def _lengths(path: Path, arrays: dict[str, np.ndarray], count: int, steps: int) -> np.ndarray:

@@ -1,12 +1,12 @@
 """DataFrames in place of a file: of pandas, polars, pyarrow and every other library that narwhals knows.
 
-A task keeps a frame as the name of a table in memory, a str that config.json can hold, under which `read_columns` finds it
-as long as the task lives. The cells are read as those of the Parquet file with the same content would be. A run with a
-directory stores the table in it, so that the run can be resumed.
+A task keeps a frame as a table of Arrow, whose cells are read as those of the Parquet file with the same content would be.
+A run with a directory stores the table in it, so that the run can be resumed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,15 +14,15 @@ import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ..._files import write_atomically
 from ...errors import ArgumentTypeError, DataError, OrthornnError
-from .cells import listed
+from ...saved.label_dtypes import MOST_CATEGORIES, PANDAS_DTYPES
+from .column_names import column_names
 from .optional_packages import import_optional
-from .parquet_files import check_shared, column_of_arrow, without_margins, without_views
+from .parquet_files import check_shared, column_of_arrow, without_views
 
 if TYPE_CHECKING:
     Source: TypeAlias = Any
@@ -32,60 +32,54 @@ else:
 
 DTYPE = b"pandas dtype"  # key of the metadata of a column: the type that pandas has for it, where Arrow has another
 CATEGORIES, ORDERED = b"categories", b"ordered"  # of categories that are no text, which Parquet has as plain cells
-MOST_CATEGORIES = 10_000
 PREFIX = "DataFrame-"
 SHOWN = "DataFrame"  # how messages call one
-PANDAS_DTYPES = re.compile(
-    r"U?Int(8|16|32|64)|Float(32|64)|boolean|string|[a-z0-9_]{1,20}\[pyarrow\]|period\[[\w-]{1,20}\]"
-)
 _STORED = re.compile(rf"{PREFIX}[0-9a-f]{{12}}\.parquet")
 _LONGEST = 300  # characters of an error of another library
+_NAMELESS = "__index_level_0__"  # how Arrow calls the index of pandas where it can have no name
 _USE = "DataFrames"
-_known: WeakValueDictionary[str, Frame] = WeakValueDictionary()
 
 
-class Frame(str):
-    """The name of a table in memory; it tells tables apart by what they hold."""
+class Frame:
+    """A DataFrame as a table of Arrow, which is not changed.
 
-    table: Any
-    stored: Any = None  # the path of a file with the table
+    name: Tells tables apart by what they hold; config.json of a run without a directory has it. stored: The path of a file
+        with the table, once there is one.
+    """
 
-    def __new__(cls, name: str, table: Any) -> Frame:
-        """Return the known name of this table, or a new one."""
-        known = _known.get(name)
-        if known is not None:
-            return known
-        made = super().__new__(cls, name)
-        made.table = table
-        _known[name] = made
-        return made
+    def __init__(self, name: str, table: Any) -> None:
+        self.name, self.table = name, table
+        self.stored: Path | None = None
 
-    def __format__(self, how: str) -> str:
-        return format(SHOWN, how)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frame) and other.name == self.name
 
-    def __copy__(self) -> Frame:
-        return self
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return SHOWN
+
+    __repr__ = __str__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Frame:
         return self
 
-    def __reduce__(self) -> Any:
-        return Frame, (str(self), self.table)
 
-
-def source(data: Any) -> str:
-    """Return what a task stores of its data: a path as text, or the name of a DataFrame.
+def source(data: Any) -> str | Frame:
+    """Return what a task stores of its data: a path as text, or a DataFrame as a Frame.
 
     Raises:
         ArgumentTypeError: If it is neither.
         MissingPackageError: For a DataFrame without narwhals or pyarrow.
     """
-    if isinstance(data, str):
-        return _known.get(data, data)
+    if isinstance(data, (str, Frame)):
+        return data
     if isinstance(data, os.PathLike):
         return os.fspath(data)
     narwhals = import_optional("narwhals", "data", _USE)
     import_optional("pyarrow", "data", _USE)
+    _check_names(data)
     try:
         frame = narwhals.from_native(data)
         if hasattr(frame, "collect"):  # a lazy one
@@ -99,7 +93,7 @@ def source(data: Any) -> str:
             f"Expected a path or a DataFrame (pandas, polars, pyarrow, ...), but got {type(data).__name__}. Build a table "
             f"with one row per step."
         ) from None
-    except Exception as error:  # those of every library: for names that are there twice, for text that is not Unicode
+    except Exception as error:  # those of every library, such as for text that is not Unicode
         raise DataError(
             f"Expected a table that Arrow can hold, but got a {type(data).__name__} that it cannot: "
             f"{' '.join(str(error).split())[:_LONGEST]}. Correct the column."
@@ -107,14 +101,25 @@ def source(data: Any) -> str:
     return Frame(f"{PREFIX}{digest[:12]}", table)
 
 
-def frame_named(path: Path | str) -> Frame | None:
-    """Return the table in memory of this name, or None."""
-    return _known.get(str(path))
+def _check_names(data: Any) -> None:
+    """Raise DataError for two columns of one name, for which libraries have errors of many kinds."""
+    if hasattr(data, "collect"):  # a lazy one, which does not know them yet
+        return
+    names = getattr(data, "column_names", getattr(data, "columns", ()))  # of pyarrow; of pandas
+    with contextlib.suppress(TypeError):
+        names = list(map(str, names))
+        if len(set(names)) != len(names):
+            column_names(names, SHOWN)
 
 
-def shown_name(path: Path | str) -> str:
-    """Return how messages call a file, or a table in memory, also one that a run has stored."""
-    return SHOWN if frame_named(path) is not None or _STORED.fullmatch(Path(path).name) else str(path)
+def located(data: str | Path | Frame) -> Path | Frame:
+    """Return where data are: a path, without ~, or the DataFrame itself."""
+    return data if isinstance(data, Frame) else Path(data).expanduser()
+
+
+def shown_name(data: str | Path | Frame) -> str:
+    """Return how messages call a file, or a DataFrame, also one that a run has stored."""
+    return SHOWN if isinstance(data, Frame) or _STORED.fullmatch(Path(data).name) else str(data)
 
 
 def without_folder(value: Any) -> Any:
@@ -129,43 +134,41 @@ def without_folder(value: Any) -> Any:
 def columns_of(frame: Frame) -> dict[str, np.ndarray]:
     """Return the columns of a table in memory. Raises DataError for names that are not different."""
     pyarrow = import_optional("pyarrow", "data", _USE)
-    names = frame.table.column_names
-    if len(set(names)) != len(names) or not all(names):
-        raise DataError(f"Expected columns with names, all different, in {frame}, but got {listed(names)}.")
+    names = column_names(frame.table.column_names, frame)
     for field in frame.table.schema:
         check_shared(field.type, f"{frame}, column {field.name!r},")
-    return {name: column_of_arrow(pyarrow, frame.table.column(name)) for name in names}
+    return {name: column_of_arrow(pyarrow, frame.table.column(place)) for place, name in enumerate(names)}
 
 
-def cells_at(narwhals: Any, name: str, file: Any, column: str, rows: np.ndarray, library: Any) -> Any:
+def cells_at(narwhals: Any, data: str | Path | Frame, file: Any, column: str, rows: np.ndarray, library: Any) -> Any:
     """Return a column's cells in these rows, as a series of narwhals that has the type that they have in the table.
 
     Args:
         narwhals: The package.
-        name: The path of a file, or the name of a table in memory.
-        file: What was read of it, Columns.
+        data: The path of a file, or a DataFrame.
+        file: What was read of it, a Table.
         column: A column.
         rows: Rows of it.
         library: What the series is made of.
     """
-    frame, values = _known.get(name), file.columns[column]
-    if frame is None and values.dtype.kind != "M":
+    values = file.columns[column]
+    if not isinstance(data, Frame) and values.dtype.kind != "M":
         return narwhals.new_series(column, values[rows].tolist(), backend=library)
     arrow = import_optional("pyarrow", "data", _USE)
-    whole = arrow.array(values) if frame is None else frame.table.column(column)
+    whole = data.table.column(column) if isinstance(data, Frame) else arrow.array(values)
     return narwhals.from_arrow(arrow.table({column: whole.take(arrow.array(rows))}), backend=library)[column]
 
 
 def store(frame: Frame, folder: Path) -> str:
     """Write a table in memory as a Parquet file into a folder; return the file's absolute path."""
     arrow, parquet = (import_optional(name, "data", _USE) for name in ("pyarrow", "pyarrow.parquet"))
-    path = (folder / f"{frame!s}.parquet").absolute()
+    path = (folder / f"{frame.name}.parquet").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():
         return str(path)
     try:  # several runs on one frame share one file
-        os.link(frame.stored, path)
-    except (OSError, TypeError):  # TypeError: it is not stored yet
+        os.link(frame.stored or "", path)
+    except OSError:  # it is not stored yet, or on another disk
         try:
             write_atomically(path, lambda file: parquet.write_table(frame.table, file))
         except arrow.ArrowException as error:
@@ -178,10 +181,13 @@ def store(frame: Frame, folder: Path) -> str:
 
 
 def _with_named_range(narwhals: Any, frame: Any) -> Any:
-    """A frame of pandas whose index is a range with a name, with it as a column, as Arrow has every other index."""
+    """A frame of pandas whose index is a range with a name, with it as a column, as Arrow has every other index: without its
+    name where a column has the same.
+    """
     index, native = narwhals.maybe_get_index(frame), frame.to_native()
-    if type(index).__name__ == "RangeIndex" and index.name is not None and index.name not in native.columns:
-        return narwhals.from_native(native.assign(**{str(index.name): index}))
+    if type(index).__name__ == "RangeIndex" and index.name is not None:
+        name = str(index.name) if index.name not in native.columns else _NAMELESS
+        return narwhals.from_native(native.assign(**{name: index}))
     return frame
 
 
@@ -242,7 +248,7 @@ def _arrow_table(narwhals: Any, frame: Any) -> Any:
                 table = table.set_column(place, field.name, _as_text(arrow, frame[name]))
         for place, field in enumerate(table.schema):
             table = table.set_column(place, field.name, without_views(arrow, table.column(place)))
-    return table.rename_columns(without_margins(table.column_names)).replace_schema_metadata(None)
+    return table.rename_columns([name.strip() for name in table.column_names]).replace_schema_metadata(None)
 
 
 def _as_text(arrow: Any, column: Any) -> Any:

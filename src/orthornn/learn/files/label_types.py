@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
+from ...saved.label_dtypes import MOST_CATEGORIES
 from .cells import label, shown
-from .columns import Columns, plain_cells, suffix_of
-from .frames import CATEGORIES, DTYPE, MOST_CATEGORIES, ORDERED, frame_named
+from .columns import Table, plain_cells, suffix_of
+from .frames import CATEGORIES, DTYPE, ORDERED, Frame
 from .optional_packages import import_optional
 from .parquet_files import column_of_arrow
 
@@ -26,11 +27,11 @@ _NUMBERS |= {name: name for name in ("float32", "float64", "bool")}
 _ZONE = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.{1,64})\]")
 
 
-def type_of_labels(path: Path, columns: Columns, name: str, labels: Sequence[str]) -> dict[str, Any] | None:
+def type_of_labels(path: Path | Frame, columns: Table, name: str, labels: Sequence[str]) -> dict[str, Any] | None:
     """Return the type of the column `name` of a table as description.json holds it; None for text.
 
     Args:
-        path: The file, or the name of a DataFrame.
+        path: The file, or a DataFrame.
         columns: What was read of it.
         name: The column of the classes.
         labels: The classes, all of which are of that type.
@@ -104,11 +105,11 @@ def _wrapped(narwhals: Any, native: Any) -> Any:
     return narwhals.from_native(native, series_only=True)
 
 
-def _table(path: Path, name: str) -> Any:
+def _table(path: Path | Frame, name: str) -> Any:
     """Return a column of a DataFrame, a Parquet or a Feather file as an Arrow table; None for other files."""
-    frame, suffix = frame_named(path), suffix_of(path)
-    if frame is not None:
-        return frame.table.select([name])
+    if isinstance(path, Frame):
+        return path.table.select([name])
+    suffix = suffix_of(path)
     if suffix == ".parquet":
         with import_optional("pyarrow.parquet", "data", _USE).ParquetFile(path) as file:
             own = [one for one in file.schema_arrow.names if one.strip() == name]

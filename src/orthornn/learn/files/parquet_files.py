@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...errors import DataError
-from .cells import LARGEST_WHOLE, listed
+from .cells import LARGEST_WHOLE
+from .column_names import column_names
 from .inflate import check_inflated
 from .optional_packages import import_optional
 
@@ -28,11 +28,9 @@ def read_parquet(path: Path) -> dict[str, np.ndarray]:
     pyarrow = import_optional("pyarrow", "data", "Parquet files")
     try:
         with parquet.ParquetFile(path) as file:
-            names, texts = without_margins(file.schema_arrow.names), _texts(file.schema_arrow)
+            names, texts = column_names(file.schema_arrow.names, path), _texts(file.schema_arrow)
             becomes = max(file.metadata.num_rows * max(1, len(names)), _cells(file)) * _CELL
             check_inflated(path, path.stat().st_size, becomes, "Divide it into smaller files.")
-            if len(set(names)) != len(names) or not all(names):
-                raise DataError(f"Expected columns with names, all different, in {path}, but got {listed(names)}.")
             _check_types(path, pyarrow, file.schema_arrow)
         with parquet.ParquetFile(path, read_dictionary=texts) as file:  # a text that is repeated is there once
             table = file.read()
@@ -54,9 +52,7 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
     try:
         size, names, columns, becomes = path.stat().st_size, [], {}, 0
         with pyarrow.OSFile(str(path)) as source, ipc.open_file(source) as file:
-            names = without_margins(file.schema.names)
-            if len(set(names)) != len(names) or not all(names):
-                raise DataError(f"Expected columns with names, all different, in {path}, but got {listed(names)}.")
+            names = column_names(file.schema.names, path)
             _check_types(path, pyarrow, file.schema)
             batches = []
             for number in range(file.num_record_batches):
@@ -76,11 +72,6 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
             f"Fetch it or write it "
             f"again."
         ) from error
-
-
-def without_margins(names: Sequence[str]) -> list[str]:
-    """Return names of columns without spaces around them, as those of a CSV file."""
-    return [name.strip() for name in names]
 
 
 def _check_types(path: Path, pyarrow: Any, schema: Any) -> None:

@@ -27,9 +27,9 @@ import numpy as np
 from ..._checks import check_choice, check_integer, check_number
 from ..._warnings import warn
 from ...errors import ArgumentError, DataError
-from .audio import SUFFIXES, read_audio, resample
+from .audio import SUFFIXES, read_audio, resample, warn_of_ends
 from .cells import listed, shown
-from .csv_files import read_named
+from .csv_files import read_csv
 from .csv_format import CsvFormat
 from .left_out import is_left_out, warn_of_left_out
 from .part_names import PART_NAMES
@@ -83,7 +83,7 @@ class SoundFormat(NamedTuple):
             return {"features": "frames", "hop": self.hop_samples}
         return {"features": "log-mel", "window": self.window_samples, "hop": self.hop_samples, "mels": self.mels}
 
-    def told(self) -> str:
+    def step_in_words(self) -> str:
         """Return what a step is, for a reader."""
         if self.features == "frames":
             return f"a step is a frame of {self.hop:g} ms, {self.hop_samples} samples"
@@ -162,18 +162,20 @@ def _read(
     if not names:
         raise DataError(f"Expected sounds ({', '.join(SUFFIXES)}) in {path}, but got none. Name a folder with some.")
     pieces, seconds, rates = [], [], []
+    ends: list[str] = []
     root = path if path.is_dir() else path.parent
     for name in names:
-        samples, rate = read_audio(root / name)
+        samples, rate = read_audio(root / name, ends=ends)
         seconds.append(len(samples) / rate)
         rates.append(rate)
         pieces.append(features_of(resample(samples, rate, form.rate), form))
+    warn_of_ends(ends)
     lengths = np.array([len(piece) for piece in pieces])
     rows = np.concatenate(pieces)
     columns = {f"x{place}": rows[:, place] for place in range(rows.shape[1])}
     for name, cells in {**others, "sequence": np.array(names, object)}.items():
         columns[name] = np.repeat(cells, lengths)
-    return columns, rows.shape[1], f"{_told(seconds, rates, form.rate)}; {form.told()}"
+    return columns, rows.shape[1], f"{_told(seconds, rates, form.rate)}; {form.step_in_words()}"
 
 
 def _told(seconds: list[float], rates: list[int], rate: int) -> str:
@@ -241,7 +243,7 @@ def _listed_sounds(path: Path, text: CsvFormat) -> tuple[list[str], dict[str, np
 
 def _named(path: Path, manifest: Path, text: CsvFormat) -> tuple[list[str], dict[str, np.ndarray]]:
     """The paths of the sounds that a manifest names, and its other columns."""
-    columns = read_named(manifest, text)
+    columns = read_csv(manifest, text).columns
     named = [name for name, column in columns.items() if len(column) and _names_sounds(column)]
     if len(named) != 1:
         raise DataError(

@@ -25,7 +25,8 @@ class Sizes(NamedTuple):
 
     content: The file; where its writer did not know the sizes, with those of what is there. samples: How many samples of each
         channel the header promises; None if it does not. truncated: Whether bytes are missing. marked: Whether the end is
-        marked, in a format that marks it. more: How many bytes are behind the samples that are neither chunks nor padding.
+        known, by a mark in a format that has one, else by a size. more: How many bytes behind the samples are neither chunks
+        nor padding.
     """
 
     content: bytes
@@ -48,7 +49,7 @@ def sizes_of(content: bytes) -> Sizes:
 def _of_wave(content: bytes) -> Sizes:
     order = ">" if content[:4] == b"RIFX" else "<"
     channels = bits = block = 0
-    large, place = None, 12  # large: where ds64 has the sizes in 64 bits
+    large, place, known = None, 12, True  # large: where ds64 has the sizes in 64 bits
     for _ in range(_MOST_CHUNKS):
         if place + 8 > len(content):
             break
@@ -60,7 +61,8 @@ def _of_wave(content: bytes) -> Sizes:
         elif kind == b"data":
             promised = size if large is None or size != 2**32 - 1 else _number(content, large + 8, "<Q")
             there = len(content) - start
-            if _is_unknown(content, start, promised, order):
+            known = not _is_unknown(content, start, promised, order)
+            if not known:
                 promised = there - there % max(block, 1)
                 content = _with_sizes(content, start, promised, order, large)
             elif _number(content, 4, order + "I") + 8 < start + promised <= min(len(content), 2**32):
@@ -68,7 +70,7 @@ def _of_wave(content: bytes) -> Sizes:
                 content = content[:4] + whole + content[8:]
             plain = block > 0 and channels * bits == 8 * block
             more = _bytes_behind(content, start + promised, order)
-            return Sizes(content, promised // block if plain else None, promised > there, more=more)
+            return Sizes(content, promised // block if plain else None, promised > there, known, more)
         place = start + size + size % 2
     return Sizes(content)
 

@@ -1,4 +1,4 @@
-"""Figures of what was recorded while networks were trained; training/recording.py describes the records.
+"""Figures of what was recorded while networks were trained; runs/recording.py describes the records.
 
 gradient_map           ||dL/dh_t|| over (update, time step)                    Vorontsov et al., 2017, Fig. 4
 spectrum_evolution     mean, spread, least and largest singular value          Vorontsov et al., 2017, Fig. 5

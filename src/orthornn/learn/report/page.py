@@ -17,15 +17,17 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..._files import check_new, write_bytes
 from ..._printable import printable
+from ..._warnings import quiet
 from ..tasks import Task
 from . import pictures
 from .predictions import prediction_figures
 from .runs import SavedRun, best_of, by_data, chosen, differing, groups, names_of
 from .significance import mean_and_spread, verdicts
+from .table import Table
 
 _STYLE = """
 :root { color-scheme: light dark; --page: #fff; --text: #1b1b1b; --faint: #555; --line: #d8d8d8; --link: #0b5cad; }
@@ -38,18 +40,19 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem
 h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; } h3 { margin: 1.5rem 0 .5rem; font-size: 1rem; }
 a { color: var(--link); } nav ul { padding-left: 1.2rem; }
 table { border-collapse: collapse; } .wide { overflow-x: auto; }
-th, td { padding: .3rem .8rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
+td { white-space: nowrap; } th { vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--page); }
 td:first-child { max-width: 22rem; white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
 th button { font: inherit; font-weight: 600; border: 0; background: none; cursor: pointer; padding: 0; color: inherit; }
 th[aria-sort=ascending] button::after { content: " \\25B2"; } th[aria-sort=descending] button::after { content: " \\25BC"; }
 summary { cursor: pointer; margin: .6rem 0; color: var(--link); }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem; }
-figure { margin: 0; overflow-x: auto; align-self: start; } figure img { max-width: 100%; height: auto; background: #fff; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem;
+  margin-top: 1rem; }
+figure { margin: 0; align-self: start; } figure img { max-width: 100%; height: auto; background: #fff; }
 figcaption, .note { color: var(--faint); } .note { font-size: .9rem; }
 @media (max-width: 40rem) {
   body { font-size: 15px; margin: 1rem auto; } th, td { padding: .25rem .5rem; } td:first-child { max-width: 40vw; }
-  figure img { min-width: 27rem; max-width: none; }
 }
 @media print { details > * { display: block; } figure img { filter: none; } }
 """
@@ -84,21 +87,38 @@ for (const table of document.querySelectorAll("table.sortable")) {
 """
 
 
-def write_report(runs: Sequence[SavedRun], path: Path, figures: Sequence[str] = (), replace: bool = True) -> list[Path]:
+class PlainResults(NamedTuple):
+    """Results of plain methods on the data of runs: a sentence on which is better, a table, or why there is none."""
+
+    verdict: str = ""
+    table: Table | None = None
+    note: str = ""
+
+
+def write_report(
+    runs: Sequence[SavedRun],
+    path: Path,
+    figures: Sequence[str] = (),
+    replace: bool = True,
+    plain: Mapping[str, PlainResults] | None = None,
+) -> list[Path]:
     """Write the page to `path`, and each of its figures next to it in these formats ("svg", "pdf", "png").
+
+    plain: The results of plain methods, by the name of the data.
 
     Each file is written atomically: on a full disk the earlier one stays. Returns the files written.
 
     Raises:
         ArgumentError: If a file is there already and `replace` is False; then nothing is written.
     """
-    drawn, notes = draw(runs)
+    with quiet():
+        drawn, notes = draw(runs)
     names = _file_names(drawn)
     files = {path.with_name(f"{path.stem}-{names[title]}.{suffix}"): title for suffix in figures for title in drawn}
     if not replace:
         check_new([path, *files], "Name another page with --out, or replace it and its figures with --force.")
     svg = _drawn({title: functools.partial(pictures.as_svg, figure) for title, figure in drawn.items()}, notes)
-    text = page(runs, svg, notes)
+    text = page(runs, svg, notes, plain)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, text.encode())
     files = {file: title for file, title in files.items() if title in svg}
@@ -180,9 +200,15 @@ def _shared(tasks: Mapping[str, Task]) -> dict[str, Task]:
     return found
 
 
-def page(runs: Sequence[SavedRun], figures: Mapping[str, str], notes: Sequence[str] = ()) -> str:
-    """Return the page as text. figures: SVG by title."""
-    made = by_data(runs)
+def page(
+    runs: Sequence[SavedRun],
+    figures: Mapping[str, str],
+    notes: Sequence[str] = (),
+    plain: Mapping[str, PlainResults] | None = None,
+) -> str:
+    """Return the page as text. figures: SVG by title. plain: See `write_report`."""
+    made, plain = by_data(runs), plain or {}
+    notes = [*notes, *(own.note for own in plain.values() if own.note)]
     names = dict(zip((id(run) for run in runs), names_of(runs)))
     parts = [f"<h1>{len(runs)} run{'s' if len(runs) != 1 else ''}</h1>"]
     if len(made) > 1:
@@ -198,8 +224,11 @@ def page(runs: Sequence[SavedRun], figures: Mapping[str, str], notes: Sequence[s
             for title, svg in figures.items()
             if title.startswith(before)
         ]
-        parts += [f'<h2 id="data-{place}">{_text(task)}</h2>', _about(own, names), _summary(own)]
-        parts += [_folded(_results(own, names), len(own), "All runs"), _sentences(own)]
+        next_to = plain.get(task, PlainResults())
+        parts += [f'<h2 id="data-{place}">{_text(task)}</h2>', _about(own, names)]
+        parts += [f"<p><strong>{_text(next_to.verdict)}</strong></p>" if next_to.verdict else "", _summary(own)]
+        parts += ["<h3>By run</h3>", _folded(_results(own, names), len(own), "All runs"), _sentences(own)]
+        parts.append("" if next_to.table is None else _plain_table(next_to.table))
         parts.append(f'<div class="figures">{"".join(drawn)}</div>' if drawn else "")
     if len(runs) > 1:
         parts += ["<h2>Differences</h2>", _folded(_differences(runs, names), len(runs), "All configurations")]
@@ -266,25 +295,29 @@ def _summary(runs: Sequence[SavedRun]) -> str:
     return f"<h3>By model, mean ± standard deviation</h3>{first}{rest}"
 
 
+def _plain_table(table: Table) -> str:
+    return f"<h3>{_text(table.title)}</h3>" + _table([column.heading for column in table.columns], table.rows, "")
+
+
 def _results(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
     metric = runs[0].config.task.metric
-    heads = ["run", "model", "seed", "parameters", "updates", "updates/s", "best validation", "test loss"]
-    heads += ["over baseline", *([] if metric == "loss" else [f"test {metric}"]), "||W'W - I||"]
+    heads = ["run", "model", "seed", "best validation", *([] if metric == "loss" else [f"test {metric}"]), "test loss"]
+    heads += ["over baseline", "parameters", "updates", "updates/s", "||W'W - I||"]
     rows = []
     for run in runs:
         last = run.records[-1]["step"] if run.records else 0
         row: list[Any] = [names[id(run)], run.config.model.name, run.config.seed]
         if run.result is None:
-            row += ["", f"{last} of {run.config.steps}, not finished", *[""] * (len(heads) - 5)]
+            row += [*[""] * (len(heads) - 6), f"{last} of {run.config.steps}, not finished", "", ""]
         else:
             result = run.result
             speed = result["steps"] / max(result["update_seconds"], 1e-9)
             validation, test = chosen(result)
             loss = test.get("loss", math.nan)
-            row += [result["parameters"], result["steps"], speed, validation.get(metric, ""), loss]
             over = loss / result["trivial_loss"] if result["trivial_loss"] else math.nan
-            row += [over, *([] if metric == "loss" else [test.get(metric, "")])]
+            row += [validation.get(metric, ""), *([] if metric == "loss" else [test.get(metric, "")]), loss, over]
             error = result["orthogonality_error"]
+            row += [result["parameters"], result["steps"], speed]
             row.append("" if error is None else "with decay" if run.config.model.forgets else error)
         rows.append(row)
     return _table(heads, rows)

@@ -16,13 +16,14 @@ from torch import Tensor
 from ...diagnostics import hidden_gradient_norms
 from ...errors import ArgumentError, OrthornnError
 from ...modules import OrthogonalRNN
+from ..runs.fingerprint import check_data
 from ..systems import SequenceModel
 from ..tasks import Task
 from ..training import load_model
-from ..training.fingerprint import check_data
 from .figures import COLORS, _draw_eigenvalues, canvas, color, marker, plain_style, words, write
 from .runs import SavedRun, chosen
 
+SIZE = (5.6, 3.6)  # inches; a figure is legible on a phone, too
 _SEQUENCES = 10
 _LONGEST = 2000  # steps over which a gradient is followed
 _LARGEST = 10_000_000  # of a number in a task's description, for data to be made of it
@@ -35,7 +36,7 @@ def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry
     A mean is of all seeds of a group: where only some of them have a value, as after one has stopped, each has a thin line
     of its own. More than seven groups could not be told apart: the best by validation have colors, the others are gray.
     """
-    figure = canvas((7.0, 4.2))
+    figure = canvas(SIZE)
     axes = figure.add_subplot()
     names = best_groups(groups)
     for name, runs in sorted(groups.items(), key=lambda pair: pair[0] in names):
@@ -93,7 +94,7 @@ def eigenvalues(models: Mapping[str, SequenceModel]) -> Any | None:
             found[name] = torch.linalg.eigvals(W.to(torch.complex128)).numpy()
     if not found:
         return None
-    figure = canvas((5.6, 5.6))
+    figure = canvas((5.0, 5.0))
     _draw_eigenvalues(figure.add_subplot(), list(models), found)
     return figure
 
@@ -101,7 +102,7 @@ def eigenvalues(models: Mapping[str, SequenceModel]) -> Any | None:
 @plain_style()
 def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task]) -> Any | None:
     """Return ||dL/dh_t|| against t on validation sequences; None where no network can be followed."""
-    figure = canvas((7.0, 4.2))
+    figure = canvas(SIZE)
     axes = figure.add_subplot()
     for name, model in models.items():
         norms = _norms(model, tasks[name])
@@ -118,7 +119,7 @@ def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task
 @plain_style()
 def recorded_spectra(groups: Mapping[str, Sequence[SavedRun]]) -> Any | None:
     """Return the range of the singular values during training, where runs recorded it."""
-    figure = canvas((7.0, 4.2))
+    figure = canvas(SIZE)
     axes = figure.add_subplot()
     for name, runs in groups.items():
         records = runs[0].of_kind("spectrum")

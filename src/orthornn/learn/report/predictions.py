@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ...errors import OrthornnError
+from ..runs.fingerprint import check_data
 from ..systems import SequenceModel
 from ..tasks import Batch, Task
 from ..tasks.decision_threshold import decided
 from ..tasks.table_task import TableTask
 from ..tasks.target_transform import in_units
 from ..training import load_model
-from ..training.fingerprint import check_data
 from .figures import COLORS, canvas, plain_style, words
 from .runs import SavedRun, best_of
 

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from ..._html import table_html
+from ..._shell_word import shell_word
 from ..._warnings import warn
 from ...errors import ArgumentError, DataError, OrthornnError
+from ...saved.run_files import DESCRIPTION, RESULT, read_result
 from ..files.frames import without_folder
 from ..files.left_out import is_left_out
-from ..shell_word import shell_word
+from ..runs.changes import read_environment
 from ..tasks import Task
 from ..training import RunConfig, read_config, read_description, read_metrics
-from ..training.changes import read_environment
-from ..training.directory import DESCRIPTION, RESULT
-from ..training.weights import read_result
 
 # fields of tasks that change what a network is trained on or by, and not what it is tested on
 _OF_TRAINING = ("class_weights", "batching", "extra", "train_size")
@@ -124,12 +123,16 @@ def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
         for name, values in differing(runs).items()
         if name != "seed" and name not in _BOOKKEEPING and not name.startswith("record.")
     }
+    options = {name: values for name, values in differences.items() if not name.startswith("model.")}
+    of_models = {
+        name: values for name, values in differences.items() if name.startswith("model.") and name != "model.name"
+    }
     made: dict[str, list[SavedRun]] = {}
     for index, run in enumerate(runs):
         words = [run.config.model.name]
-        words += [
-            f"{name.split('.')[-1]}={values[index]}" for name, values in differences.items() if name != "model.name"
-        ]
+        alike = [place for place, other in enumerate(runs) if other.config.model.name == run.config.model.name]
+        own = {name: values for name, values in of_models.items() if len({repr(values[place]) for place in alike}) > 1}
+        words += [_setting(name, values[index]) for name, values in {**own, **options}.items()]
         made.setdefault(" ".join(words), []).append(run)
     kept = {label: _one_of_each_seed(own) for label, own in made.items()}
     left = len(runs) - sum(map(len, kept.values()))
@@ -139,6 +142,13 @@ def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
             f"this, move them away."
         )
     return kept
+
+
+def _setting(name: str, value: Any) -> str:
+    """Return one setting of a configuration, by its dotted name, as headings and legends have it."""
+    *above, last = name.split(".")
+    last = above[-1] if last == "name" else last
+    return f"no {last.replace('_', ' ')}" if value is None else f"{last}={value}"
 
 
 def _one_of_each_seed(runs: Sequence[SavedRun]) -> list[SavedRun]:
@@ -248,8 +258,7 @@ def _told_apart(task: Task, rivals: Sequence[Task]) -> str:
     """Return the task's name, and those of its fields in which the tasks differ."""
     fields = [_fields(rival) for rival in rivals]
     apart = {name: value for name, value in _fields(task).items() if any(own[name] != value for own in fields)}
-    words = [f"no {name.replace('_', ' ')}" if value is None else f"{name}={value}" for name, value in apart.items()]
-    return ", ".join([task.name, *words])
+    return ", ".join([task.name, *(_setting(name, value) for name, value in apart.items())])
 
 
 def _rounded(value: Any) -> Any:

@@ -10,8 +10,7 @@ from torch import nn
 from ...modules import OrthogonalRNN
 from ...parametrizations import Unconstrained
 from ...parametrizations.unconstrained import Init
-from .initial_values import arjovsky_, nonlinearity, start_slope_
-from .lasagne import LasagneModel
+from .initial_values import arjovsky_, lasagne_, nonlinearity, start_slope_
 from .model import OrthogonalModel, Where
 
 
@@ -51,6 +50,31 @@ class Srnn(OrthogonalModel):
         for suffix in core.suffixes:
             nn.init.xavier_uniform_(core.get_parameter(f"transition_{suffix}.weight"))
         return core
+
+
+@dataclass(frozen=True)
+class LasagneModel(OrthogonalModel):
+    """A network of the paper, whose fields that are left out make it the one that torch.nn.RNN would be."""
+
+    paper_readout: ClassVar[bool] = False
+
+    clip_backward: float | None = None
+    """Largest absolute value of an entry of the backward signal, inside back-propagation. Default: no clipping."""
+    learn_h0: bool | None = None
+    """Train the initial state. Default: no, it is zero."""
+    initial_values: Literal["torch", "lasagne"] | None = None
+    """Initial values besides the recurrent matrix: those of torch.nn.RNN and Linear (torch), or, as in the released code of
+    Vorontsov et al., small input weights, biases and trained initial state 0, and a Glorot readout (lasagne). Default:
+    torch."""
+
+    @property
+    def glorot_readout(self) -> bool:
+        """Whether the readout starts uniform Glorot with bias 0."""
+        return self.initial_values == "lasagne"
+
+    def filled(self, core: OrthogonalRNN) -> OrthogonalRNN:
+        """Give a core, which has torch's initial values, those that are asked for; return it."""
+        return lasagne_(core) if self.initial_values == "lasagne" else core
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import functools
-import inspect
-import textwrap
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from ..._checks import check_choice
 from ...errors import ArgumentError
+from ..fields import Option, field_docs
 from .blocks import Blocks
 from .cayley import Scornn, Scurnn
 from .exponential import Dtriv, Exprnn
@@ -38,36 +36,6 @@ MODELS: dict[str, type[Model]] = {
 """The models by the name under which the command line and config.json know them."""
 
 
-class Option(NamedTuple):
-    """An option that some models have.
-
-    kind: Its type. help: What it does, for which models. parse: Reads its text on the command line; None if the type
-    suffices.
-    """
-
-    kind: Any
-    help: str
-    parse: Callable[[str], Any] | None
-
-
-def field_docs(kind: type) -> dict[str, str]:
-    """Return the docstring below each field of a dataclass, its bases included, as one line."""
-    owners = (owner for owner in reversed(kind.__mro__) if dataclasses.is_dataclass(owner))
-    return {name: text for owner in owners for name, text in _own_field_docs(owner).items()}
-
-
-@functools.cache  # reading source takes milliseconds, and every command asks for the fields of every model
-def _own_field_docs(owner: type) -> dict[str, str]:
-    docs: dict[str, str] = {}
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-    assert isinstance(body, ast.ClassDef)
-    for entry, below in zip(body.body, body.body[1:]):
-        named = isinstance(entry, ast.AnnAssign) and isinstance(entry.target, ast.Name)
-        if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-            docs[entry.target.id] = " ".join(str(below.value.value).split())  # type: ignore[attr-defined]
-    return docs
-
-
 def _option(name: str) -> Option:
     owners = [model for model in MODELS.values() if name in (*SIZES, *model.options())]
     by_text: dict[str, list[str]] = {}
@@ -76,7 +44,7 @@ def _option(name: str) -> Option:
     texts = [text if len(names) == len(MODELS) else f"{_listed(names)}: {text}" for text, names in by_text.items()]
     kinds = [typing.get_type_hints(model)[name] for model in owners]
     (entry,) = (entry for entry in dataclasses.fields(owners[0]) if entry.name == name)
-    return Option(_any_of(kinds), " ".join(texts), entry.metadata.get("parse"))
+    return Option(name, _any_of(kinds), " ".join(texts), parse=entry.metadata.get("parse"))
 
 
 def _any_of(kinds: list[Any]) -> Any:

@@ -11,8 +11,8 @@ from ...errors import ArgumentError
 from ...modules import OrthogonalRNN
 from ...parametrizations import SpectralMargin
 from ...parametrizations.spectral import Init
+from .free import LasagneModel
 from .initial_values import nonlinearity, start_slope_
-from .lasagne import LasagneModel
 from .model import Where
 
 DEFAULT_MARGIN = 0.1

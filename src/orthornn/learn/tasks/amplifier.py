@@ -109,7 +109,7 @@ class Amplifier(Task):
         dry, wet, _ = self._scale
         return {"scale": 1 / dry, "target_scale": wet, "sample_rate": self.rate}
 
-    def told(self) -> list[str]:
+    def summary_lines(self) -> list[str]:
         """Return how long the recordings are, and how they are divided."""
         made = "" if len(self.files()) > 1 else ", wet made by an overdrive circuit"
         seconds = ", ".join(f"{part} {(end - at) / self.rate:.3g} s" for part, (at, end) in self._bounds.items())

@@ -23,7 +23,7 @@ import numpy as np
 from ..._warnings import warn
 from ...errors import DataError
 from ..files.cells import listed
-from ..files.columns import Columns
+from ..files.columns import Table
 from ..files.same_names import in_known_spelling
 
 MODES = ("error", "hold", "indicator", "interpolate", "skip")
@@ -63,7 +63,7 @@ def described(channels: Sequence[Channel]) -> dict[str, Any]:
     return {**found, "leads": leads} if any(leads) else found
 
 
-def category_channels(file: Columns, column: str, rows: np.ndarray, missing: bool) -> list[Channel]:
+def category_channels(file: Table, column: str, rows: np.ndarray, missing: bool) -> list[Channel]:
     """Return one channel for each value that the column has in these rows. missing: One more for the absence of one."""
     labels = file.labels(column, "categories")[rows]
     found = sorted({label for label in labels if label is not None})
@@ -77,7 +77,7 @@ def category_channels(file: Columns, column: str, rows: np.ndarray, missing: boo
 
 
 def channel_values(
-    file: Columns,
+    file: Table,
     channels: Sequence[Channel],
     order: np.ndarray,
     lengths: np.ndarray,
@@ -122,7 +122,7 @@ def _later(values: np.ndarray, lengths: np.ndarray, lead: int) -> np.ndarray:
 
 
 def _values_now(
-    file: Columns, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray, stretches: np.ndarray
+    file: Table, channels: Sequence[Channel], order: np.ndarray, lengths: np.ndarray, stretches: np.ndarray
 ) -> list[np.ndarray]:
     """Return the inputs of each step itself, (R,) each."""
     found: dict[str, np.ndarray] = {}
@@ -158,7 +158,7 @@ def _values_now(
     return columns
 
 
-def _name_unknown(file: Columns, column: str, labels: np.ndarray, known: set[str]) -> None:
+def _name_unknown(file: Table, column: str, labels: np.ndarray, known: set[str]) -> None:
     unknown = sorted({label for label in labels if label is not None} - known)
     if unknown:
         warn(

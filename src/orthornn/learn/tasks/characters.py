@@ -123,6 +123,12 @@ class Characters(Task):
         alphabet = sorted(set("".join(self._prepared(self._lines()["train"], "train"))))
         return {"vocabulary": [*alphabet, *["\ufffd"] * (self.input_size - len(alphabet))]}
 
+    def summary_lines(self) -> list[str]:
+        """Return how many lines and characters there are in each part."""
+        lengths = {name: self._part(name).lines.lengths for name in ("train", "validation", "test")}
+        parts = [f"{len(own)} for {name} ({own.sum()} characters)" for name, own in lengths.items()]
+        return [f"{self.data}: lines: {', '.join(parts)}; {self.input_size} different characters"]
+
     def files(self) -> dict[str, Path]:
         """Return the text, or the three of the Penn Treebank."""
         path = Path(self.data).expanduser()

@@ -3,36 +3,28 @@
 The network sees the target's past among its inputs, and of columns that are known ahead also the values at the steps that
 it forecasts. The first `skipped` steps of a sequence or window have no loss:
 there the state fills. Where a sequence is divided by time, validation and test begin with the steps before them, which are
-known when the forecast is made; what is predicted is theirs only. The loss is that of regression, or with `quantiles` the
-pinball loss, 2 max(q e, (q - 1) e) with e = y - prediction, whose half is the absolute error at q = 1/2.
-
-On the same predicted test steps: the mean of the training targets; persistence, the last value seen, y_t; linear
-autoregression by least squares from all inputs at the `skipped` (at least 1) last steps and a constant, where a missing value
-is the last one seen; and the plain methods of plain_baselines.py. With quantiles a method without any of its own has those
-of its errors in training.
+known when the forecast is made; what is predicted is theirs only. For the loss see forecast_objective.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice, check_integer
 from ...errors import ArgumentError
-from .forecast_metrics import pinball, scores
+from .forecast_baselines import Past, forecast_baselines, lags_of, past_of, usual_changes
+from .forecast_objective import ForecastObjective
 from .linear_start import start_linear
-from .plain_baselines import Baseline, last_steps, season_of, smoothed_forecasts
-from .regress import Numbers
-from .splits import PARTS
+from .plain_baselines import Baseline, last_steps
+from .regress import Numbers, known_targets
 from .table_options import modes_of
-from .target_transform import in_units, transformed
+from .table_task import once
+from .target_transform import transformed
 
 LARGEST_HORIZON = 10_000
 LARGEST_EMBEDDING = 4096
@@ -137,57 +129,41 @@ class Forecast(Numbers):
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the preprocessing with a name, a mean and a deviation for each output, and the quantiles."""
-        mean, deviation = (np.repeat(scale, max(1, len(self.levels))).tolist() for scale in self._scales[:2])
+        mean, deviation = (scale.tolist() for scale in self.objective().scales_of_outputs())
         targets = {"target_scale": deviation, "target_offset": mean, "labels": self.output_names}
         levels = {"quantiles": self.levels} if self.levels else {}
         return {**super().preprocessing(), **targets, **levels}
 
-    def in_units(self, prediction: Tensor) -> Tensor:
-        """Return a prediction (..., O) of a model in the targets' own units."""
-        scales = (np.repeat(scale, max(1, len(self.levels))) for scale in self._scales[:2])
-        mean, deviation = (torch.from_numpy(scale).to(prediction) for scale in scales)
-        return in_units(prediction * deviation + mean, self.target_transform)
+    @once
+    def past(self) -> Past:
+        """Return what is known at each row of the table."""
+        return past_of(self.table_data(), self.table_split())
 
-    @property
-    def trivial_loss(self) -> float:
-        """The loss of the training targets' mean, or of their quantiles, on the training targets, standardized."""
-        if not self.levels:
-            return super().trivial_loss
-        targets = self._known("train").numpy()
-        return float(np.nanmean(pinball(np.nanquantile(targets, self.levels, 0).T[None], targets, self.levels)))
+    @once
+    def objective(self) -> ForecastObjective:
+        """Return the squared error or the pinball loss, in the scale of the training part."""
+        data, count = self.table_data(), len(self.leads)
+        own = data.targets
+        usual = usual_changes(self, data, self.table_split(), self.past())
+        mean, deviation, usual = (np.tile(scale, count) for scale in (own.mean, own.deviation, usual))
+        known, levels = known_targets(data, "train"), tuple(self.levels)
+        return ForecastObjective(mean, deviation, known, self.target_transform, True, usual, levels)
 
     def baselines(self) -> dict[str, float]:
         """Return the test losses of the mean, of persistence and of linear autoregression."""
         if self.levels:
             return {}
-        mean, deviation, _ = self._scales
-        train, test = (self._parts[part].rows[self._parts[part].counted] for part in ("train", "test"))
-        values = self._filled[test][:, : len(self.target_columns)]
-        persistent = (np.tile(values, len(self.leads)) - mean) / deviation
-        wanted = self._known("train").numpy()
-        weights = np.linalg.lstsq(self._lags(train), wanted, rcond=None)[0]
+        data, objective, order = self.table_data(), self.objective(), max(1, self.skipped)
+        train, test = (data.parts[part].rows[data.parts[part].counted] for part in ("train", "test"))
+        persistent = np.tile(self.past().targets[test], len(self.leads))
+        persistent = (persistent - objective.mean) / objective.deviation
+        weights = np.linalg.lstsq(lags_of(data, self.past(), train, order), objective.known.numpy(), rcond=None)[0]
+        linear = torch.from_numpy(lags_of(data, self.past(), test, order) @ weights)
         return {
             **super().baselines(),
             "persistence": self._test_loss(torch.from_numpy(persistent)),
-            f"linear autoregression of order {self._order}": self._test_loss(
-                torch.from_numpy(self._lags(test) @ weights)
-            ),
+            f"linear autoregression of order {order}": self._test_loss(linear),
         }
-
-    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """Return the mean squared error of the standardized targets, or the mean pinball loss."""
-        if not self.levels:
-            return super().loss(prediction, targets)
-        rows, wanted = self._rows(prediction, targets)
-        levels = torch.tensor(self.levels, dtype=rows.dtype, device=rows.device)
-        errors = wanted.unsqueeze(-1) - rows.unflatten(-1, (wanted.shape[-1], len(levels)))
-        return 2 * torch.maximum(levels * errors, (levels - 1) * errors)[~wanted.isnan()].mean()
-
-    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """Return loss, and in the targets' own units mse, mae, mape, smape, mase; with quantiles their coverage."""
-        rows, wanted = self._rows(prediction, targets)
-        found, known = (values.detach().double().cpu().numpy() for values in (rows, wanted))
-        return scores(found, known, *self._scales, self.levels, self.target_transform)
 
     def table_metrics(self, found: np.ndarray, wanted: np.ndarray, description: Mapping[str, Any]) -> dict[str, float]:
         """Return the metrics of forecasts (rows, O) and the values received (rows, H C), both in the targets' own units.
@@ -198,15 +174,9 @@ class Forecast(Numbers):
         count = max(1, len(self.levels))
         mean, deviation = offset[::count], scale[::count]
         found, wanted = (transformed(values, self.target_transform) for values in (found, wanted))
-        sums = scores(
-            (found - offset) / scale,
-            (wanted - mean) / deviation,
-            mean,
-            deviation,
-            np.full(len(mean), np.nan),
-            self.levels,
-            self.target_transform,
-        )
+        usual, levels = np.full(len(mean), np.nan), tuple(self.levels)
+        own = ForecastObjective(mean, deviation, torch.empty(0), self.target_transform, True, usual, levels)
+        sums = own.sums((found - offset) / scale, (wanted - mean) / deviation)
         return {name: total / number for name, (total, number) in sums.items() if number}
 
     def warm_start(self, model: Any) -> bool:
@@ -218,125 +188,39 @@ class Forecast(Numbers):
         if model.recent is None:
             return False
         train, validation = (self._lagged(part, model.recent.lags) for part in ("train", "validation"))
-        start_linear(model, train, validation, self._own_past, self.levels)
+        start_linear(model, train, validation, self._own_past(), self.levels)
         return True
 
-    @property
-    def _own_past(self) -> list[tuple[int, float]]:
-        """For each answer (H C,) the input that is its own past, and the factor between their standardized values."""
-        names = [channel.name for channel in self._channels]
-        if not {*self.target_columns} <= {*names}:
-            return []
-        places = [names.index(column) for column in self.target_columns]
-        factors = (self._scale[1][places] / self._target_scale[1]).tolist()
-        return [*zip(places, factors)] * len(self.leads)
-
-    def _lagged(self, name: str, lags: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the last steps (rows, k I) and the answers (rows, H C) of a part, where all of them are there."""
-        part = self._parts[name]
-        targets = part.targets.double().numpy()
-        chosen = part.counted & ~np.isnan(targets).any(1)
-        inputs = part.inputs[:, : self._plain_inputs].double().numpy()
-        rows = last_steps(inputs, part.pieces.lengths, lags, self._later_inputs)
-        return rows[chosen], targets[chosen]
-
-    @cached_property
-    def _scales(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean and deviation of every answer, transformed, and what its absolute error is divided by in mase: (H C,) each.
-
-        That is the mean change, in the targets' own units, of the training part from one step, or where there is a season
-        one season, to the next.
-        """
-        mean, deviation = self._target_scale
-        targets, sequences = in_units(self._table.targets, self.target_transform), self._table.sequences
-        period = (self._season if len(sequences) == 1 else None) or 1
-        known = np.zeros(len(targets), bool)
-        known[self._training_rows] = True
-        own = np.repeat(np.arange(len(sequences)), sequences.lengths)
-        pairs = known[period:] & known[:-period] & (own[period:] == own[:-period])
-        changes = np.abs(targets[period:] - targets[:-period])[pairs]
-        spread = deviation if self.target_transform is None else np.nanstd(targets[known], 0)
-        changes = changes[np.isfinite(changes).all(1)]
-        usual = changes.mean(0) if len(changes) else spread
-        usual = np.where(np.isfinite(usual) & (usual > 0), usual, spread)
-        count = len(self.leads)
-        return np.tile(mean, count), np.tile(deviation, count), np.tile(usual, count)
-
-    @cached_property
-    def _season(self) -> int | None:
-        """The period of the first target of a single series."""
-        known = int(max(at + steps for at, steps in self._pieces["train"]))
-        return season_of(self._filled[:known, 0])
+    def plain_baselines(self) -> list[Baseline]:
+        """Return also persistence and, where the file is one series, seasonal naive and exponential smoothing."""
+        return super().plain_baselines() + forecast_baselines(
+            self.table_data(), self.past(), self.leads, self.objective()
+        )
 
     def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         found = np.asarray(method.predict(features)).reshape(targets.shape)
         if not self.levels:
-            return self._errors(found, targets)
+            return self.objective().errors(found, targets)
         train = self._samples("train")
         (own,) = train.features.values()
         residuals = train.targets - np.asarray(method.predict(own)).reshape(train.targets.shape)
-        return self._errors(found, targets, residuals)
+        return replace(self.objective(), residuals=residuals).errors(found, targets)
 
-    def _errors(self, found: np.ndarray, targets: np.ndarray, residuals: np.ndarray | None = None) -> dict[str, float]:
-        """The metrics of standardized values (rows, H C). residuals: Errors in training, for their quantiles."""
-        found = found.astype(np.float64)
-        if self.levels:
-            assert residuals is not None
-            found = (found[..., None] + np.nanquantile(residuals, self.levels, 0).T).reshape(len(found), -1)
-        sums = scores(found, targets, *self._scales, self.levels, self.target_transform)
-        return {name: total / count for name, (total, count) in sums.items() if count}
+    def _own_past(self) -> list[tuple[int, float]]:
+        """Return for each answer (H C,) the input that is its own past, and the factor between their standardized values."""
+        data = self.table_data()
+        names = [channel.name for channel in data.channels]
+        if not {*self.target_columns} <= {*names}:
+            return []
+        places = [names.index(column) for column in self.target_columns]
+        factors = (data.deviation[places] / data.targets.deviation).tolist()
+        return [*zip(places, factors)] * len(self.leads)
 
-    def plain_baselines(self) -> list[Baseline]:
-        """Return also persistence and, where the file is one series, seasonal naive and exponential smoothing."""
-        mean, deviation, _ = self._scales
-        leads = self.leads
-        values = self._filled[:, : len(self.target_columns)]
-        answers = {"persistence": np.tile(values, len(leads))}
-        if len(self._table.sequences) == 1:
-            known = int(max(at + steps for at, steps in self._pieces["train"]))
-            season = self._season
-            if season is not None:
-                places = [np.arange(len(values)) - (season * -(-lead // season) - lead) for lead in leads]
-                answers[f"seasonal naive, period {season}"] = np.concatenate([values[p.clip(0)] for p in places], 1)
-            smooth = [smoothed_forecasts(column, known, lead, season) for lead in leads for column in values.T]
-            if all(column is not None for column in smooth):
-                answers["exponential smoothing"] = np.stack(smooth, 1)  # type: ignore[arg-type]
-        found = super().plain_baselines()
-        for name, answer in answers.items():
-            standard = (answer - mean) / deviation
-            parts = {}
-            for part in PARTS:
-                counted = self._parts[part].counted & self._counted_targets(self._parts[part].targets.numpy())
-                parts[part] = (standard[self._parts[part].rows[counted]], self._parts[part].targets.numpy()[counted])
-            residuals = parts["train"][1] - parts["train"][0]
-            metrics = {part: self._errors(*parts[part], residuals) for part in ("validation", "test")}
-            if all(np.isfinite(score["loss"]) for score in metrics.values()):
-                found.append(Baseline(name, **metrics))
-        return found
-
-    @property
-    def _order(self) -> int:
-        return max(1, self.skipped)
-
-    @cached_property
-    def _filled(self) -> np.ndarray:
-        """Targets and features (R, C + I), transformed as the network has them, a missing one being the last one seen in its
-        sequence, at first the training mean."""
-        table = self._table
-        values = np.concatenate([table.targets, table.features], 1)
-        values[~table.observed, len(self.target_columns) :] = np.nan
-        means = np.concatenate([self._target_scale[0], self._scale[0]])
-        place = np.arange(len(values))[:, None]
-        known = np.where(np.isfinite(values), place, -1)
-        starts = np.repeat(table.sequences.starts, table.sequences.lengths)[:, None]
-        last = np.maximum.accumulate(known, 0)  # one of an earlier sequence is before its own start
-        found = np.take_along_axis(values, last.clip(0), 0)
-        return np.where(last >= starts, found, means)
-
-    def _lags(self, rows: np.ndarray) -> np.ndarray:
-        """Return what linear autoregression sees at these rows: (rows, 1 + order * I)."""
-        mean, deviation = self._scale
-        features = ((self._filled[:, len(self.target_columns) :] - mean) / deviation)[:, : self._plain_inputs]
-        own = features[:, : features.shape[1] - self._later_inputs]
-        lags = [features[rows], *(own[rows - back] for back in range(1, self._order))]
-        return np.concatenate([np.ones((len(rows), 1)), *lags], 1)
+    def _lagged(self, name: str, lags: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the last steps (rows, k I) and the answers (rows, H C) of a part, where all of them are there."""
+        data, part = self.table_data(), self.table_data().parts[name]
+        targets = part.targets.double().numpy()
+        chosen = part.counted & ~np.isnan(targets).any(1)
+        inputs = part.inputs[:, : data.plain_inputs].double().numpy()
+        rows = last_steps(inputs, part.pieces.lengths, lags, data.later_inputs)
+        return rows[chosen], targets[chosen]

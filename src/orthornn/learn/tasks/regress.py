@@ -1,33 +1,26 @@
-"""Regression on the user's own sequences: numbers after the last step of a sequence, or at every step.
-
-The loss is the mean squared error of the standardized targets, over all that are there; `mse` is the same in the
-targets' own units. The trivial baseline is the mean of the training targets. With a transform (target_transform.py), all
-are those of transformed targets, but for the metrics in the targets' own units.
+"""Regression on the user's own sequences: numbers after the last step of a sequence, or at every step; see
+number_objective.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice
-from ...errors import DataError
 from ..files.cells import listed
-from ..files.columns import Columns
+from ..files.columns import Table
+from .number_objective import NumberObjective
+from .number_targets import number_targets, raw_numbers, read_numbers
 from .plain_baselines import regressors
-from .regression_metrics import own_scores, sums, with_r2
-from .sequences import flat
-from .table_rows import INFINITE
-from .table_task import TableTask
-from .target_transform import TRANSFORMS, in_units, transformed
-from .task import Batch
+from .regression_metrics import with_r2
+from .table_data import TableData, Targets
+from .table_task import TableTask, once
+from .target_transform import TRANSFORMS
 
 
 @dataclass(frozen=True)
@@ -53,48 +46,16 @@ class Numbers(TableTask):
         """The target columns."""
         return len(self.target_columns)
 
-    @property
-    def trivial_loss(self) -> float:
-        """The squared error of the training targets' mean, on the training targets, standardized."""
-        targets = self._known("train")
-        return float((targets - targets.nanmean(0)).square().nanmean())
+    @once
+    def objective(self) -> NumberObjective:
+        """Return the squared error, in the scale of the training part."""
+        data, every_step = self.table_data(), self.output == "all"
+        mean, deviation = data.targets.mean, data.targets.deviation
+        return NumberObjective(mean, deviation, known_targets(data, "train"), self.target_transform, every_step)
 
     def baselines(self) -> dict[str, float]:
         """Return the test loss of the mean of the training targets."""
-        return {"mean of the training targets": self._test_loss(self._known("train").nanmean(0))}
-
-    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """Return the mean squared error of the standardized targets."""
-        rows, wanted = self._rows(prediction, targets)
-        there = ~wanted.isnan()
-        return (rows[there] - wanted[there]).square().mean()
-
-    def mass(self, batch: Batch) -> float:
-        """Return how many targets there are."""
-        targets = batch.targets.data if isinstance(batch.targets, PackedSequence) else batch.targets
-        return int((~targets.isnan()).sum())
-
-    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """Return loss, and in the targets' own units mse, mae and what r2 needs, the means over the targets if there are
-        several; see regression_metrics.py.
-        """
-        rows, wanted = self._rows(prediction, targets)
-        squares = (rows - wanted).square().detach().double()
-        mean, deviation = (torch.from_numpy(scale).to(squares.device) for scale in self._target_scale)
-        if self.target_transform is None:
-            own = squares * deviation.square()
-            errors, targets = (values.detach().double() * deviation for values in (rows - wanted, wanted))
-        else:
-            said, true = (self.in_units(values.detach().double()) for values in (rows, wanted))
-            errors, targets = said - true, true - in_units(mean, self.target_transform)
-            own = errors.square()
-        there = ~wanted.isnan()  # a prediction that is NaN, unlike a target, is no missing value
-        count = int(there.sum())
-        return {
-            "loss": (float(squares[there].sum()), count),
-            "mse": (float(own[there].sum()), count),
-            **sums(errors, targets),
-        }
+        return {"mean of the training targets": self._test_loss(known_targets(self.table_data(), "train").nanmean(0))}
 
     def summarized(self, means: Mapping[str, float]) -> dict[str, float]:
         """Return the metrics with r2, where it is defined."""
@@ -102,109 +63,43 @@ class Numbers(TableTask):
 
     def in_units(self, prediction: Tensor) -> Tensor:
         """Return a prediction (..., O) of a model in the targets' own units."""
-        mean, deviation = (torch.from_numpy(scale).to(prediction) for scale in self._target_scale)
-        return in_units(prediction * deviation + mean, self.target_transform)
+        return self.objective().in_units(prediction)
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the preprocessing with the targets' names, means and deviations, since the network predicts
         standardized values, and their transform, if there is one.
         """
-        mean, deviation = self._target_scale
-        targets = {"target_scale": deviation.tolist(), "target_offset": mean.tolist(), "labels": self.target_columns}
+        own = self.table_data().targets
+        scale = {"target_scale": own.deviation.tolist(), "target_offset": own.mean.tolist()}
+        targets = {**scale, "labels": self.target_columns}
         done = {} if self.target_transform is None else {"target_transform": self.target_transform}
         return {**super().preprocessing(), **targets, **done}
+
+    def _test_loss(self, answer: Tensor) -> float:
+        return float((known_targets(self.table_data(), "test") - answer).square().nanmean())
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
         return regressors()
 
-    def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        return self._errors(np.asarray(method.predict(features)).reshape(targets.shape), targets)
-
-    def _errors(self, found: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """Return the metrics of standardized values (rows, O)."""
-        squares = np.square(found.astype(np.float64) - targets)
-        said, true = (self.in_units(torch.from_numpy(values).double()).numpy() for values in (found, targets))
-        own = squares * self._target_scale[1] ** 2 if self.target_transform is None else np.square(said - true)
-        return {"loss": float(squares.mean()), "mse": float(own.mean()), **own_scores(said, true)}
-
-    def _counted_targets(self, targets: np.ndarray) -> np.ndarray:
-        return ~np.isnan(targets[:, 0])
-
-    def _rows(self, prediction: Tensor, targets: Tensor | PackedSequence) -> tuple[Tensor, Tensor]:
-        """Return prediction and targets row by row, (rows, O) each; a target that is not there is NaN."""
-        rows, wanted = flat(prediction, targets) if self.output == "all" else (prediction, targets)
-        assert isinstance(wanted, Tensor)
-        return rows, wanted
-
-    def _known(self, part: str) -> Tensor:
-        """Return the standardized targets that enter the loss: (rows, O) float64."""
-        targets = self._parts[part].targets.double()
-        return targets[~targets.isnan().all(1)]
-
-    def _test_loss(self, answer: Tensor) -> float:
-        return float((self._known("test") - answer).square().nanmean())
-
-    def _told_of_targets(self) -> list[str]:
-        mean, deviation = self._target_scale
-        how = self.target_transform
+    def _summary_of_targets(self) -> list[str]:
+        how, own = self.target_transform, self.table_data().targets
         names = [name if how is None else f"{how}({name})" for name in self.target_columns]
-        said = [f"{name} {m:.4g} ± {d:.3g}" for name, m, d in zip(names, mean, deviation)]
-        known = np.isfinite(self._table.targets)
+        said = [f"{name} {m:.4g} ± {d:.3g}" for name, m, d in zip(names, own.mean, own.deviation)]
+        known = np.isfinite(own.values)
         partly = int((known.any(1) & ~known.all(1)).sum())
         left_out = (
             [f"{partly} row(s) have some of the targets only, and none of theirs enters the loss"] if partly else []
         )
         return [f"targets, mean and standard deviation in training: {listed(said)}", *left_out]
 
-    def _raw_targets(self, file: Columns) -> np.ndarray:
-        return np.stack([self._check_domain(file, name, "target") for name in self.target_columns], 1)
+    def _raw_targets(self, table: Table) -> np.ndarray:
+        return raw_numbers(self, table)
 
-    def _read_targets(self, file: Columns) -> np.ndarray:
-        targets = self._raw_targets(file)
-        wrong = (np.isnan(targets) & self._strict_targets | np.isinf(targets)).any(1)
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
-            infinite = bool(np.isinf(targets[row]).any())
-            advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
-            raise DataError(
-                f"Expected finite numbers in {file.path}, column(s) {self.target}, but got {targets[row].tolist()} in "
-                f"{file.row(row)}, as in {int(wrong.sum())} row(s) in all. "
-                f"{INFINITE if infinite else advice}"
-            )
-        return transformed(targets, self.target_transform)
+    def _read_targets(self, table: Table) -> np.ndarray:
+        return read_numbers(self, table)
 
-    def _target_there(self, targets: np.ndarray) -> np.ndarray:
-        return np.isfinite(targets).all(1)
-
-    def _target_tensor(self, targets: np.ndarray, there: np.ndarray) -> Tensor:
-        mean, deviation = (np.tile(scale, targets.shape[1] // len(scale)) for scale in self._target_scale)
-        standard = (targets - mean) / deviation
-        standard[~there] = np.nan
-        return torch.from_numpy(standard.astype(np.float32))
-
-    @cached_property
-    def _target_scale(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation (O,) of the targets of the training part."""
-        pieces, targets = self._pieces["train"], self._table.targets
-        if self.output == "all":
-            rows = np.unique(np.concatenate([np.arange(at + self.leads[0], at + steps) for at, steps in pieces]))
-        else:
-            rows = np.array([at + steps - 1 for at, steps in pieces])
-        known = targets[rows]
-        known = known[np.isfinite(known).all(1)]
-        if not len(known):
-            raise DataError(
-                f"Expected targets in the training part of {self.data}, but got none. Choose another split_seed, or add data."
-            )
-        mean, deviation = self._moments(known, self.target_columns)
-        if not deviation.all():
-            raise DataError(
-                f"Expected targets that differ in the training part of {self.data}, but "
-                f"{listed([name for name, spread in zip(self.target_columns, deviation) if not spread])} is the "
-                f"same in all of "
-                f"it. Choose another split_seed, or leave it out of target, --target."
-            )
-        return mean, deviation
+    def _targets(self) -> Targets:
+        return number_targets(self, self._target_cells()[self.table_sequences().order], self.table_split())
 
 
 @dataclass(frozen=True)
@@ -220,3 +115,9 @@ class Regress(Numbers):
     def output(self) -> Literal["all", "last"]:  # type: ignore[override]
         """Either "all", with every_step, or "last"."""
         return "all" if self.every_step else "last"
+
+
+def known_targets(data: TableData, part: str) -> Tensor:
+    """Return the standardized targets that enter the loss: (rows, O) float64."""
+    targets = data.parts[part].targets.double()
+    return targets[~targets.isnan().all(1)]

@@ -128,7 +128,7 @@ class TableOptions(Task):
         check_integer("split_seed", self.split_seed, 0)
         if self.window is not None:
             check_integer("window", self.window, 2)
-        self._sound.check()
+        self.sound_format.check()
 
     sees_target: ClassVar[bool] = False
     skipped: ClassVar[int] = 0  # first steps of a piece without a loss; a field in Forecast
@@ -154,7 +154,8 @@ class TableOptions(Task):
         return names_in(self.target)
 
     @property
-    def _sound(self) -> SoundFormat:
+    def sound_format(self) -> SoundFormat:
+        """The form in which sounds are read."""
         return SoundFormat(self.sample_rate, self.sound, self.window_ms, self.hop_ms, self.mels)
 
 
@@ -178,11 +179,6 @@ def entries_in(text: str) -> list[str]:
             f"{text!r}. Write '\"a, b\",c'."
         ) from None
     return found
-
-
-def entry_of(name: str) -> str:
-    """Return a name as `entries_in` reads it."""
-    return '"' + name.replace('"', '""') + '"' if "," in name or name.lstrip().startswith('"') else name
 
 
 def modes_of(text: str) -> dict[str, str]:

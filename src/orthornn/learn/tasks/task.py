@@ -150,7 +150,7 @@ class Task(ABC):
         """
         return {}
 
-    def told(self) -> list[str]:
+    def summary_lines(self) -> list[str]:
         """Return lines that report what was read and how, for the user to see before training; none for made data."""
         return []
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...errors import DataError
 from ..files.cells import coded, kind_of_cells
-from ..files.columns import Columns, read_columns
+from ..files.columns import Table, read_columns
 from ..files.csv_format import CsvFormat
+from ..files.frames import Frame, located
 from ..files.sound_folder import labels_of
 from .plain_baselines import season_of
 from .table_options import names_in
@@ -24,7 +25,7 @@ _MANY_CLASSES = 100  # whole numbers that are more than these may be amounts
 
 
 def choose_task(
-    path: Path, target: str, ahead: Sequence[str], form: CsvFormat | None = None, amounts: Sequence[str] = ()
+    path: Path | Frame, target: str, ahead: Sequence[str], form: CsvFormat | None = None, amounts: Sequence[str] = ()
 ) -> tuple[str, str]:
     """Return ("classify", "regress" or "forecast", the reason in words).
 
@@ -39,8 +40,8 @@ def choose_task(
         return "forecast", f"{named} {'was' if len(ahead) == 1 else 'were'} given"
     if amounts:
         return "regress", f"--{amounts[0]} was given"
-    path = path.expanduser()
-    file = Columns(path, labels_of(path, form)) if path.is_dir() else read_columns(path, form)
+    path = located(path)
+    file = Table(path, labels_of(path, form)) if isinstance(path, Path) and path.is_dir() else read_columns(path, form)
     names = [file.check(name, "target") for name in names_in(target) or [target]]
     if len(names) > 1:
         return "regress", "there are several targets"
@@ -75,13 +76,13 @@ class Look(NamedTuple):
 
 
 def look_at_series(
-    path: Path, target: str, sequence: str | None, time: str | None, form: CsvFormat | None = None
+    path: Path | Frame, target: str, sequence: str | None, time: str | None, form: CsvFormat | None = None
 ) -> Look:
     """Return what the series of a file are like.
 
     The period is that of the first target of the longest series, in steps; None if it has none up to 200.
     """
-    file = read_columns(path.expanduser(), form)
+    file = read_columns(located(path), form)
     values = file.numbers(file.check((names_in(target) or [target])[0], "target"), "target")
     if sequence is None and "sequence" in file.columns:
         sequence = "sequence"

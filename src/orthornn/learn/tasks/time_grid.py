@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ..files import cells
-from ..files.columns import Columns
+from ..files.columns import Table
 from ..files.dates import are_dates, compact_nanoseconds, has_offset, nanoseconds_of_dates
 
 _HOUR = 3600 * 10**9
@@ -21,6 +21,7 @@ _MONTHS = (3, 4, 9, 10, 11)  # in which clocks change
 _MOST = 3  # gaps that are named
 _UNITS = ((_DAY, "d"), (_HOUR, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (1, "ns"))
 _ALIKE = 1e-3  # of a step, by which others may differ from it
+_SINGLE = 9  # digits of a number in float32
 _DIGITS = 9  # behind the point, of times that were rounded
 
 
@@ -40,13 +41,13 @@ class _Steps(NamedTuple):
     rounded: bool
 
 
-def told_grid(file: Columns, name: str, order: np.ndarray, lengths: np.ndarray) -> str:
+def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> str:
     """Return what there is to say about the times of sequences, put in this order; empty if there are no two."""
     found = grid_of(file, name, order, lengths)
     return "" if found is None else found.told
 
 
-def grid_of(file: Columns, name: str, order: np.ndarray, lengths: np.ndarray) -> Grid | None:
+def grid_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> Grid | None:
     """Return the grid of a column of times. None if no sequence has two, or if they are no times.
 
     Args:
@@ -165,6 +166,8 @@ def _rounding(times: np.ndarray) -> float:
         scaled = times * 10.0**digits
         if (np.abs(scaled - np.rint(scaled)) <= bits * 10.0**digits).all():
             return bits + 10.0**-digits
+    if not single and all(float(f"{time:.{_SINGLE}g}") == time for time in times.tolist()):  # float32, written as text
+        return 2 * float(np.spacing(np.abs(times).max().astype(np.float32)))
     return bits
 
 
@@ -199,7 +202,7 @@ def _shown(cell: object) -> str:
     return cells.shown(str(cell) if isinstance(cell, np.datetime64) else cell)
 
 
-def _numbers(file: Columns, name: str) -> np.ndarray:
+def _numbers(file: Table, name: str) -> np.ndarray:
     """Return times that are no dates as int64 or float64: the differences count, so that no ranks are in their place."""
     column = file.columns[name]
     if column.dtype.kind in "iu" and column.max() <= np.iinfo(np.int64).max:

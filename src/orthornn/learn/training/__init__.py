@@ -1,25 +1,57 @@
-"""Training: a frozen configuration in, a run directory out."""
+"""Training: a frozen configuration in, a run directory out. The names are imported when they are first asked for."""
 
 from __future__ import annotations
 
-from .checkpoint import Checkpoints, read_checkpoint
-from .config import (
-    SCHEDULES,
-    OptimizerConfig,
-    PenaltyConfig,
-    RecordConfig,
-    RunConfig,
-    ScheduleConfig,
-    read_config,
+import warnings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...saved.checkpoint import Checkpoints, read_checkpoint
+    from ...saved.run_files import read_description, read_result
+    from ..runs.directory import RunDirectory
+    from ..runs.log import read_metrics
+    from ..runs.loop import resume, run_to_end, train
+    from ..runs.result import Progress, RunResult
+    from ..runs.run import Run
+    from ..runs.trained import load_model
+    from .config import (
+        SCHEDULES,
+        OptimizerConfig,
+        PenaltyConfig,
+        RecordConfig,
+        RunConfig,
+        ScheduleConfig,
+        read_config,
+    )
+    from .fine_tuning import FineTuning, fine_tune
+    from .processes import Processes
+    from .trainer import Trainer
+
+_CONFIG = (
+    "SCHEDULES",
+    "OptimizerConfig",
+    "PenaltyConfig",
+    "RecordConfig",
+    "RunConfig",
+    "ScheduleConfig",
+    "read_config",
 )
-from .directory import RunDirectory
-from .fine_tune import FineTuning, fine_tune
-from .log import read_metrics
-from .loop import carry_out, resume, train
-from .processes import Processes
-from .run import Progress, Run, RunResult
-from .trainer import Trainer
-from .weights import load_model, read_description, read_result
+_MODULES = {
+    "...saved.checkpoint": ("Checkpoints", "read_checkpoint"),
+    "...saved.run_files": ("read_description", "read_result"),
+    "..runs.directory": ("RunDirectory",),
+    "..runs.log": ("read_metrics",),
+    "..runs.loop": ("run_to_end", "resume", "train"),
+    "..runs.result": ("Progress", "RunResult"),
+    "..runs.run": ("Run",),
+    "..runs.trained": ("load_model",),
+    ".config": _CONFIG,
+    ".fine_tuning": ("FineTuning", "fine_tune"),
+    ".processes": ("Processes",),
+    ".trainer": ("Trainer",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "SCHEDULES",
@@ -36,7 +68,6 @@ __all__ = [
     "RunResult",
     "ScheduleConfig",
     "Trainer",
-    "carry_out",
     "fine_tune",
     "load_model",
     "read_checkpoint",
@@ -45,5 +76,18 @@ __all__ = [
     "read_metrics",
     "read_result",
     "resume",
+    "run_to_end",
     "train",
 ]
+
+
+_FORMER = {"carry_out": "run_to_end"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FORMER:
+        warnings.warn(f"{name} is called {_FORMER[name]} now. Call it so.", DeprecationWarning, stacklevel=2)
+        name = _FORMER[name]
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name], __name__), name)

@@ -10,21 +10,22 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
 
 from ...errors import ArgumentError
-from ..tasks import Batch, Task
+from ..tasks import Batch
+from .problem import Objective
 
 
-def split_batch(task: Task, batch: Batch, parts: int) -> list[tuple[Batch, float]]:
+def split_batch(objective: Objective, batch: Batch, parts: int) -> list[tuple[Batch, float]]:
     """Return parts of a batch, by sequences, and the weight of each in the mean loss; the weights add up to 1.
 
-    The parts' weighted losses and gradients add up to those of the whole, for a loss that is a mean over what `task.mass`
-    counts; a part without any has weight 0. ArgumentError if there are fewer sequences than parts.
+    The parts' weighted losses and gradients add up to those of the whole, for a loss that is a mean over what
+    `objective.mass` counts; a part without any has weight 0. ArgumentError if there are fewer sequences than parts.
     """
     if parts == 1:
         return [(batch, 1.0)]
     inputs = _split(batch.inputs, parts, 1)
-    targets = _split(batch.targets, parts, 0 if task.output == "last" else 1)
+    targets = _split(batch.targets, parts, 0 if objective.output == "last" else 1)
     batches = [Batch(x, y) for x, y in zip(inputs, targets, strict=True)]
-    masses = [task.mass(one) for one in batches]
+    masses = [objective.mass(one) for one in batches]
     return [(one, mass / (sum(masses) or 1)) for one, mass in zip(batches, masses, strict=True)]
 
 

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
-import types
 import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from ..._checks import check_below_1, check_choice, check_float32, check_integer, check_number
-from ..._files import read_bytes
-from ...errors import ArgumentError, ConfigError, DataError, OrthornnError
-from ..systems import MODEL_OPTIONS, MODELS, Model, foreign, model_named
+from ...errors import ArgumentError
+from ...saved.config_file import MODEL_FAMILY, naming, read_dataclass, read_plain
+from ..files.frames import Frame
+from ..systems import MODEL_OPTIONS, Model, model_named
 from ..tasks import TASKS, Copying, Task
-from .json_files import LARGEST, parse, shortened, without_sum
 
-_LONGEST_NAME = 100
-OPTIMIZERS = ("adam", "adamw", "rmsprop", "rmsprop-tensorflow", "rmsprop-lasagne", "sgd")
 Optimizer = Literal["adam", "adamw", "rmsprop", "rmsprop-tensorflow", "rmsprop-lasagne", "sgd"]
+OPTIMIZERS = typing.get_args(Optimizer)
 _RATE = "Pass 0.001, for example."
 _LARGEST = 2**63 - 1
 SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
@@ -29,45 +25,38 @@ SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """The optimizer and its learning rates.
+    """The optimizer and its learning rates."""
 
-    Args:
-        name: "adam", "adamw" (Adam with decoupled weight decay), "rmsprop", "rmsprop-tensorflow" (its mean of squared
-            gradients starts at 1, not 0, so that the first updates are smaller, and 1e-10 is added to it before the root,
-            not 1e-8 after it), "rmsprop-lasagne" (1e-6 is added to the mean before the root, so that gradients well below
-            1e-3 move a parameter less) or "sgd". Default: "adam".
-        recurrent: Optimizer of what parametrizes the recurrent matrix. Default: None, that of `name`.
-        lr: Learning rate. Default: 1e-3.
-        recurrent_lr: Learning rate of what parametrizes the recurrent matrix. Default: None, a tenth of lr.
-        momentum: Nesterov's, of SGD. Default: 0.
-        decay: Of RMSprop's squared gradients. Default: 0.9, what Helfrich et al., 2018, had from TensorFlow; torch's own
-            is 0.99.
-        clip_norm: The gradient's norm is cut to this before every update. Default: None, it is not.
-        clip_value: Every entry of the gradient is cut to [-clip_value, clip_value], before clip_norm. Default: None, it is
-            not.
-        manifold: Optimizer of tensors that must stay on the Stiefel manifold (the bases of spectral, the matrix of
-            full-urnn), "cayley-rmsprop" or "cayley-sgd". Default: "cayley-rmsprop".
-        manifold_lr: Its learning rate. Default: None, recurrent_lr.
-        reorthogonalize_every: Updates between two corrections of its drift; None: never, as published. Default: 10.
-        spectrum_lr: Of the spectrum of spectral, which is divided by twice the margin. Default: None, recurrent_lr.
-        decoupled_decay: Of adamw: every update takes lr times this off all parameters but the free tensors of recurrent
-            matrices that have a parametrization (optim.param_groups); so off biases, normalizations, initial states, and
-            off the recurrent weights of LSTM, GRU and of networks whose input chooses their transitions. Default: 0.01.
-    """
-
-    name: Optimizer = "adam"
-    recurrent: Optimizer | None = None
+    name: Optimizer = field(default="adam", metadata={"option": "optimizer"})
+    """Optimizer. adamw is Adam with decoupled weight decay. rmsprop-tensorflow is RMSprop with a mean of squared gradients
+    that starts at 1, so that the first updates are smaller, to which it adds 1e-10 before the root, not 1e-8 after it;
+    rmsprop-lasagne adds 1e-6, so that gradients well below 1e-3 move a parameter less."""
+    recurrent: Optimizer | None = field(default=None, metadata={"option": "recurrent_optimizer"})
+    """Optimizer of the parameters of the recurrent matrix. Default: --optimizer."""
     lr: float = 1e-3
+    """Learning rate."""
     recurrent_lr: float | None = None
+    """Learning rate of the parameters of the recurrent matrix. Default: a tenth of --lr."""
     momentum: float = 0.0
-    decay: float = 0.9
+    """Nesterov momentum of sgd; 0 for none."""
+    decay: float = field(default=0.9, metadata={"option": "rmsprop_decay"})
+    """Decay of RMSprop's mean of squared gradients. Helfrich et al., 2018, had 0.9 from TensorFlow; torch's own is 0.99."""
     clip_norm: float | None = None
+    """Largest norm of the gradient in an update; a larger one is scaled down. Default: no clipping."""
     clip_value: float | None = None
+    """Largest absolute value of an entry of the gradient in an update, before --clip-norm. Default: no clipping."""
     manifold: Literal["cayley-rmsprop", "cayley-sgd"] = "cayley-rmsprop"
+    """Optimizer of matrices that must stay orthogonal, such as the bases of spectral and the matrix of full-urnn."""
     manifold_lr: float | None = None
+    """Learning rate of --manifold. Default: --recurrent-lr."""
     reorthogonalize_every: int | None = 10
+    """Updates between two corrections of the drift of --manifold; None for none, as published."""
     spectrum_lr: float | None = None
+    """Learning rate of the singular values of spectral, divided by twice the margin. Default: --recurrent-lr."""
     decoupled_decay: float = 0.01
+    """Weight decay of adamw: every update takes --lr times this off all parameters except those of an orthogonal recurrent
+    matrix; so also off biases, normalizations, initial states, and the recurrent weights of lstm, gru and of networks whose
+    input chooses their transitions."""
 
     def __post_init__(self) -> None:
         check_choice("optimizer", self.name, OPTIMIZERS)
@@ -110,23 +99,22 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """The schedule of the learning rates; every rate is multiplied by the same factor (torch.optim.lr_scheduler).
+    """The schedule of the learning rates; every rate is multiplied by the same factor (torch.optim.lr_scheduler)."""
 
-    Args:
-        name: "constant"; "step" (StepLR: times `factor` every `every` updates); "exponential" (ExponentialLR: the same,
-            smoothly, so that `every` updates make `factor`); "cosine" (LambdaLR) and "linear" (LinearLR): from 1
-            down to `factor`, which an update after the last would have; "plateau" (ReduceLROnPlateau: times `factor`
-            when the task's metric has not improved for `every` validations). Default: "constant".
-        factor: See `name`. Default: None, 0.1; 0 for cosine and linear.
-        every: See `name`. Default: None, a third of all updates; 10 validations for plateau.
-        warmup: Updates over which the rate first rises linearly from a hundredth (LinearLR), fewer than the run has.
-            Default: 0.
-    """
-
-    name: Literal["constant", "step", "exponential", "cosine", "linear", "plateau"] = "constant"
-    factor: float | None = None
-    every: int | None = None
+    name: Literal["constant", "step", "exponential", "cosine", "linear", "plateau"] = field(
+        default="constant", metadata={"option": "schedule"}
+    )
+    """Schedule of the learning rates. step multiplies them by --schedule-factor every --schedule-every updates, and
+    exponential does so smoothly; cosine and linear lower them to --schedule-factor by the last update; plateau
+    multiplies them when validations stop improving."""
+    factor: float | None = field(default=None, metadata={"option": "schedule_factor"})
+    """Factor of --schedule. Default: 0.1, and 0 for cosine and linear."""
+    every: int | None = field(default=None, metadata={"option": "schedule_every"})
+    """Updates per factor of --schedule; for plateau, validations without improvement. Default: a third of all updates;
+    10 validations."""
     warmup: int = 0
+    """Updates over which the learning rates rise from a hundredth, fewer than --steps. That of a recipe is limited to a
+    fifth of all updates."""
 
     def __post_init__(self) -> None:
         check_choice("schedule", self.name, SCHEDULES)
@@ -163,29 +151,27 @@ class ScheduleConfig:
 
 @dataclass(frozen=True)
 class PenaltyConfig:
-    """Terms added to the training loss, each with its strength; 0 leaves it out. See orthornn.penalties.
-
-    Args:
-        soft_orthogonality: On every recurrent matrix W.
-        weight_decay: ||W||^2 of every recurrent matrix W.
-        input_decay: The same of the input weights of every layer.
-        readout_decay: The same of the readout's matrix, or of all matrices of a perceptron.
-        spectrum_prior: On the spectrum of spectral.
-        norm_stabilizer: On the states of every layer.
-        gradient_norm: On the backward signal of every layer; costs a second backward pass.
-        label_smoothing: Of classifiers: the share of the target that is spread over all classes, evenly
-            (torch.nn.functional.cross_entropy), or for your own data by their frequencies in training, times their weights,
-            so that the probabilities of rare classes are not raised (Szegedy et al., 2016, section 7; Pereyra et al., 2017).
-    """
+    """Terms added to the training loss, each with its strength; 0 leaves it out. See orthornn.penalties."""
 
     soft_orthogonality: float = 0.0
+    """Strength of the penalty ||W'W - I||^2 on every recurrent matrix W."""
     weight_decay: float = 0.0
+    """Strength of the penalty ||W||^2 on every recurrent matrix."""
     spectrum_prior: float = 0.0
+    """Strength of the Gaussian prior with mean 1 on the singular values of spectral."""
     norm_stabilizer: float = 0.0
+    """Strength of the penalty on changes of the state's norm from step to step, in every layer."""
     gradient_norm: float = 0.0
+    """Strength of the penalty on changes of the gradient's norm from step to step, in every layer; costs a second backward
+    pass."""
     label_smoothing: float = 0.0
+    """Share of the target, from 0 to 1, that is spread over all classes: evenly, or in your own data by their frequencies
+    in training, times their weights, so that the probabilities of rare classes are not raised (Szegedy et al., 2016,
+    section 7; Pereyra et al., 2017). For tasks with one class per sequence, and classes at every step of your own data."""
     input_decay: float = 0.0
+    """Strength of the penalty ||W||^2 on the input weights of every layer."""
     readout_decay: float = 0.0
+    """Strength of the penalty ||W||^2 on the readout, or on all matrices of a perceptron."""
 
     def __post_init__(self) -> None:
         for entry in dataclasses.fields(self):
@@ -195,23 +181,20 @@ class PenaltyConfig:
 
 @dataclass(frozen=True)
 class RecordConfig:
-    """The quantities recorded during a run, besides its loss; see training/recording.py.
+    """The quantities recorded during a run, besides its loss; see runs/recording.py."""
 
-    Args:
-        gradients: Updates between two records of ||dL/dh_t||. Default: None, there are none.
-        spectrum: Updates between two records of the singular values and of the loss of orthogonality of every recurrent
-            matrix. Default: None, there are none.
-        gradient_loss: L is the task's loss, only at the last step ("last") or as it is trained ("total"). Default: "last".
-        sequences: Number of validation sequences that the gradients are of; always the same ones. Default: 10.
-        test: Record the test metrics with every validation, for papers that report the best test epoch; nothing is selected
-            by them. Default: False.
-    """
-
-    gradients: int | None = None
-    spectrum: int | None = None
+    gradients: int | None = field(default=None, metadata={"option": "record_gradients"})
+    """Updates between two records of the gradient's norm at every time step. Default: no records."""
+    spectrum: int | None = field(default=None, metadata={"option": "record_spectrum"})
+    """Updates between two records of the singular values and of the distance from orthogonality of every recurrent matrix.
+    Default: no records."""
     gradient_loss: Literal["last", "total"] = "last"
-    sequences: int = 10
-    test: bool = False
+    """Loss of the recorded gradients: at the last time step, or the total over all steps."""
+    sequences: int = field(default=10, metadata={"option": "record_sequences"})
+    """Validation sequences that the recorded gradients are of; always the same ones."""
+    test: bool = field(default=False, metadata={"option": "record_test"})
+    """Also record the test metrics at every validation, for papers that report the best test epoch; nothing is selected by
+    them."""
 
     def __post_init__(self) -> None:
         for name in ("gradients", "spectrum"):
@@ -228,56 +211,52 @@ class RecordConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The configuration of a run.
-
-    Args:
-        task: Data, loss and metric. Default: Copying().
-        model: The network with its readout. Default: that of the command line.
-        optimizer: Optimizers and learning rates.
-        schedule: How the learning rates change.
-        penalties: Terms added to the loss.
-        record: Quantities recorded besides the loss.
-        steps: Number of updates. Default: 1000.
-        batch_size: Sequences per update. Default: 50.
-        seed: Of the initial values and of the training data. Default: 0.
-        validate_every: Updates between two validations (the last update is always followed by one). Default: 200.
-        log_every: Updates over which a training record averages. Default: 20.
-        evaluation_batch: Sequences at once in validation and test; changes nothing but the memory used. Default: 250.
-        max_seconds: Stop after so many seconds, wherever the run is. Default: None, do not.
-        accumulate: Parts in which a batch is processed, whose gradients are added up; saves memory. Default: 1.
-        autocast: "bfloat16" to run the forward pass under torch.autocast; the recurrent matrix stays float32. Default: None.
-        device: "cpu", "cuda" or "cuda:N". Data are made on the CPU; the same bits as on another device are not promised.
-            Default: "cpu".
-        patience: Stop when the task's metric has not improved for so many validations. Default: None, do not.
-        checkpoint_every: Updates between two checkpoints. One is also written at every best validation, at the end, and when
-            the run is interrupted. Default: None, only by checkpoint_seconds.
-        checkpoint_seconds: Seconds between two checkpoints; None: only by checkpoint_every. Default: 60.
-        keep_checkpoints: Number of the last checkpoints that are stored, besides the best one. Default: 2.
-        orthogonality_bound: A warning is given when ||W'W - I||_F of a recurrent matrix that should be orthogonal exceeds
-            this; looked at with every validation. Default: 1e-4.
-    """
+    """The configuration of a run."""
 
     task: Task = field(default_factory=Copying)
+    """Data, loss and metric."""
     model: Model = field(default_factory=model_named)
+    """The network with its readout. Default: that of the command line."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    """Optimizers and learning rates."""
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    """How the learning rates change."""
     penalties: PenaltyConfig = field(default_factory=PenaltyConfig)
+    """Terms added to the loss."""
     record: RecordConfig = field(default_factory=RecordConfig)
+    """Quantities recorded besides the loss."""
     steps: int = 1000
+    """Number of updates. Default: 1000 (600 for your own data), or one epoch if that is more."""
     batch_size: int = 50
+    """Sequences per update. Default: that of the task, usually 50."""
     seed: int = 0
+    """Seed of the initial values and of the training data."""
     validate_every: int = 200
+    """Updates between two validations; the last update is always followed by one. Default: one epoch, but no fewer than 50
+    updates or a twentieth of --steps, whichever is less; 200 if the task has no epochs."""
     log_every: int = 20
+    """Updates that one training record averages."""
     evaluation_batch: int = 250
-    max_seconds: float | None = None
+    """Sequences at once in validation and test; changes nothing but the memory used."""
+    max_seconds: float | None = field(default=None, metadata={"option": "seconds"})
+    """Seconds of training after which a run stops, counted over all its parts if it is resumed. Default: no limit."""
     accumulate: int = 1
+    """Parts in which a batch is processed, to save memory; the update is the same."""
     autocast: Literal["bfloat16"] | None = None
+    """Precision of the forward pass; the recurrent matrix stays in float32. Default: float32."""
     device: str = "cpu"
+    """Device: cpu, cuda, or cuda:N. Data are made on the CPU; the bits of another device are not promised."""
     patience: int | None = None
+    """Stop after this many validations without improvement. Default: train to the end."""
     checkpoint_every: int | None = None
+    """Updates between two checkpoints, in addition to --checkpoint-seconds, to those of every best validation, at the end
+    and at an interruption. Default: none."""
     checkpoint_seconds: float | None = 60.0
+    """Seconds between two checkpoints; None for only those of --checkpoint-every."""
     keep_checkpoints: int = 2
+    """Number of latest checkpoints to store, besides the best one."""
     orthogonality_bound: float = 1e-4
+    """||W'W - I|| of a recurrent matrix that should be orthogonal, above which a validation is followed by a warning."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "validate_every", "log_every", "evaluation_batch", "keep_checkpoints"):
@@ -304,7 +283,8 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return what config.json holds; `read` is the inverse."""
         plain = dataclasses.asdict(self)
-        plain["task"] = {"name": self.task.name, **plain["task"]}
+        own = {name: value.name if isinstance(value, Frame) else value for name, value in plain["task"].items()}
+        plain["task"] = {"name": self.task.name, **own}
         plain["model"] = {"name": self.model.name, **plain["model"], **dict.fromkeys(self._foreign_options())}
         return plain
 
@@ -321,11 +301,7 @@ class RunConfig:
     @classmethod
     def read(cls, plain: object) -> RunConfig:
         """Return the config in a parsed JSON value. ConfigError lists everything that is wrong with it, at once."""
-        problems: list[str] = []
-        config = _read_dataclass(cls, plain, "", problems)
-        if problems:
-            raise ConfigError("the configuration is not valid:" + "".join(f"\n  {line}" for line in problems))
-        return config
+        return read_dataclass(cls, plain, {**MODEL_FAMILY, Task: TASKS})
 
 
 def check_device(device: str) -> None:
@@ -344,88 +320,6 @@ def flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 def read_config(path: str | Path) -> RunConfig:
     """Return the config in a JSON file. ConfigError if it is missing, is not JSON, or has anything wrong in it."""
-    path = Path(path)
-    try:
-        plain = without_sum(parse(read_bytes(path, LARGEST), str(path)), str(path))
-    except DataError as error:
-        raise ConfigError(str(error)) from error
-    except OSError as error:
-        raise ConfigError(
-            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
-        ) from error
-    try:
+    plain = read_plain(path)
+    with naming(path):
         return RunConfig.read(plain)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
-def _read_dataclass(kind: type, plain: object, where: str, problems: list[str]) -> Any:
-    if not isinstance(plain, Mapping):
-        problems.append(f"{where or 'the whole'}: needed an object, got {shortened(repr(plain))}")
-        return None
-    before = len(problems)
-    entries = dict(plain)
-    if kind is Task:
-        name = entries.pop("name", None)
-        if not isinstance(name, str) or name not in TASKS:
-            problems.append(f"{where}.name: {_unknown(name, TASKS)}")
-            return None
-        kind = TASKS[name]
-    if kind is Model:
-        name = entries.pop("name", model_named().name)
-        if not isinstance(name, str) or name not in MODELS:
-            problems.append(f"{where}.name: {_unknown(name, MODELS)}")
-            return None
-        kind = MODELS[name]
-        for option in (option for option in MODEL_OPTIONS if option in entries and option not in kind.options()):
-            value = entries.pop(option)
-            if value is not None:
-                problems.append(f"{where}: {foreign(kind, option, value)}")
-    hints = typing.get_type_hints(kind)
-    names = [entry.name for entry in dataclasses.fields(kind)]
-    values: dict[str, Any] = {}
-    for key, value in entries.items():
-        place = shortened(f"{where}.{key}" if where else str(key))
-        if key not in names:
-            problems.append(f"{place}: {_unknown(key, names)}")
-        elif dataclasses.is_dataclass(hints[key]) or hints[key] is Task:
-            values[key] = _read_dataclass(hints[key], value, place, problems)
-        elif _fits(value, hints[key]):
-            values[key] = value
-        else:
-            problems.append(f"{place}: needed {_describe(hints[key])}, got {shortened(repr(value))}")
-    if len(problems) > before:
-        return None
-    try:
-        return kind(**values)
-    except OrthornnError as error:
-        problems.append(f"{where or 'the whole'}: {shortened(str(error))}")
-        return None
-
-
-def _unknown(name: object, known: typing.Iterable[str]) -> str:
-    known = list(known)
-    near = difflib.get_close_matches(str(name)[:_LONGEST_NAME], known, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-    return f"unknown name {shortened(repr(name))}{hint}"
-
-
-def _fits(value: object, hint: Any) -> bool:
-    if typing.get_origin(hint) is Literal:
-        return any(type(value) is type(known) and value == known for known in typing.get_args(hint))
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return any(_fits(value, part) for part in typing.get_args(hint))
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
-
-
-def _describe(hint: Any) -> str:
-    if typing.get_origin(hint) is Literal:
-        return " or ".join(map(repr, typing.get_args(hint)))
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return " or ".join(_describe(part) for part in typing.get_args(hint))
-    names = {int: "an integer", float: "a number", str: "a string", bool: "true or false", type(None): "null"}
-    return names[hint]

@@ -18,10 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..systems import Model, SequenceModel, build
 from ..tasks import Task
 
 
@@ -37,24 +35,3 @@ def describe(task: Task) -> dict[str, Any]:
         "says": "values" if values.is_floating_point() else "classes",
         **task.preprocessing(),
     }
-
-
-def make_model(model: Model, description: dict[str, Any], device: str | None = None) -> SequenceModel:
-    """Return the model with its initial values, which come from torch's global generator, in float32 as the data are,
-    whatever the default dtype is. device: "meta" for only its shapes.
-    """
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        return build(
-            model,
-            description["input_size"],
-            description["output_size"],
-            output=description["output"],
-            tokens=description["input"] == "tokens",
-            known_inputs=sum(lead > 0 for lead in description.get("leads") or ()),
-            series=(len(description["series"]), description["embedding"]) if description.get("series") else None,
-            device=device,
-        )
-    finally:
-        torch.set_default_dtype(default)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -62,13 +62,16 @@ def _rows(values: Any) -> Tensor:
     return values if isinstance(values, Tensor) else values.data
 
 
-def orthogonality_error(transitions: Iterable[Transition]) -> float | None:
+def orthogonality_error(model: nn.Module) -> float | None:
     """Return the largest ||W^H W - I||_F of the matrices that ought to be orthogonal or unitary; None if there are
     none.
     """
-    errors = []
-    for transition in transitions:
-        if transition.method.group in ORTHOGONAL_GROUPS:
-            with torch.no_grad():
-                errors.append(transition.method.orthogonality_error(transition.matrix()))
+    return largest_error(model, lambda transition: transition.method.group in ORTHOGONAL_GROUPS)
+
+
+@torch.no_grad()
+def largest_error(model: nn.Module, counts: Callable[[Transition], bool] = lambda transition: True) -> float | None:
+    """Return the largest ||W^H W - I||_F of a model's transitions that count; None if it has none."""
+    transitions = (module for module in model.modules() if isinstance(module, Transition))
+    errors = (one.method.orthogonality_error(one.matrix()) for one in transitions if counts(one))
     return max(errors, default=None)

@@ -12,15 +12,16 @@ from ... import penalties
 from ...errors import ArgumentError
 from ...modules import OrthogonalRNN, Transition
 from ...modules.tracing import tracing
-from ..tasks import Batch, Task
+from ..tasks import Batch
 from .config import PenaltyConfig
+from .problem import Objective
 
 _NONE = PenaltyConfig()
 
 
 def penalized_loss(
     model: nn.Module,
-    task: Task,
+    objective: Objective,
     batch: Batch,
     config: PenaltyConfig,
     forward: Callable[[Any], Tensor] | None = None,
@@ -31,15 +32,15 @@ def penalized_loss(
     """
     forward = model if forward is None else forward
     if config == _NONE:
-        return task.loss(forward(batch.inputs), batch.targets), None
+        return objective.loss(forward(batch.inputs), batch.targets), None
     if not (config.norm_stabilizer or config.gradient_norm):
         prediction = forward(batch.inputs)
-        loss = task.loss(prediction, batch.targets)
-        return loss, _on_weights(model, config) + _smoothing(task, prediction, batch.targets, loss, config)
+        loss = objective.loss(prediction, batch.targets)
+        return loss, _on_weights(model, config) + _smoothing(objective, prediction, batch.targets, loss, config)
     networks = {name: module for name, module in model.named_modules() if isinstance(module, OrthogonalRNN)}
     with tracing(networks) as notes:
         prediction = forward(batch.inputs)
-        loss = task.loss(prediction, batch.targets)
+        loss = objective.loss(prediction, batch.targets)
     traces = [trace for noted in notes.values() for trace in noted]
     if any(trace.layout.is_ragged for trace in traces):
         raise ArgumentError(
@@ -47,7 +48,7 @@ def penalized_loss(
             "this batch has several. Set them to 0, or let a batch have one length (characters: batching='equal', "
             "--batching equal)."
         )
-    extra = _on_weights(model, config) + _smoothing(task, prediction, batch.targets, loss, config)
+    extra = _on_weights(model, config) + _smoothing(objective, prediction, batch.targets, loss, config)
     if config.norm_stabilizer:
         for trace in traces:
             extra = extra + penalties.norm_stabilizer(trace.states.to(trace.h0.dtype), trace.h0, config.norm_stabilizer)
@@ -58,19 +59,21 @@ def penalized_loss(
     return loss, extra
 
 
-def _smoothing(task: Task, prediction: Tensor, targets: Any, loss: Tensor, config: PenaltyConfig) -> Tensor | float:
+def _smoothing(
+    objective: Objective, prediction: Tensor, targets: Any, loss: Tensor, config: PenaltyConfig
+) -> Tensor | float:
     """Return what smoothed labels add to a cross-entropy: a share of the distance to that of spread targets."""
     if not config.label_smoothing:
         return 0.0
-    check_smoothing(task, targets)
-    return config.label_smoothing * (task.spread_loss(prediction, targets) - loss)
+    check_smoothing(objective, targets)
+    return config.label_smoothing * (objective.spread_loss(prediction, targets) - loss)
 
 
-def check_smoothing(task: Task, targets: Any) -> None:
+def check_smoothing(objective: Objective, targets: Any) -> None:
     """Raise ArgumentError unless the targets of a batch are classes that can be smoothed."""
-    if not task.has_classes(targets):
+    if not objective.has_classes(targets):
         raise ArgumentError(
-            f"Expected a task with one class per sequence for label_smoothing, but got {task.name}. Set it to 0."
+            f"Expected a task with one class per sequence for label_smoothing, but got {objective.name}. Set it to 0."
         )
 
 

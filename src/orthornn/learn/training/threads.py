@@ -6,15 +6,21 @@ threads meet several times in each: while there is little to do between two meet
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+
 import torch
 
+from ..._checks import check_integer
 from ...cores import usable_cores
 from ...kernels.backends.cpp import extension
 from ...modules import DeltaRNN, OrthogonalBlocks, OrthogonalRNN, ReflectionRNN
+from ...saved.network import make_model
 from .config import RunConfig
-from .description import describe, make_model
+from .description import describe
 
 _WHOLE = (OrthogonalRNN, OrthogonalBlocks, ReflectionRNN, DeltaRNN)  # their kernels run over whole sequences
+_MOST = 64
 SMALL = 2_000_000
 """Multiply-adds of a step of the whole batch from which on a second thread is worth its waiting: an LSTM of 128 units with
 50 sequences has 3.3 million, and is as fast with one thread as with two on two cores that others use too; one of 64 units
@@ -32,3 +38,19 @@ def useful_threads(config: RunConfig) -> int:
         return cores
     per_step = config.batch_size * sum(parameter.numel() for parameter in core.parameters())
     return 1 if per_step < SMALL else cores
+
+
+def most_threads() -> int:
+    """Return how many threads a machine of today has use for; torch ends without a word at some number above."""
+    return max(_MOST, os.cpu_count() or 1)
+
+
+def set_threads(count: int) -> None:
+    """Set how many threads torch uses. ArgumentError for less than 1 or more than `most_threads`."""
+    torch.set_num_threads(check_integer("threads", count, 1, most_threads()))
+
+
+def choose_threads(configs: Iterable[RunConfig]) -> None:
+    """Let torch use no more threads than each of these runs has use for, unless OMP_NUM_THREADS says how many."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(torch.get_num_threads(), *map(useful_threads, configs)))

@@ -1,299 +1,61 @@
-"""A model, its optimizer and its updates: all the state that a run has."""
+"""The model that a configuration describes, with its optimizer and its updates."""
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
-from torch import nn
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from ..._recording import recording
-from ...errors import ArgumentError, DeviceError, NonFiniteError
-from ...kernels import denormals_as_zero
-from ...modules import Transition
+from ...errors import ArgumentError, DeviceError
+from ...saved.network import make_model
+from ...saved.sizes import check_memory
 from ..systems import SequenceModel
 from ..systems.input_angles import sequences_of
-from ..tasks import Batch
-from . import guards
-from .batch_splitting import split_batch, to_device
 from .config import RunConfig
-from .description import describe, make_model
-from .optimizer import make_optimizer
-from .penalized import check_penalties, penalized_loss
+from .description import describe
+from .learner import Learner, check_parts
+from .penalized import check_penalties
+from .problem import TaskProblem
 from .processes import Processes
-from .schedule import make_scheduler, rates_after
-from .sizes import check_memory
 
 _FIRST = 256  # sequences that a model may look at before its first update, and the numbers in them
 _NUMBERS = 1 << 22
 
 
-class Trainer:
-    """A model, its optimizer and the number of updates done: all the state that a run has.
+class Trainer(Learner):
+    """The model of a run and its updates, with the random numbers of the run's seed.
 
-    The data are functions of (seed, step), so `state_dict` and `load_state_dict` are enough to resume from any
-    step.
-
-    smaller_updates: How the caller gets them, as a sentence, for errors.
+    warm: Whether initial values of the model are from the training data.
     """
 
-    smaller_updates = guards.SMALLER_UPDATES
-
     def __init__(self, config: RunConfig, processes: Processes | None = None) -> None:
-        self.config = config
-        self.processes = processes or Processes()
-        self.stop = 0
-        self.task = task = config.task
-        if task.carries_state and config.accumulate * self.processes.count > 1:
-            raise ArgumentError(
-                f"Expected one process and accumulate=1 for {task.name}, whose streams carry their state from batch to "
-                f"batch, but got {self.processes.count} and {config.accumulate}. Leave them out."
-            )
-        self._carried: Any = None  # the state from which the sequences of the next batch go on
-        self._after: Any = None  # the state after the last forward pass
+        processes, task = processes or Processes(), config.task
+        check_parts(task, config, processes)
         outside = torch.get_rng_state()
         torch.manual_seed(config.seed)
         try:
-            self._build()
+            model, self.warm = _built(config)
+            super().__init__(TaskProblem(task), task, model, config, processes)
         finally:
             torch.set_rng_state(outside)
 
-    @recording()
-    def _build(self) -> None:
-        """Make the network and its optimizer, with the random numbers of the run's seed."""
-        config, task = self.config, self.config.task
-        if config.device != "cpu" and not torch.cuda.is_available():
-            raise DeviceError(
-                f"device is {config.device!r}, but torch {torch.__version__} sees no CUDA device. Use a machine with "
-                f"an NVIDIA GPU and a CUDA build of torch, or device 'cpu'."
-            )
-        self.device = torch.device(config.device)
-        description = describe(task)
-        check_memory(config.model, description)
-        self.model: SequenceModel = make_model(config.model, description)
-        check_penalties(self.model, config.penalties)
-        config.model.start(self.model.core, _first_sequences(config, self.model))
-        self.warm = task.warm_start(self.model)
-        self.model.to(self.device)
-        self.optimizer = make_optimizer(self.model, config.optimizer)
-        self._scheduler = make_scheduler(self.optimizer, config.schedule, config.steps, task.higher_is_better)
-        self.step = 0
-        self._trained = [p for group in self.optimizer.param_groups for p in group["params"]]
-        self.transitions = [module for module in self.model.modules() if isinstance(module, Transition)]
-        self._random, self._draws = torch.get_rng_state(), False
 
-    @contextlib.contextmanager
-    def own_random(self) -> Iterator[None]:
-        """Inside, dropout draws the run's own random numbers, whatever others draw between two such blocks."""
-        outside = torch.get_rng_state()
-        torch.set_rng_state(self._random)
-        self._draws = True
-        try:
-            yield
-        finally:
-            self._random, self._draws = torch.get_rng_state(), False
-            torch.set_rng_state(outside)
-
-    @recording()
-    @denormals_as_zero()
-    def update(self, stop: int = 0) -> float:
-        """Run one update and return the loss before it, without penalties.
-
-        stop: a wish to stop after this update; `stop` afterwards is the greatest wish of all processes.
-        Raises NonFiniteError, with the parameters untouched, if the loss is NaN or infinite.
-        """
-        config = self.config
-        batch = to_device(self.task.train_batch(self.step, config.batch_size, config.seed), self.device)
-        if self.task.carries_state and self.task.begins(self.step, config.batch_size):
-            self._carried = None
-        for parameter in self._trained:  # what zero_grad does, in a tenth of its time
-            parameter.grad = None
-        if config.accumulate == self.processes.count == 1:
-            loss, extra = self._loss(batch)
-            (loss if extra is None else loss + extra).backward()
-            value = loss.item()  # only now: a GPU's host has launched the backward pass before it waits
-            self._check(value, batch)
-            self.stop = stop
-        else:
-            value = self._sum_of_parts(batch, stop)
-        if config.optimizer.clip_value is not None:
-            nn.utils.clip_grad_value_(self._trained, config.optimizer.clip_value)
-        if config.optimizer.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self._trained, config.optimizer.clip_norm)
-        self.optimizer.step()
-        if self._scheduler is not None and not isinstance(self._scheduler, ReduceLROnPlateau):
-            self._scheduler.step()
-        self.step += 1
-        self._carried, self._after = detached(self._after), None
-        return value
-
-    def validated(self, metric: float) -> None:
-        """Tell the schedule how a validation went."""
-        if isinstance(self._scheduler, ReduceLROnPlateau):
-            self._scheduler.step(metric)
-
-    def orthogonality_error(self) -> float | None:
-        """Return the largest ||W^H W - I||_F of the model's transitions; None if it has none."""
-        with torch.no_grad():
-            return max(
-                (transition.method.orthogonality_error(transition.matrix()) for transition in self.transitions),
-                default=None,
-            )
-
-    def _check_optimizer(self) -> None:
-        """Raise ValueError if what the optimizer remembers of a parameter does not have its shape."""
-        for parameter, name, entry in _remembered(self.optimizer):
-            if entry.shape != parameter.shape:
-                raise ValueError(f"{name} has shape {tuple(entry.shape)}, its parameter {tuple(parameter.shape)}")
-
-    def _checked(self, carried: Any) -> Any:
-        """Return a carried state on the device; raise ValueError if it is no state of the model."""
-        if carried is None:
-            return None
-        inputs = self.task.train_batch(0, self.config.batch_size, self.config.seed).inputs[:1]
-        with torch.no_grad(), self._precision():
-            expected = self.model.stream(inputs.to(self.device))[1]
-        as_tuples = [state if isinstance(state, tuple) else (state,) for state in (expected, carried)]
-        shapes = [[(entry.shape, entry.dtype) for entry in state] for state in as_tuples]
-        if shapes[0] != shapes[1]:
-            raise ValueError(f"the carried state has {shapes[1]}, that of the model {shapes[0]}")
-        moved = tuple(entry.to(self.device) for entry in as_tuples[1])
-        return moved if isinstance(carried, tuple) else moved[0]
-
-    def _loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor | None]:
-        return penalized_loss(self.model, self.task, batch, self.config.penalties, self._forward)
-
-    def _forward(self, inputs: Any) -> torch.Tensor:
-        if self.task.carries_state:
-            with self._precision():
-                prediction, self._after = self.model.stream(inputs, self._carried)
-            return prediction.float()
-        if self.config.autocast is None:
-            return self.model(inputs)
-        with self._precision():
-            return self.model(inputs).float()
-
-    def _precision(self) -> contextlib.AbstractContextManager[Any]:
-        if self.config.autocast is None:
-            return contextlib.nullcontext()
-        return torch.autocast(next(self.model.parameters()).device.type, getattr(torch, self.config.autocast))
-
-    def _sum_of_parts(self, batch: Batch, stop: int) -> float:
-        """Return gradients of the whole batch from its parts: over time, and over processes."""
-        rank, count = self.processes.rank, self.processes.count
-        value = 0.0
-        for part, weight in split_batch(self.task, batch, self.config.accumulate * count)[rank::count]:
-            loss, extra = self._loss(part)
-            (weight * (loss if extra is None else loss + extra)).backward()
-            value += weight * loss.item() if weight else 0.0  # a mean of nothing is NaN
-        gradients = [p.grad for p in self._trained if p.grad is not None]
-        wishes = [float(stop == wish) for wish in (1, 2)]
-        value, *wishes = self.processes.sum_(gradients, [value, *wishes])
-        self.stop = max((wish for wish in (1, 2) if wishes[wish - 1]), default=0)
-        self._check(value, batch)
-        return value
-
-    def _check(self, loss: float, batch: Batch) -> None:
-        if not math.isfinite(loss):
-            config = self.config
-            raise NonFiniteError(
-                f"Expected a finite training loss, but got {loss} at step {self.step} (seed {config.seed}). "
-                f"{guards.likely_cause(self.model, batch, self.smaller_updates)} The batch is task.train_batch({self.step}, "
-                f"{config.batch_size}, {config.seed})."
-            )
-
-    @recording()
-    def evaluate(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
-        """Return the task's metrics over these batches. threshold: What `choose_threshold` returned."""
-        sums: dict[str, float] = {}
-        counts: dict[str, float] = {}
-        decision = {} if threshold is None else {"threshold": threshold}
-
-        def add(prediction: torch.Tensor, targets: Any) -> None:
-            for name, (total, count) in self.task.metrics(prediction, targets, **decision).items():
-                sums[name] = sums.get(name, 0.0) + total
-                counts[name] = counts.get(name, 0.0) + count
-
-        self._predict(batches, add)
-        means = {name: sums[name] / counts[name] for name in sums if counts[name]}  # mape of zeros alone has none
-        return self.task.summarized(means)
-
-    def choose_threshold(self) -> float | None:
-        """Return the threshold by which the task decides, by the validation part, if it asks for one."""
-        if getattr(self.task, "threshold", None) is None:
-            return None
-        found: list[tuple[torch.Tensor, Any]] = []
-        self._predict(self.task.validation(self.config.evaluation_batch), lambda *pair: found.append(pair))
-        return self.task.choose_threshold(found)
-
-    @denormals_as_zero()
-    def _predict(self, batches: Iterator[Batch], take: Callable[[torch.Tensor, Any], None]) -> None:
-        """Call `take` with the prediction and the targets of each batch."""
-        in_training, self._carried = self._carried, None
-        self.model.eval()
-        try:
-            with torch.no_grad():
-                for on_cpu in batches:
-                    batch = to_device(on_cpu, self.device)
-                    take(self._forward(batch.inputs), batch.targets)
-                    self._carried = self._after
-        finally:
-            self.model.train()
-            self._carried, self._after = in_training, None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that a run needs to resume from here."""
-        state = {
-            "step": self.step,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
-            "random": torch.get_rng_state() if self._draws else self._random,
-        }
-        return {**state, "carried": self._carried} if self.task.carries_state else state
-
-    def load_state_dict(self, state: dict[str, Any], steps: int | None = None) -> None:
-        """Go on from a `state_dict`.
-
-        steps: of the run that returned it. If they were others, the rates continue as if there had been this run's from the
-            first update on, except on a plateau. Default: those of this run.
-        """
-        self.step = state["step"]
-        self.model.load_state_dict(state["model"])
-        rates = None
-        if steps not in (None, self.config.steps) and not isinstance(self._scheduler, ReduceLROnPlateau):
-            rates = rates_after(self.step, self.optimizer, self._scheduler)
-        self.optimizer.load_state_dict(state["optimizer"])
-        self._check_optimizer()
-        if rates is not None:
-            for group, rate in zip(self.optimizer.param_groups, rates):
-                group["lr"] = rate
-        elif self._scheduler is not None:
-            self._scheduler.load_state_dict(state["scheduler"])
-        if self.task.carries_state:
-            self._carried = self._checked(state["carried"])
-        random = torch.Generator()
-        random.set_state(state["random"])  # raises for what is none
-        self._random = random.get_state()
-
-
-def _remembered(optimizer: torch.optim.Optimizer) -> Iterator[tuple[torch.Tensor, str, torch.Tensor]]:
-    """Yield (parameter, name, tensor) of what an optimizer remembers of every number of a parameter."""
-    for parameter, entries in optimizer.state.items():
-        for name in ("exp_avg", "exp_avg_sq", "square_avg", "momentum_buffer"):
-            if isinstance(entries.get(name), torch.Tensor):
-                yield parameter, name, entries[name]
-
-
-def detached(state: Any) -> Any:
-    """Return a state, a tensor or a tuple of tensors, without its graph."""
-    if isinstance(state, tuple):
-        return tuple(detached(entry) for entry in state)
-    return state.detach() if isinstance(state, torch.Tensor) else state
+@recording()
+def _built(config: RunConfig) -> tuple[SequenceModel, bool]:
+    """Return a model with its initial values, and whether they are from the training data."""
+    task = config.task
+    if config.device != "cpu" and not torch.cuda.is_available():
+        raise DeviceError(
+            f"device is {config.device!r}, but torch {torch.__version__} sees no CUDA device. Use a machine with "
+            f"an NVIDIA GPU and a CUDA build of torch, or device 'cpu'."
+        )
+    description = describe(task)
+    check_memory(config.model, description)
+    model = make_model(config.model, description)
+    check_penalties(model, config.penalties)
+    config.model.start(model.core, _first_sequences(config, model))
+    return model, task.warm_start(model)
 
 
 def _first_sequences(config: RunConfig, model: SequenceModel) -> Iterator[torch.Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -208,10 +209,11 @@ def share_of_w(setting: Setting) -> Plan:
 
     def tabulate(runs: Runs) -> ResultTable:
         rows = []
-        for n in setting.at((6,), (170, 360, 512), (170, 360, 512)):
+        for n in setting.at((6,), (170, 360, 512, 1000), (170, 360, 512, 1000)):
             task = Adding(T=setting.at(8, 784, 784))
             config = RunConfig(task, scornn(n, 1 / 2), rmsprop(), batch_size=setting.at(2, 50, 50))
             whole = timing.seconds_an_update(config, updates=setting.at(1, 2, 10))
+            alone = timing.seconds_an_update(replace(config, batch_size=1), updates=setting.at(1, 10, 20))
             method = ScaledCayley(negatives=n // 2).bind(n)
             skew = method.initial()[0].float().requires_grad_()
 
@@ -223,6 +225,7 @@ def share_of_w(setting: Setting) -> Plan:
             rows.append(Row(f"n={n}: milliseconds for W", 1000 * of_w, form="{:.2f}"))
             rows.append(Row(f"n={n}: milliseconds per update", 1000 * whole, form="{:.1f}"))
             rows.append(Row(f"n={n}: share", of_w / whole, form="{:.1%}"))
+            rows.append(Row(f"n={n}, one sequence: share", of_w / alone, form="{:.0%}"))
         return ResultTable(rows)
 
     return Plan({}, tabulate)

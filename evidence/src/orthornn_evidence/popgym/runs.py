@@ -1,0 +1,195 @@
+"""Train agents with three memories of equal size on environments of POPGym, and store each training as it ends.
+
+    python -m orthornn_evidence.popgym --environments RepeatPreviousHard --out results/popgym
+
+For every environment and memory there is one training per learning rate from a seed of its own (the sweep), then one per
+seed with the best of these rates. A file of results/popgym has all trainings of an environment; the same command resumes
+after the last one that it has. Files of several environments may be written at the same time, one environment by one
+process. The score is that of the paper: the best mean episodic return during training, averaged over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+
+from orthornn._checks import check_choice, check_integer
+from orthornn._files import write_bytes
+from orthornn.environment import environment
+from orthornn.errors import ArgumentError
+
+from .agent import MEMORIES, Agent
+from .ppo import Recipe, learn
+
+ENVIRONMENTS = (
+    "RepeatPreviousHard",
+    "RepeatPreviousMedium",
+    "RepeatFirstHard",
+    "AutoencodeEasy",
+    "AutoencodeMedium",
+    "AutoencodeHard",
+    "CountRecallEasy",
+    "CountRecallMedium",
+    "CountRecallHard",
+    "HigherLowerEasy",
+    "MultiarmedBanditEasy",
+    "PositionOnlyCartPoleHard",
+    "NoisyPositionOnlyCartPoleEasy",
+    "NoisyPositionOnlyCartPoleMedium",
+    "NoisyPositionOnlyCartPoleHard",
+    "VelocityOnlyCartPoleHard",
+    "PositionOnlyPendulumEasy",
+    "BattleshipEasy",
+    "ConcentrationEasy",
+    "MineSweeperEasy",
+)
+RATES = (1e-3, 3e-3)
+SWEEP = 1000  # the seed of the sweep, which no other training has
+SEEDS = 3
+Run = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """How a memory did in an environment.
+
+    Attributes:
+        rate: The best learning rate of the sweep.
+        scores: The best mean episodic return of each seed.
+        steps: Of each training.
+    """
+
+    rate: float
+    scores: list[float]
+    steps: int
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds."""
+        return mean(self.scores)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation over seeds, 0 of one."""
+        return stdev(self.scores) if len(self.scores) > 1 else 0.0
+
+
+def scores(record: dict[str, Any]) -> dict[str, Score]:
+    """Return the score of every memory whose sweep and seeds are finished, from the record of an environment."""
+    found = {}
+    for memory in MEMORIES:
+        runs = [run for run in record["runs"] if run["memory"] == memory]
+        rate = best_rate(runs, record["rates"])
+        best = [run["best"] for run in runs if run["lr"] == rate and run["seed"] < record["seeds"]]
+        if rate is not None and len(best) == record["seeds"]:
+            found[memory] = Score(rate, best, record["recipe"]["steps"])
+    return found
+
+
+def best_rate(runs: Sequence[Run], rates: Sequence[float]) -> float | None:
+    """Return the learning rate of the best training of a sweep; None unless all rates were tried."""
+    tried = {run["lr"]: run["best"] for run in runs if run["seed"] == SWEEP}
+    return max(rates, key=tried.__getitem__) if tried.keys() >= set(rates) else None
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit status."""
+    parser = argparse.ArgumentParser(prog="orthornn_evidence.popgym", description=__doc__.splitlines()[0])
+    parser.add_argument("--environments", default=",".join(ENVIRONMENTS), help="names of popgym.envs, by commas")
+    parser.add_argument("--memories", default=",".join(MEMORIES), help="of these, by commas")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="trainings with the best rate")
+    parser.add_argument("--steps", type=int, default=Recipe.steps, help="environment steps of a training")
+    parser.add_argument("--rates", default=",".join(map(str, RATES)), help="learning rates of the sweep, by commas")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of the results")
+    given = parser.parse_args(words)
+    torch.set_num_threads(1)
+    rates = [float(rate) for rate in given.rates.split(",")]
+    memories = [check_choice("memory", memory, MEMORIES) for memory in given.memories.split(",")]
+    seeds = check_integer("seeds", given.seeds, 1)
+    recipe = Recipe(steps=check_integer("steps", given.steps, 1))
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name in given.environments.split(","):
+        train_environment(given.out / f"{name}.json", name, memories, recipe, rates, seeds)
+    return 0
+
+
+def train_environment(
+    path: Path, name: str, memories: Sequence[str], recipe: Recipe, rates: Sequence[float], seeds: int
+) -> None:
+    """Make the trainings that a file does not have yet, and store each as it ends.
+
+    Args:
+        path: Of the file.
+        name: Of the environment.
+        memories: Those to train.
+        recipe: How; its learning rate does not count.
+        rates: Of the sweep.
+        seeds: How many trainings there are with the best rate.
+
+    Raises:
+        ArgumentError: If the file has trainings with another recipe or other rates.
+    """
+    described = dataclasses.asdict(recipe)
+    del described["lr"]
+    asked = {"recipe": described, "rates": list(rates), "seeds": seeds}
+    started = environment()  # now: the source may change while it runs
+    record: dict[str, Any] = {**asked, "runs": []}
+    if path.exists():
+        record = json.loads(path.read_text(encoding="utf-8"))
+        other = [key for key in asked if record[key] != asked[key]]
+        if other:
+            raise ArgumentError(
+                f"Expected the {other[0]} of {path}, {record[other[0]]}, but got {asked[other[0]]}. Write into another "
+                f"folder."
+            )
+    for memory in memories:
+        for rate, seed in _left(record, memory, rates, seeds):
+            run = train(name, memory, dataclasses.replace(recipe, lr=rate), seed)
+            record["runs"].append({**run, "environment": started})
+            write_bytes(path, (json.dumps(record, indent=1) + "\n").encode())
+
+
+def _left(record: dict[str, Any], memory: str, rates: Sequence[float], seeds: int) -> Iterator[tuple[float, int]]:
+    """Yield (learning rate, seed) of the trainings of a memory that a record lacks, as it grows."""
+
+    def runs() -> list[Run]:
+        return [run for run in record["runs"] if run["memory"] == memory]
+
+    for rate in rates:
+        if not any((run["lr"], run["seed"]) == (rate, SWEEP) for run in runs()):
+            yield rate, SWEEP
+    best = best_rate(runs(), rates)
+    assert best is not None
+    for seed in range(seeds):
+        if not any((run["lr"], run["seed"]) == (best, seed) for run in runs()):
+            yield best, seed
+
+
+def train(name: str, memory: str, recipe: Recipe, seed: int) -> Run:
+    """Return an entry of the results, of one training."""
+    sizes: list[int] = []
+
+    def build(input_size: int, space: Any) -> Agent:
+        agent = Agent(input_size, space, memory)  # type: ignore[arg-type]
+        sizes.append(sum(parameter.numel() for parameter in agent.parameters()))
+        return agent
+
+    learned = learn(name, build, recipe, seed, lambda line: print(f"{memory}, lr {recipe.lr:g}: {line}", flush=True))
+    return {
+        "memory": memory,
+        "lr": recipe.lr,
+        "seed": seed,
+        "parameters": sizes[0],
+        "best": learned.best,
+        "means": [round(value, 5) for value in learned.means],
+        "steps": learned.steps,
+        "seconds": round(learned.seconds, 1),
+        "acting_seconds": round(learned.acting, 1),
+    }

@@ -1,0 +1,251 @@
+"""The fields of dataclasses as options: their names, types, help and defaults, and which values a type takes.
+
+A field and the docstring below it are the one place of an option: the command line, its help, the entries of config.json and
+the keywords of Python come from there. In a field's metadata `option` is its name among all options, where that is not its
+own; `parse` reads its text where the type does not suffice; `positional` is what help calls an argument without a name.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import inspect
+import itertools
+import numbers
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import ArgumentError
+
+_UNIONS = (typing.Union, types.UnionType)
+_METAVARS = {int: "INT", float: "FLOAT", str: "STR", bool: "{True,False}", Path: "PATH"}
+_TYPED = {int: "a whole number", float: "a number", str: "text", bool: "True or False", Path: "a path"}
+_JSON = {int: "an integer", float: "a number", str: "a string", bool: "true or false", type(None): "null"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option.
+
+    Attributes:
+        name: As Python writes it: ``recurrent_lr`` is ``--recurrent-lr`` on the command line.
+        kind: Its type.
+        help: What it does.
+        default: Its value unless given; ``dataclasses.MISSING`` for an argument that has to be given.
+        parse: Reads its text; None if the type suffices.
+        place: The names of the fields that lead to it, from the outermost dataclass.
+        positional: What help calls an argument without a name; "" for an option.
+    """
+
+    name: str
+    kind: Any
+    help: str = ""
+    default: Any = None
+    parse: Callable[[str], Any] | None = None
+    place: tuple[str, ...] = ()
+    positional: str = ""
+
+    @property
+    def typed(self) -> str:
+        """The option as it is typed; of an argument without a name, what help calls it."""
+        return self.positional or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it has no value behind it: ``--force`` and ``--no-force``."""
+        return self.kind is bool
+
+    @property
+    def several(self) -> Any:
+        """The type of a tuple of values, if it has such a one, else None."""
+        return next((part for part in _parts(self.kind) if typing.get_origin(part) is tuple), None)
+
+    @property
+    def count(self) -> int:
+        """How many values are behind it."""
+        return len(typing.get_args(self.several)) if self.several else 1
+
+    def value(self, given: Any, prog: str = "") -> Any:
+        """Return a value that was given, in Python or as text, as one of the option's type.
+
+        A text is read; where the type is text, a list is joined by commas, and a dict to ``name=value``.
+
+        prog: The command that errors name, whose help explains the options.
+
+        Raises:
+            ArgumentError: If the option cannot have it.
+        """
+        if isinstance(given, str):
+            return self._read(given, prog)
+        if given is None:
+            return None
+        if self.several and isinstance(given, (list, tuple)):
+            kinds = [kind for kind in typing.get_args(self.several) if kind is not Ellipsis]
+            return tuple(
+                dataclasses.replace(self, kind=kind).value(one, prog)
+                for one, kind in zip(given, itertools.cycle(kinds))
+            )
+        if isinstance(given, np.generic):
+            given = given.item() if isinstance(given, (np.bool_, np.integer)) else float(str(given))
+        if str in _parts(self.kind):
+            return _joined(given)
+        if isinstance(given, numbers.Integral) and not isinstance(given, bool):
+            given = int(given)
+        if type(given) is int and {float} == {int, float} & {*_parts(self.kind)}:
+            given = float(given)
+        if isinstance(given, Path) or not fits(given, self.kind):
+            return self._read(str(given), prog)
+        return given
+
+    def _read(self, text: str, prog: str) -> Any:
+        if Path in _parts(self.kind) and not text:
+            raise ArgumentError(
+                f"Expected a file or a folder as {self.name.replace('_', '-')}, but got an empty name. Name one; . is the "
+                f"folder in which the command runs."
+            )
+        if self.parse is not None:
+            return None if text == "None" else self.parse(text)
+        try:
+            return read(text, self.kind)
+        except ValueError:
+            raise ArgumentError(
+                f"Expected {described(self.kind)} as {self.typed}, but got {text}.{explained(prog)}"
+            ) from None
+
+
+def explained(prog: str) -> str:
+    """Return what to add to an error of an option of a command."""
+    return f" `{prog} --help` explains the options." if prog else ""
+
+
+def options_of(kind: type, place: tuple[str, ...] = ()) -> Iterator[Option]:
+    """Yield the options of a dataclass, those of dataclasses within it included."""
+    hints, docs = typing.get_type_hints(kind), field_docs(kind)
+    for entry in dataclasses.fields(kind):
+        hint, own, more = hints[entry.name], (*place, entry.name), entry.metadata
+        if dataclasses.is_dataclass(hint):
+            yield from options_of(typing.cast(type, hint), own)
+            continue
+        made = entry.default_factory
+        default = entry.default if made is dataclasses.MISSING else made()
+        name, text = more.get("option", entry.name), docs.get(entry.name, "")
+        yield Option(name, hint, text, default, more.get("parse"), own, more.get("positional", ""))
+
+
+def field_docs(kind: type) -> dict[str, str]:
+    """Return the docstring below each field of a dataclass, its bases included, as one line."""
+    owners = (owner for owner in reversed(kind.__mro__) if dataclasses.is_dataclass(owner))
+    return {name: text for owner in owners for name, text in _own_field_docs(owner).items()}
+
+
+@functools.cache  # reading source takes milliseconds, and every command asks for the fields of every model
+def _own_field_docs(owner: type) -> dict[str, str]:
+    docs: dict[str, str] = {}
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(body, ast.ClassDef)
+    for entry, below in zip(body.body, body.body[1:]):
+        named = isinstance(entry, ast.AnnAssign) and isinstance(entry.target, ast.Name)
+        if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            docs[entry.target.id] = " ".join(str(below.value.value).split())  # type: ignore[attr-defined]
+    return docs
+
+
+def read(text: str, kind: Any) -> Any:
+    """Return the value of a type that a text stands for. ValueError if it stands for none.
+
+    Example::
+
+        >>> read("3", int | None), read("None", int | None), read("fft", int | Literal["fft"])
+        (3, None, 'fft')
+    """
+    for part in _parts(kind):
+        known = {bool: (True, False), type(None): (None,)}.get(part, ())
+        if typing.get_origin(part) is Literal:
+            known = typing.get_args(part)
+        if known and text in map(str, known):
+            return next(value for value in known if str(value) == text)
+        if not known:
+            with contextlib.suppress(ValueError):
+                return part(text)
+    raise ValueError(text)
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Return whether a value is one of a type. An integer is a number; a truth value is none."""
+    if typing.get_origin(kind) is Literal:
+        return any(type(value) is type(known) and value == known for known in typing.get_args(kind))
+    if typing.get_origin(kind) in _UNIONS:
+        return any(fits(value, part) for part in typing.get_args(kind))
+    if kind in (int, float):
+        return isinstance(value, (int, kind)) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def described(kind: Any, json: bool = False) -> str:
+    """Return what values a type has, as they are typed, without None; or as JSON has them.
+
+    Example::
+
+        >>> described(int | Literal["fft"] | None), described(float | None, json=True)
+        ('a whole number or fft', 'a number or null')
+    """
+    found: list[str] = []
+    for part in _parts(kind):
+        if typing.get_origin(part) is Literal:
+            found += map(repr if json else str, typing.get_args(part))
+        elif json or part is not type(None):
+            found.append((_JSON if json else _TYPED)[part])
+    return " or ".join(found if json else filter(None, (", ".join(found[:-1]), found[-1])))
+
+
+def metavar(kind: Any) -> str:
+    """Return how help shows a type, without None.
+
+    Example::
+
+        >>> metavar(int | None), metavar(Literal["adam", "sgd"] | None), metavar(tuple[float, float] | None)
+        ('INT', '{adam,sgd}', 'FLOAT FLOAT')
+    """
+    names = []
+    for part in _parts(kind):
+        origin, inside = typing.get_origin(part), typing.get_args(part)
+        if origin is Literal:
+            names.append(f"{{{','.join(map(str, inside))}}}")
+        elif part is not type(None):
+            names.append(" ".join(map(metavar, inside)) if origin is tuple else _METAVARS[part])
+    return "|".join(names)
+
+
+def spelled(values: Mapping[str, Any]) -> str:
+    """Return options with their values as they are typed, to be shown."""
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
+
+
+def entry_of(name: str) -> str:
+    """Return a name as it is written in an option that lists several: one with a comma is in double quotes."""
+    return '"' + name.replace('"', '""') + '"' if "," in name or name.lstrip().startswith('"') else name
+
+
+def _joined(given: Any) -> str:
+    """Return what an option that is text has of a list, a dict or a number."""
+    if isinstance(given, Mapping):
+        given = [f"{_name(key)}={part}" for key, part in given.items()]
+    return ",".join(entry_of(str(part)) for part in given) if isinstance(given, Iterable) else str(given)
+
+
+def _name(key: Any) -> str:
+    """Return the name of a class or a column: 1.0 is 1, as in a table."""
+    return str(int(key) if isinstance(key, (float, np.floating)) and float(key).is_integer() else key)
+
+
+def _parts(kind: Any) -> tuple[Any, ...]:
+    return typing.get_args(kind) if typing.get_origin(kind) in _UNIONS else (kind,)

@@ -1,0 +1,251 @@
+"""The options of a training: values by name, from which the configuration of its run follows.
+
+Every option is a field with its docstring: of a task, of the models, of RunConfig and its parts, or of a command (fields.py).
+Values are those of Python or their text, so the command and the keywords of `orthornn.train` are read alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from .._checks import check_integer, check_number
+from ..errors import ArgumentError
+from .fields import Option, options_of
+from .systems import Model, model_named
+from .systems import options as model_options
+from .tasks import Task
+from .tasks.table_task import TableTask
+from .training import RunConfig
+
+DATA = ("data", "validation_data", "test_data")
+"""Options that may be tables in memory."""
+_DEFAULT_STEPS = 1000
+_TABLE_STEPS = 600
+_MOST_EPOCHS = 1e9
+_OFTEN = 50  # updates between two validations at least, in a long run with short epochs
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of every command that trains, besides those of the task, the model and the configuration of a run."""
+
+    epochs: float | None = None
+    """Number of epochs, instead of --steps; for tasks with a fixed training set."""
+    threads: int | None = None
+    """Threads of torch. Default: one per core that this process may use, or one for a small network that is computed step by
+    step, such as an LSTM."""
+    out: Path | None = None
+    """Folder for the results. Default: a new one in runs/."""
+
+
+@dataclass(frozen=True)
+class TrainOptions(RunOptions):
+    """The options of one training."""
+
+    model: str = "ornn-rotations"
+    """Name of the model; `orthornn train --help` lists them. auto tries several and trains the best by validation."""
+    minutes: float | None = None
+    """With --model auto: minutes for the whole search. Default: 10."""
+    tensorboard: bool = False
+    """Also write the records for TensorBoard, to the folder tensorboard of the run directory."""
+    recipe: str | None = None
+    """Named preset of options: linear, linear-deep, blocks, blocks-decay, blocks-first (docs/how_to/stacked_layers.md);
+    table, numbers, forecast for your own data; or none. Options that you give override it. Default: for your own data
+    that of the task, else none."""
+
+
+def groups(task: type[Task] | None, command: type | None = TrainOptions) -> dict[str, list[Option]]:
+    """Return the options by what they are of: the task, the model, the parts of a run, the run itself.
+
+    Args:
+        task: None for no options of a task.
+        command: The dataclass of what a command has besides; None for the options of the task alone.
+    """
+    found: dict[str, list[Option]] = {}
+    if task is not None:
+        found["task"] = [option for option in options_of(task) if option.name not in task.without_effect]
+    if command is None:
+        return found
+    own = list(options_of(command))
+    found["model"] = list(model_options().values())
+    for option in _of_config(RunConfig):
+        if option.name not in {one.name for one in own}:
+            found.setdefault(option.place[0] if len(option.place) > 1 else "run", []).append(option)
+    found["run"] += own
+    return found
+
+
+def named(task: type[Task] | None, command: type | None = TrainOptions) -> dict[str, Option]:
+    """Return the same options by name."""
+    return {option.name: option for options in groups(task, command).values() for option in options}
+
+
+@functools.cache  # reading source takes milliseconds
+def _of_config(kind: type[RunConfig]) -> tuple[Option, ...]:
+    return tuple(option for option in options_of(kind) if option.place[0] not in ("task", "model"))
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a training.
+
+    Args:
+        task: What is trained on: a class of tasks, whose fields are options too, or a task that is made already.
+        given: Values by name, as they were given.
+        chosen: Values for what is not given, such as those of a recipe.
+        command: The dataclass of what the command has besides.
+        prog: What errors call the command.
+
+    Raises:
+        ArgumentError: For a name that is no option, and for a value that one cannot have.
+    """
+
+    task: type[Task] | Task
+    given: Mapping[str, Any]
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    command: type | None = TrainOptions
+    prog: str = "orthornn train"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "given", {name: value for name, value in self.given.items() if value is not None})
+        self.values  # noqa: B018 - raises for what is wrong
+
+    @functools.cached_property
+    def known(self) -> dict[str, Option]:
+        """Every option by name."""
+        return named(None if isinstance(self.task, Task) else self.task, self.command)
+
+    @functools.cached_property
+    def values(self) -> dict[str, Any]:
+        """The values that were given or chosen, each of its option's type."""
+        prog = f"{self.prog} {self.task.name}"
+        check_names(self.given, self.known, prog)
+        return read_values({**self.chosen, **self.given}, self.known, prog)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of an option, its default if there is none."""
+        return self.values.get(name, self.known[name].default)
+
+    def choosing(self, **values: Any) -> Options:
+        """Return the same options with these values chosen, in the place of others that were."""
+        made = dataclasses.replace(self, chosen={**self.chosen, **values})
+        if "made_task" in self.__dict__:  # with the data that it has read
+            made.__dict__["made_task"] = self.made_task
+        return made
+
+    @functools.cached_property
+    def made_task(self) -> Task:
+        """The task with its options."""
+        if isinstance(self.task, Task):
+            return self.task
+        names = {entry.name for entry in dataclasses.fields(self.task)}  # type: ignore[arg-type]
+        return self.task(**{name: value for name, value in self.values.items() if name in names})
+
+    @functools.cached_property
+    def of_model(self) -> Mapping[str, Any]:
+        """Size and options of the networks, those that were given or chosen. ArgumentError for a pool of nothing."""
+        found = {name: self.values[name] for name in model_options() if self.values.get(name) is not None}
+        task = self.made_task
+        if found.get("pool", "last") != "last" and task.output == "all":
+            raise ArgumentError(
+                f"Expected --pool only for one prediction per sequence, but got --pool {found['pool']} for {task.name}, "
+                f"which predicts at every step. Leave it out."
+            )
+        return MappingProxyType(found)
+
+    def config(self, model: Model | None = None) -> RunConfig:
+        """Return the run that these options describe. model: In the place of the one that they name."""
+        computed = {"steps": self.steps, "batch_size": self.batch_size, "validate_every": self.validate_every}
+        values, parts = self.values | computed, typing.get_type_hints(RunConfig)
+        found: dict[str, dict[str, Any]] = {}
+        for option in _of_config(RunConfig):
+            if option.name in values and self.known[option.name].place == option.place:
+                *group, name = option.place
+                found.setdefault("".join(group), {})[name] = values[option.name]
+        own = found.pop("", {})
+        if model is None:
+            model = model_named(self["model"], **self.of_model)
+        return RunConfig(self.made_task, model, **own, **{name: parts[name](**part) for name, part in found.items()})
+
+    @property
+    def batch_size(self) -> int:
+        """Sequences per update."""
+        own = self.made_task.batch_size
+        advice = f"Pass another, or leave it out for the {own} of {self.made_task.name}."
+        return check_integer("batch_size, --batch-size,", self.values.get("batch_size", own), 1, advice=advice)
+
+    @property
+    def steps(self) -> int:
+        """Number of updates."""
+        steps, epochs = self.values.get("steps"), self["epochs"]
+        if steps is not None and epochs is not None:
+            raise ArgumentError(f"Expected --steps or --epochs, but got both, {steps} and {epochs:g}. Pass one.")
+        if steps is not None:
+            return steps
+        if epochs is not None:
+            return updates_of_epochs(self.made_task, self.batch_size, epochs)
+        epoch = self.made_task.steps_per_epoch(self.batch_size)
+        return max(epoch or 0, _TABLE_STEPS if isinstance(self.made_task, TableTask) else _DEFAULT_STEPS)
+
+    @property
+    def validate_every(self) -> int:
+        """Updates between two validations."""
+        given, epoch = self.values.get("validate_every"), self.made_task.steps_per_epoch(self.batch_size)
+        if given is not None:
+            return given
+        return RunConfig.validate_every if epoch is None else max(epoch, min(_OFTEN, self.steps // 20), 1)
+
+    def folder(self, what: str) -> Path:
+        """Return the folder of the results."""
+        return self["out"] or results_folder(f"{self.made_task.name}-{what}")
+
+
+def read_values(given: Mapping[str, Any], known: Mapping[str, Option], prog: str) -> dict[str, Any]:
+    """Return values by name, each of its option's type, those of unknown names left out.
+
+    Raises:
+        ArgumentError: For a value that an option cannot have.
+    """
+    return {
+        name: value if name in DATA else known[name].value(value, prog)
+        for name, value in given.items()
+        if name in known
+    }
+
+
+def check_names(names: Iterable[str], known: Iterable[str], prog: str) -> None:
+    """Raise ArgumentError for a name that is no option of a command."""
+    known = {*known}
+    unknown = sorted({*names} - known)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], sorted(known), 1)
+        meant = f"Did you mean {near[0]!r}? " if near else ""
+        raise ArgumentError(f"Expected options of `{prog}`, but got {unknown[0]!r}. {meant}`{prog} --help` lists them.")
+
+
+def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
+    """Return how many updates these epochs are. ArgumentError for a task without epochs."""
+    epoch = task.steps_per_epoch(batch_size)
+    if epoch is None:
+        raise ArgumentError(
+            f"Expected --steps, as {task.name} has no epochs, but got --epochs {epochs:g}. Pass --steps."
+        )
+    if check_number("epochs", epochs, 0, _MOST_EPOCHS) == 0:
+        raise ArgumentError(
+            "Expected epochs to be above 0, but got 0. Pass a part of one, such as 0.5, for a short training."
+        )
+    return max(1, round(epochs * epoch))
+
+
+def results_folder(name: str) -> Path:
+    """Return a folder in runs/ that carries the time, to the microsecond: several commands may start in one second."""
+    return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S-%f}"

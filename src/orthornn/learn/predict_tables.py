@@ -1,0 +1,236 @@
+"""Predictions of a trained network for tables: files and DataFrames that are read as its training data were."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._warnings import warn
+from ..errors import ArgumentError, DataError, MissingPackageError
+from .files.columns import Table
+from .files.frames import cells_at, located, source
+from .files.label_types import typed_labels
+from .files.optional_packages import import_optional
+from .predict_arrays import Prediction, Predictor
+from .tasks import Task
+from .tasks.channels import Channel
+from .tasks.classification_metrics import classification_scores
+from .tasks.decision_threshold import decided_of
+from .tasks.forecast import Forecast
+from .tasks.regression_metrics import own_scores
+from .tasks.table_options import modes_of
+from .tasks.table_sequences import together
+from .tasks.table_series import Series
+from .tasks.table_task import TableTask
+from .tasks.table_values import strict_targets
+from .tasks.target_transform import transformed
+from .tasks.time_grid import told_grid
+
+
+def table_task(task: Task) -> TableTask:
+    """Return the task of a network that learned from a table. ArgumentError for another one."""
+    if not isinstance(task, TableTask):
+        raise ArgumentError(
+            f"Expected a network that learned from a table, but got one that learned {task.name}. Pass its "
+            f"sequences as an array."
+        )
+    return task
+
+
+def held_inputs(task: Task, description: dict[str, Any]) -> np.ndarray | None:
+    """Return at which inputs a missing value holds the state: bool (I,); None for a network of another kind."""
+    if not isinstance(task, TableTask):
+        return None
+    modes = modes_of(task.missing)
+    channels = Channel.of(description)
+    return np.array([one.kind == "number" and modes.get(one.column, modes[""]) == "hold" for one in channels])
+
+
+def read_table(task: Task, description: dict[str, Any], path: Any) -> Table:
+    """Return a table as the training data were read; one that was read is returned as it is."""
+    if isinstance(path, Table):
+        return path
+    return table_task(task).read_new(located(source(path)), description)
+
+
+def told_times(task: Task, file: Table) -> str:
+    """Return what there is to say about the column of times of a table: its step and its gaps; or nothing."""
+    own = table_task(task)
+    if own.time is None:
+        return ""
+    sequences = together(own, file)
+    told = told_grid(file, own.time, sequences.order, sequences.rows.lengths)
+    return f"{own.time}: {told}" if told else ""
+
+
+class TablePredictor:
+    """A network that learned from tables, with the task that reads them."""
+
+    def __init__(self, network: Predictor, task: TableTask) -> None:
+        self._network, self._task, self._description = network, task, network.description
+
+    def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
+        """Predict the sequences of a file of any format that the network could have learned from."""
+        return self._on_series(self._series(path, False))
+
+    def predict_frame(self, frame: Any) -> Any:
+        """Predict the sequences of a DataFrame, or of a file; return a DataFrame."""
+        narwhals = import_optional("narwhals", "data", "DataFrames")
+        name = source(frame)
+        file, library = read_table(self._task, self._description, name), _library_of(narwhals, frame)
+        found = self.predict_table(file)
+        every_step = self._description["output"] == "all"
+        timed, rows_of = self._task.time if every_step and found[0][0].times is not None else None, []
+        labeled = found[0][1].labels is not None
+        names = [f"score {label}" for label in self._network.labels]
+        made = [*(["label"] if labeled else []), *names]
+        sequence, own = self._description.get("sequence"), {}
+        if sequence is not None and sequence in file.columns:
+            own[sequence] = "sequence" if sequence in (*made, *(["step"] if every_step else [])) else sequence
+        if timed is not None and timed in file.columns:
+            own[timed] = "time" if timed in made else timed
+        first = own.get(sequence, "sequence")
+        columns: dict[str, list[Any]] = {name: [] for name in [first, *(["step"] if every_step else []), *made]}
+        for one, said in found:
+            rows = len(said.scores)
+            columns[first] += [one.name] * rows
+            if every_step:
+                columns["step"] += one.steps[:rows].tolist()
+            rows_of.append(one.rows[one.steps[:rows]])
+            if said.labels is not None:
+                columns["label"] += said.labels.tolist()
+            for place, score in enumerate(names):
+                columns[score] += said.scores[:, place].tolist()
+        shown, kind = narwhals.from_dict(columns, backend=library), self._description.get("label_type")
+        if kind is not None:
+            typed = typed_labels(narwhals, columns["label"], kind, library)
+            shown = shown.with_columns(label=typed)
+        for column, its in own.items():
+            cells = cells_at(narwhals, name, file, column, np.concatenate(rows_of), library)
+            shown = shown.with_columns(cells.alias(its))
+        # a column of times that is called step replaces the number of the step
+        in_order = [first, *(["step"] if every_step else []), *own.values(), *columns]
+        return shown.select(*dict.fromkeys(in_order)).to_native()
+
+    def evaluate_table(self, path: Any) -> dict[str, float]:
+        """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
+        task, file = self._task, read_table(self._task, self._description, path)
+        series = self._series(file, True)
+        scores, wanted = [], []
+        for one, said in self._on_series(series):
+            assert one.targets is not None
+            if task.output == "last":
+                scores.append(said.scores)
+                wanted.append(one.targets[-1:])
+                continue
+            counted = (one.steps >= task.skipped) & (one.steps + task.leads[-1] < len(one.targets))
+            scores.append(said.scores[counted])
+            wanted.append(task.answers(one.targets, one.steps[counted]))
+        found, targets = np.concatenate(scores).astype(np.float64), np.concatenate(wanted)
+        if targets.dtype == object:
+            there = np.array([target is not None for target in targets], bool)
+        else:
+            there = np.isfinite(targets).all(1)
+        if not there.any():
+            raise DataError(
+                f"Expected a target that enters the loss, but {file.path} has none. Add targets, or "
+                f"predict without evaluating."
+            )
+        if not there.all() and strict_targets(task).any() and getattr(task, "ignore", None) is None:
+            warn(
+                f"{file.path}: {int((~there).sum())} of {len(there)} targets are missing, and are not evaluated. To silence "
+                f"this, fill them in, or leave their rows out."
+            )
+        found, targets = found[there], targets[there]
+        if isinstance(task, Forecast):
+            return task.table_metrics(found, targets, self._description)
+        if self._description["says"] == "values":
+            squares, scale = np.square(found - targets), np.asarray(self._description["target_scale"])
+            learned, how = squares, self._network.transform
+            if how is not None:
+                learned = np.square(transformed(found, how) - transformed(targets, how))
+            errors = {"loss": float((learned / scale**2).mean()), "mse": float(squares.mean())}
+            return errors | own_scores(found, targets)
+        names = np.array([str(target) for target in targets.tolist()], object)
+        classes = self._network.classes(self._numbered(names) if _is_array(file.path) else names)
+        winners = decided_of(found, self._network.threshold)
+        nats = -np.log(np.maximum(found[np.arange(len(found)), classes], np.finfo(np.float32).tiny))
+        more = classification_scores(found, classes, self._network.threshold)
+        named = {name: value for name, value in more.items() if isinstance(value, float)}
+        return {"loss": float(nats.mean()), "accuracy": float((winners == classes).mean()), **named}
+
+    def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
+        """Return how far the values of a file are from their forecasts, by sequence."""
+        task = self._task
+        if not isinstance(task, Forecast):
+            raise ArgumentError(
+                f"Expected a network that forecasts, but got one that learned {task.name}. Train one with ahead=1, --ahead 1."
+            )
+        lead, columns, count = task.leads[0], len(task.target_columns), max(1, len(task.levels))
+        place = int(np.argmin(np.abs(np.array(task.levels) - 0.5))) if task.levels else 0
+        chosen = np.arange(columns) * count + place
+        deviation = np.asarray(self._description["target_scale"])[chosen]
+        found = []
+        for one, said in self._on_series(self._series(path, True)):
+            assert one.targets is not None
+            scores = np.full(len(one.targets), np.nan)
+            known = (one.steps >= task.skipped) & (one.steps + lead < len(scores))
+            at = one.steps[known] + lead
+            wanted, forecasts = (
+                transformed(values, self._network.transform)
+                for values in (one.targets[at], said.scores[known][:, chosen])
+            )
+            errors = np.abs(wanted - forecasts) / deviation
+            there = ~np.isnan(errors).all(1)
+            scores[at[there]] = np.nanmax(errors[there], 1)
+            found.append((one, scores))
+        return found
+
+    def _series(self, path: Any, targets: bool) -> list[Series]:
+        return self._task.series(read_table(self._task, self._description, path), self._description, targets)
+
+    def _numbered(self, targets: np.ndarray) -> np.ndarray:
+        """Return targets of an array file as class numbers, where they are such and the classes have other names."""
+        if set(targets) <= set(self._network.labels) or not all(target.isdecimal() for target in targets):
+            return targets
+        return targets.astype(np.int64)
+
+    def _on_series(self, series: list[Series]) -> list[tuple[Series, Prediction]]:
+        """Return each sequence with its prediction; those of one length are predicted together."""
+        found: dict[int, Prediction] = {}
+        task = self._task
+        if isinstance(task, Forecast):
+            short = [one.name for one in series if len(one.steps) <= task.skipped]
+            if short:
+                warn(
+                    f"Expected sequences of more than {task.skipped} steps, which the network read in training before it "
+                    f"forecast, but got {len(short)} of {len(series)} that are shorter. Put earlier steps in front of them."
+                )
+        last = self._description["output"] == "last"
+        for length in sorted({len(one.steps) for one in series}):
+            places = [place for place, one in enumerate(series) if len(one.steps) == length]
+            scores, labels = self._network.predict(np.stack([series[place].values for place in places]))
+            for row, place in enumerate(places):
+                at = slice(row, row + 1) if last else row
+                found[place] = Prediction(scores[at], None if labels is None else labels[at])
+        return [(one, found[place]) for place, one in enumerate(series)]
+
+
+def _library_of(narwhals: Any, frame: Any) -> Any:
+    """The library of a DataFrame; for a path pandas or polars, whichever is there."""
+    if not isinstance(frame, (str, os.PathLike)):
+        return narwhals.from_native(frame).implementation
+    for name in ("pandas", "polars"):
+        if importlib.util.find_spec(name) is not None:
+            return name
+    raise MissingPackageError(
+        "Expected pandas or polars for a DataFrame, but got neither. Install one: pip install pandas"
+    )
+
+
+def _is_array(path: str | Path) -> bool:
+    return Path(path).suffix.lower() in (".npz", ".npy")

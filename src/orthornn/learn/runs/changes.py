@@ -1,0 +1,62 @@
+"""Differences between the beginning of a run and its continuation: of settings, which are refused, or of the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...environment import environment
+from ...errors import ConfigError, DataError
+from ...saved.json_files import read_json
+from ...saved.run_files import ENVIRONMENT
+from ..training.config import RunConfig
+
+MAY_CHANGE = ("steps", "max_seconds", "device")  # of a config, when a run is resumed
+# Entries of environment.json on which the last bits of a run depend, in words.
+_BITS = {
+    "torch": "torch",
+    "instruction_set": "the instruction set of orthornn's kernels",
+    "torch_instruction_set": "the instruction set of torch's kernels",
+    "threads": "the number of threads",
+    "gpu": "the GPU",
+}
+
+
+def check_same_run(before: RunConfig, now: RunConfig, file: Path, checkpoint: Path) -> None:
+    """Raise ConfigError if a checkpoint was made with another configuration than the one in `file`."""
+    old, new = before.flat(), now.flat()
+    changed = [
+        f"{name} was {old.get(name)!r} and is {new.get(name)!r}"
+        for name in dict.fromkeys((*old, *new))
+        if name not in MAY_CHANGE and old.get(name) != new.get(name)
+    ]
+    if changed:
+        raise ConfigError(
+            f"{file} is not the configuration with which {checkpoint} was made: "
+            f"{'; '.join(changed)}. Only {', '.join(MAY_CHANGE[:-1])} and {MAY_CHANGE[-1]} may change: restore "
+            f"it, or begin a new run."
+        )
+
+
+def environment_changes(path: Path, device: str) -> list[str]:
+    """Return what this process runs on that the run in `path` did not begin on, in words.
+
+    Nothing is compared where environment.json is missing. device: of the run now.
+    """
+    before, now = read_environment(path), environment(device)
+    return [
+        f"{words} is {now.get(name) or 'none'} (it began with {before.get(name) or 'none'})"
+        for name, words in _BITS.items()
+        if before and before.get(name) != now.get(name)
+    ]
+
+
+def read_environment(path: Path) -> dict[str, Any]:
+    """Return the content of environment.json of a run, or nothing where it is missing. DataError if it is damaged."""
+    file = path / ENVIRONMENT
+    try:
+        return read_json(file, "Environment") if file.exists() else {}
+    except DataError as error:
+        raise DataError(
+            f"{error} Without {file.name}, what has changed since the run began is not compared."
+        ) from error

@@ -1,0 +1,159 @@
+"""The progress of a run, and its result."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..._html import table_html
+from ..systems import SequenceModel, count_parameters
+from ..training.config import RunConfig
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a run.
+
+    Attributes:
+        loss: The mean over the last updates.
+        seconds: Since the run began.
+        update_seconds: Without validation.
+    """
+
+    step: int
+    steps: int
+    loss: float
+    seconds: float
+    update_seconds: float
+    validation: dict[str, float] | None
+
+
+class Tests(NamedTuple):
+    """Test metrics.
+
+    Attributes:
+        last: After the last update.
+        best: Of the weights of the best validation; empty where there are none, or where their checkpoint cannot be read.
+        whole: Of the weights of the best validation where each series is processed as a whole, as `predict` and a stream do,
+            from its first step on, but at most 32768 steps before the test; empty where the test does so, or where they are
+            not finite.
+    """
+
+    last: dict[str, float]
+    best: dict[str, float]
+    whole: dict[str, float]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result of a run.
+
+    Args:
+        config: Of the run.
+        steps: Updates done.
+        seconds: Of the whole run.
+        update_seconds: Without validation, test and records.
+        trivial_loss: Of the task's trivial baseline.
+        validation: The metrics of `model` on the validation data, those after the last update.
+        best: Those of the best validation by the task's metric, with "step"; empty, like validation, for a task without
+            validation data.
+        tests: The metrics on the test data.
+        records: What metrics.jsonl holds.
+        model: As the last update left it.
+        orthogonality_error: The largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
+        weights_sha256: Of model.safetensors, if the run has a directory.
+        threshold: The probability of the second class from which on the weights of the best validation predict it, if the
+            task asks for one; `best` and `tests.best` are with it.
+        is_of_best: Whether `model` has the weights of the best validation; `validation` is then theirs.
+    """
+
+    config: RunConfig
+    steps: int
+    seconds: float
+    update_seconds: float
+    trivial_loss: float
+    validation: dict[str, float]
+    best: dict[str, float]
+    tests: Tests
+    records: list[dict[str, Any]]
+    model: SequenceModel
+    orthogonality_error: float | None = None
+    weights_sha256: str | None = None
+    threshold: float | None = None
+    is_of_best: bool = False
+
+    @property
+    def test(self) -> dict[str, float]:
+        """The test metrics of `model`."""
+        return self.tests.best if self.is_of_best else self.tests.last
+
+    @property
+    def best_test(self) -> dict[str, float]:
+        """The test metrics of the weights of the best validation."""
+        return self.tests.best
+
+    @property
+    def whole_test(self) -> dict[str, float]:
+        """Those where each series is processed as a whole."""
+        return self.tests.whole
+
+    @property
+    def last_test(self) -> dict[str, float]:
+        """The test metrics after the last update."""
+        return self.tests.last
+
+    @property
+    def parameters(self) -> int:
+        """The number of trained numbers."""
+        return count_parameters(self.model)
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of the network."""
+        return self.model.core.hidden_size
+
+    @property
+    def finished(self) -> bool:
+        """Whether all updates were made: False if max_seconds or patience ended the run before."""
+        return self.steps >= self.config.steps
+
+    def summary(self) -> dict[str, Any]:
+        """Return what result.json holds, where `test` is that of the last weights."""
+        of_run = ["steps", "seconds", "update_seconds", "parameters", "hidden_size", "trivial_loss", "finished"]
+        metrics = ["validation", "last_test", "best", "best_test", "whole_test", "threshold", "orthogonality_error"]
+        names = [*of_run, *metrics, "weights_sha256"]
+        return {{"last_test": "test"}.get(name, name): getattr(self, name) for name in names}
+
+    def of_best(self, model: SequenceModel) -> RunResult:
+        """Return the result with the model of the best validation, whose metrics `validation` and `test` then are.
+
+        Where nothing was validated, the best weights are the last ones.
+        """
+        if not self.tests.best:
+            return dataclasses.replace(self, model=model)
+        seen = {name: value for name, value in self.best.items() if name in self.validation}
+        return dataclasses.replace(self, model=model, validation=seen, is_of_best=True)
+
+    def __repr__(self) -> str:
+        found = self.best_test or self.test
+        metrics = ", ".join(f"test {name} {value:.4g}" for name, value in found.items())
+        return f"RunResult({self.config.task.name}, {self.config.model.name}, {self.steps} updates, {metrics})"
+
+    def _repr_html_(self) -> str:
+        task, parts = (
+            self.config.task,
+            {"validation": self.best or self.validation, "test": self.best_test or self.test},
+        )
+        metrics = list(dict.fromkeys(["loss", task.metric]))
+        rows = [
+            [part, *(f"{found[name]:.4g}" if name in found else "" for name in metrics)]
+            for part, found in parts.items()
+        ]
+        ended = f"{self.steps:,} updates" if self.finished else f"{self.steps:,} of {self.config.steps:,} updates"
+        error = self.orthogonality_error
+        notes = [
+            f"{self.parameters:,} parameters, {ended}, {self.seconds:.1f} s; trivial baseline {self.trivial_loss:.4g}"
+            + ("" if error is None else f"; ||W'W - I|| {error:.1e}{' with decay' * self.config.model.forgets}")
+        ]
+        return table_html(f"{task.name}, {self.config.model.name}", ["", *metrics], rows, notes)

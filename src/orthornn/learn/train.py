@@ -1,0 +1,153 @@
+"""The training of a network on somebody's data: a table, or a task, and options in; a trained network out.
+
+`orthornn.train`, the command `orthornn train` and whatever else trains call this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from .._files import check_new
+from .._recording import recording
+from ..errors import ArgumentError
+from .auto import AUTO, Search
+from .optimizer_options import say_unused
+from .options import Options
+from .own_data import options_for
+from .predict import Loaded, load
+from .recipes import leave_room_for_network, limit_warmup, say_recipe, with_recipe
+from .runs.tensorboard import TensorBoard
+from .shown import Silent
+from .training import Processes, Run, RunResult, Trainer, run_to_end
+from .training.description import describe
+from .training.threads import choose_threads, set_threads
+
+_MINUTES = 10.0
+Observer = Callable[[dict[str, Any]], None]
+
+
+@recording()
+def train(
+    data: Any,
+    target: Any = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    task: str | None = None,
+    shown: Silent | None = None,
+) -> Loaded:
+    """Train a network in a run directory, and return it with the weights of the best validation.
+
+    Args:
+        data: The name of a task, the path of a file or of a folder of sounds, a DataFrame, or a task that is made already.
+        target: What is predicted of a table; also one of the options.
+        options: Values of the options of `orthornn train` by name: those of Python, or their text.
+        task: "classify", "regress" or "forecast". Default: chosen by the target.
+        shown: What the user sees of it. Default: nothing.
+
+    Returns:
+        The network with its ``directory``, and its ``result``, of the best weights.
+
+    Raises:
+        ArgumentError: For an unknown option or value.
+        DataError: If the data cannot be read.
+        NonFiniteError: If the loss becomes NaN or infinite.
+        Interrupted: If Ctrl-C or SIGTERM ended it; what was done is stored.
+    """
+    processes = Processes.from_environment()
+    shown = shown if shown is not None and processes.first else Silent()
+    try:
+        given = options if target is None else {"target": target, **options}
+        asked = with_recipe(options_for(data, given, shown.say, task=task))
+        say_recipe(asked, shown.say)
+        if asked["model"] == AUTO:
+            return searched(begun_search(asked, processes, shown), shown)
+        run, folder = begun(asked, processes, shown)
+        return carried_out(run, folder, shown)
+    finally:
+        processes.leave()
+
+
+def completed(options: Options, shown: Silent) -> Options:
+    """Return options with what depends on the data: the warmup of a recipe, and room for a network next to lags."""
+    if options["threads"] is not None:
+        set_threads(options["threads"])
+    return leave_room_for_network(limit_warmup(options, shown.say), shown.say)
+
+
+def begun(options: Options, processes: Processes, shown: Silent) -> tuple[Run, Path]:
+    """Begin the run of these options; return it with its folder."""
+    if options["minutes"] is not None:
+        raise ArgumentError(
+            f"Expected --minutes only with --model auto, but got --model {options['model']}. Use --seconds."
+        )
+    options = completed(options, shown)
+    config, folder = options.config(), options.folder(options["model"])
+    check_folder(folder, shown.files(config.task))
+    if options["threads"] is None:
+        choose_threads([config])
+    run = Run(config, folder, processes=processes, observers=observers(options["tensorboard"], folder, processes))
+    say_unused(options.given, [run.trainer], shown.say)
+    return run, folder
+
+
+def begun_search(options: Options, processes: Processes, shown: Silent) -> Search:
+    """Begin the search for a model that these options ask for."""
+    if processes.count > 1:
+        raise ArgumentError(
+            f"Expected one process for --model auto, but got {processes.count}. Run it without torchrun."
+        )
+    options = completed(options, shown)
+    if options["tensorboard"]:
+        raise ArgumentError(
+            "Expected --tensorboard only with one model, but got it with --model auto. Leave it out, or name a model."
+        )
+    minutes = _MINUTES if options["minutes"] is None else options["minutes"]
+    of_model = options.of_model
+    for line in options.made_task.summary_lines():
+        shown.say(line)
+    folder = options.folder(AUTO)
+    check_folder(folder, shown.files(options.made_task))
+    search = Search.begin(options.config, of_model, minutes, folder)
+    say_unused(options.given, map(Trainer, search.configs.values()), shown.say)
+    return search
+
+
+def carried_out(run: Run, folder: Path, shown: Silent) -> Loaded:
+    """Carry out a run, new or resumed; show it, and return the network."""
+    processes, name = run.trainer.processes, run.config.model.name
+    for line in run.config.task.summary_lines():
+        shown.say(line)
+    with shown.display(run.config.task.trivial_loss, run.config.max_seconds) as display:
+        result = run_to_end(run, lambda progress: display({name: progress}))
+    processes.leave()
+    if not processes.first:  # whose files another process writes
+        return Loaded(result.config, result.model, describe(result.config.task), folder)
+    return _shown(result, folder if run.directory is None else run.directory.path, shown)
+
+
+def searched(search: Search, shown: Silent) -> Loaded:
+    """Carry out a search, new or resumed; show it, and return the network."""
+    shown.say(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all")
+    name, result, folder = search.run_to_end(shown.say)
+    shown.searched(name, search)
+    return _shown(result, folder, shown)
+
+
+def _shown(result: RunResult, folder: Path, shown: Silent) -> Loaded:
+    shown.ended(result, folder)
+    loaded = load(folder)
+    loaded.result = result.of_best(loaded.model)
+    return loaded
+
+
+def check_folder(folder: Path, names: list[str]) -> None:
+    """Raise ArgumentError if a file that is to be written with a new run is in its folder: recordings, for example."""
+    check_new((folder / name for name in names), "Name another folder with out, --out.")
+
+
+def observers(tensorboard: bool, folder: Path, processes: Processes) -> list[Observer]:
+    """Return what sees every record of a run: TensorBoard, if that is asked for."""
+    return [TensorBoard(folder / "tensorboard")] if tensorboard and processes.first else []

@@ -1,0 +1,104 @@
+"""Fields as options: which values a type takes, from Python and as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from orthornn.errors import ArgumentError
+from orthornn.learn.fields import Option, described, fits, metavar, spelled
+from orthornn.learn.systems import options as model_options
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        (int | None, "INT"),
+        (Path | None, "PATH"),
+        (bool | None, "{True,False}"),
+        (Literal["a", "b"] | None, "{a,b}"),
+        (int | Literal["fft"] | None, "INT|{fft}"),
+        (tuple[float, float] | None, "FLOAT FLOAT"),
+        (int, "INT"),
+    ],
+)
+def test_types_are_shown_without_none(kind, shown):
+    assert metavar(kind) == shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "value"),
+    [
+        (int, np.int64(3), 3),
+        (int | None, "3", 3),
+        (int | None, "None", None),
+        (float, 1, 1.0),
+        (float | None, np.float32(0.1), 0.1),
+        (float, "1e-3", 1e-3),
+        (float | Literal["none"] | None, 2, 2.0),
+        (bool, np.True_, True),
+        (bool | None, "False", False),
+        (str, 3, "3"),
+        (str | None, "None", "None"),
+        (str, ["a", "b, c"], 'a,"b, c"'),
+        (str, np.array([0.1, 0.9]), "0.1,0.9"),
+        (str, {1.0: 5, np.float32(0): 0.5, "c, d": 1}, '1=5,0=0.5,"c, d=1"'),
+        (Path | None, "a/b", Path("a/b")),
+        (Path, Path("a"), Path("a")),
+        (Literal["a", "b"], "b", "b"),
+        (int | Literal["fft"], "fft", "fft"),
+        (tuple[float, float] | None, ["1", 2], (1.0, 2.0)),
+        (tuple[Path, ...], ["a", "b"], (Path("a"), Path("b"))),
+    ],
+)
+def test_a_value_is_one_of_the_type(kind, given, value):
+    found = Option("it", kind).value(given)
+    assert found == value
+    assert type(found) is type(value)
+    assert isinstance(found, tuple) or fits(found, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "wanted"),
+    [
+        (int, 2.0, "a whole number"),
+        (int, True, "a whole number"),
+        (int | None, "2.5", "a whole number"),
+        (float, "x", "a number"),
+        (float, False, "a number"),
+        (bool | None, 1, "True or False"),
+        (bool, "yes", "True or False"),
+        (Literal["a", "b", "c"], "d", "a, b or c"),
+        (int | Literal["fft"], "dft", "a whole number or fft"),
+        (float, [1.0], "a number"),
+    ],
+)
+def test_a_value_of_another_type_is_an_error_that_says_what_is_one(kind, given, wanted):
+    assert described(kind) == wanted
+    with pytest.raises(ArgumentError, match=rf"^Expected {wanted} as --a-b, but got .*\. `it --help` explains"):
+        Option("a_b", kind).value(given, "it")
+
+
+def test_a_field_may_read_its_own_text():
+    option = model_options()["parameters"]
+    assert [option.value(given) for given in ("12k", 12000, np.int32(7), "None", "1.5m")] == [
+        12000,
+        12000,
+        7,
+        None,
+        1_500_000,
+    ]
+    with pytest.raises(ArgumentError, match=r"a number like 5000, 5k or 1\.3m"):
+        option.value("many")
+    assert model_options()["margin"].value("none") == "none"
+    assert model_options()["margin"].value("0.5") == 0.5
+
+
+def test_options_are_spelled_as_they_are_typed():
+    assert (
+        spelled({"recurrent_lr": 0.001, "decay": True, "parameters": "12k"})
+        == "--recurrent-lr 0.001 --decay True --parameters 12k"
+    )
