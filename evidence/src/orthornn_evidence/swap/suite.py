@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from orthornn.learn.training.json_files import read_json
 
 from orthornn._files import write_bytes
 from orthornn.environment import commit
 from orthornn.errors import OrthornnError
 from orthornn.learn.given_once import parse_given_once
+from orthornn.saved.json_files import read_json
 
 from .layers import LAYERS, MEASURE
 from .script import Places, Script, seconds_per_update, train

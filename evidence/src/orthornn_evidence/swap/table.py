@@ -66,6 +66,16 @@ def lines(results: Path, view: str) -> list[Line]:
     return found
 
 
+def swap(results: Path, kind: str) -> str:
+    """Return what a page shows of the suite: the table of a view, "verdicts", "costs", or "short", one of them all.
+
+    Raises:
+        ArgumentError: If the kind is another one.
+    """
+    check_choice("kind", kind, (*VIEWS, *_KINDS))
+    return table(results, kind) if kind in VIEWS else _KINDS[kind](results)
+
+
 def table(results: Path, view: str) -> str:
     """Return the table of a view; the best mean of a line is bold."""
     found = lines(results, view)
@@ -102,6 +112,15 @@ def verdicts(results: Path) -> str:
     return "\n".join(items)
 
 
+def short(results: Path) -> str:
+    """Return the table of equal processor time for the README: torch's layers and ours, means only."""
+    rows = []
+    for line in lines(results, "time"):
+        means = [_shown(fmean(line.scores[name].values), line.metric) if name in line.scores else "" for name in _SHORT]
+        rows.append([line.script, line.metric.partition(",")[0], *means])
+    return "\n".join(markdown_table(["script", "score", *_SHORT], rows, right=range(2, 2 + len(_SHORT))))
+
+
 def costs(results: Path) -> str:
     """Return a table of the milliseconds of an update."""
     rows = []
@@ -131,3 +150,7 @@ def _cell(score: Score, metric: str) -> str:
 
 def _shown(value: float, metric: str) -> str:
     return f"{100 * value:.1f}" if metric == "accuracy" else f"{value:.3f}"
+
+
+_SHORT = ("nn.RNN", "nn.LSTM", "OrthogonalRNN", "OrthogonalBlocks")
+_KINDS = {"verdicts": verdicts, "costs": costs, "short": short}

@@ -21,8 +21,9 @@ class Network(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(SYMBOLS + NOISE, EMBEDDING)
         self.rnn = layer(EMBEDDING, WIDTH, bidirectional=True) if both_ways else layer(EMBEDDING, WIDTH)
-        self.readout = nn.Linear(2 * WIDTH if both_ways else WIDTH, SYMBOLS)
+        self.readout: nn.Module = nn.LazyLinear(SYMBOLS)  # of as many numbers as the layer returns
         self.both_ways = both_ways
+        self(torch.zeros(1, 1, dtype=torch.long), torch.ones(1, dtype=torch.long))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """Return the logits from padded tokens (T, B)."""
