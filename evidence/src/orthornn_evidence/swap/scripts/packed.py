@@ -21,9 +21,10 @@ class Network(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(SYMBOLS + NOISE, EMBEDDING)
         self.rnn = layer(EMBEDDING, WIDTH, bidirectional=True) if both_ways else layer(EMBEDDING, WIDTH)
-        self.readout: nn.Module = nn.LazyLinear(SYMBOLS)  # of as many numbers as the layer returns
         self.both_ways = both_ways
-        self(torch.zeros(1, 1, dtype=torch.long), torch.ones(1, dtype=torch.long))
+        self.readout = nn.LazyLinear(SYMBOLS) if both_ways else nn.Linear(WIDTH, SYMBOLS)
+        if both_ways:  # once, for the size of the final states
+            self(torch.zeros(1, 1, dtype=torch.long), torch.ones(1, dtype=torch.long))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """Return the logits from padded tokens (T, B)."""
