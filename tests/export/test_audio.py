@@ -30,11 +30,12 @@ pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a C++ compiler")
 WARNINGS = ("-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-Wconversion", "-Wsign-conversion")
 SANITIZED = ("-O1", "-g", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 CASES = {
-    "reflections": {"parametrization": Householder(reflections=8)},
+    "default": {},
+    "reflections": {"parametrization": Householder(reflections=8), "nonlinearity": "modrelu"},
     "with a base": {"parametrization": Householder(reflections=3, base="rotations"), "nonlinearity": "tanh"},
     "dense": {"nonlinearity": "relu", "learn_h0": True},
     "rotations": {"nonlinearity": "identity"},
-    "gain": {"parametrization": Householder(reflections=2), "gain": 0.9},
+    "gain": {"parametrization": Householder(reflections=2), "nonlinearity": "modrelu", "gain": 0.9},
 }
 
 
@@ -43,6 +44,9 @@ def network(size=33, inputs=1, outputs=1, **options):
     with torch.no_grad():
         for bias in () if core.bias_ih_l0 is None else (core.bias_ih_l0,):
             bias.uniform_(-0.3, 0.1)
+        if core.activation_l0 is not None:
+            core.activation_l0.uniform_(-0.5, 1)
+            core.activation_l0[0] = 0
     return SequenceModel(core, nn.Linear(size, outputs), output="all").eval()
 
 
@@ -104,7 +108,7 @@ def test_plain_loops_are_the_same_network(case, tmp_path):
 @pytest.mark.parametrize("flags", [(), ("-DORTHORNN_PLAIN_LOOPS",)], ids=["vectors", "loops"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_is_passed_on_as_torch_does(value, flags, tmp_path):
-    model = network(33, parametrization=Householder(reflections=3))
+    model = network(33, parametrization=Householder(reflections=3), nonlinearity="modrelu")
     made = to_audio(model, tmp_path)
     x = torch.randn(60, 1)
     x[20] = value
@@ -145,7 +149,7 @@ DAMAGED = {
     "nested": lambda text: "[" * 1000,
     "another size": lambda text: text.replace('"units": 8', '"units": 9'),
     "another format": lambda text: text.replace("orthornn-audio-1", "orthornn-audio-2"),
-    "another phi": lambda text: text.replace("modrelu", "tanh"),
+    "another phi": lambda text: text.replace("scaled_tanh", "tanh"),
     "a row short": lambda text: json.dumps({**json.loads(text), "U": json.loads(text)["U"][1:]}),
     "no row": lambda text: json.dumps({**json.loads(text), "U": 3}),
     "words": lambda text: json.dumps({**json.loads(text), "b": ["x"] * 8}),

@@ -85,6 +85,7 @@ def renewed(text: str, section: str) -> str:
 
 
 _GUIDES = (
+    "from_torch",
     "agents",
     "stacked_layers",
     "streaming",
