@@ -635,8 +635,8 @@ def _recurrent(
             f"pass Rotations(decay=True)."
         )
     if given is None:
-        ring = {} if radii is None else {"radii": radii}
-        leaky = {"leaky": LEAKY} if decay == "part" else {}
+        ring: dict[str, Any] = {} if radii is None else {"radii": radii}
+        leaky: dict[str, Any] = {"leaky": LEAKY} if decay == "part" else {}
         given = Rotations(decay=bool(decay), **ring, **leaky)
     if isinstance(given, Rotations):
         if state_size % 2:
