@@ -43,7 +43,7 @@ PUBLIC = {
 }
 MOST_ATTRIBUTES = 15
 MOST_BASES = 5
-LARGE = {"Task", "Fit", "Trainer", "Loaded"}  # a task is both what is trained on and what judges it
+LARGE = {"Task", "Trainer", "Loaded"}  # a task is both what is trained on and what judges it
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
