@@ -372,7 +372,8 @@ class OrthogonalBlocks(CheckpointedNetwork):
         first = self._first
         inner = {"bias": first.bias, "learn_h0": first.learn_h0, "form": first.form}
         options = self.changed_options(OrthogonalBlocks, ("depth", "parametrization", "mixing"), inner)
-        options.pop("decay", None)  # the parametrization has it
+        for name in ("decay", "state_size"):  # the parametrization has the first
+            options.pop(name, None)
         return f"{self.input_size}, {self.d_model}, {self.state_size}, {listed(options)}"
 
 
