@@ -85,7 +85,6 @@ def renewed(text: str, section: str) -> str:
 
 
 _GUIDES = (
-    "from_torch",
     "agents",
     "stacked_layers",
     "streaming",
