@@ -37,8 +37,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from orthornn.cores import usable_cores  # noqa: E402
-
 PATH = (str(ROOT / "src"), str(ROOT / "evidence" / "src"), str(ROOT / "benchmarks"))  # of every process that is started
 TESTS = tuple(f"kernels/test_{name}.py" for name in ("conformance", "bfloat16", "rotation", "checkpointing", "resets"))
 TESTS += ("modules/test_conformance.py",)
@@ -176,6 +174,8 @@ def tests_on_a_device() -> list[str]:
 
 def conformance(call: Call) -> None:
     """`make test-gpu`; a later call runs the tests that have neither passed nor been skipped."""
+    from orthornn.cores import usable_cores  # imports torch, which may be what is missing
+
     before = call.read("conformance.json")
     found: dict[str, list[str]] = {outcome: before.get(outcome, []) for outcome in ("passed", "skipped")}
     workers = ["-n", str(min(12, usable_cores()))] if _has("xdist") and not call.dry else []

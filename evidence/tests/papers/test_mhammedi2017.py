@@ -195,7 +195,7 @@ def test_characters_of_the_penn_treebank(part, characters):
 @pytest.mark.parametrize(("experiment", "system", "count"), [("table4", "ornn-1", 12), ("table3", "code", 30)])
 def test_every_pass_has_a_new_order(experiment, system, count, folder):
     """sgd.py, IndexDataset: all indices, shuffled again after every pass."""
-    first, second = passes(made(experiment, system, folder).task, count, 1)
+    first, second = passes(made(experiment, system, folder).config.task, count, 1)
     assert len(set(first)) == count
     assert sorted(first) == sorted(second)
     assert first != second
@@ -203,7 +203,7 @@ def test_every_pass_has_a_new_order(experiment, system, count, folder):
 
 def test_adding(folder):
     """toy_problems.py, add: a fresh batch for every update; uniform numbers from [0, 1); the sum of two of them."""
-    task = made("fig4", "ornn-T400", folder).task
+    task = made("fig4", "ornn-T400", folder).config.task
     first, second = (task.train_batch(step, 50, 0) for step in (0, 1))
     assert first.inputs.shape == (400, 50, 2)
     assert not torch.equal(first.inputs, second.inputs)
