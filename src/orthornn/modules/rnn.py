@@ -524,7 +524,11 @@ class OrthogonalRNN(CheckpointedNetwork):
         )
 
     def replace_transitions(self, parametrization: Parametrization) -> None:
-        """Put transitions without values under another parametrization in the place of these."""
+        """Put transitions with new values under another parametrization in the place of these.
+
+        Args:
+            parametrization: How their W are made.
+        """
         for name, transition in list(self.transitions()):
             setattr(self, name, transition.under(parametrization))
         vars(self).update(parametrization=parametrization, _own_parametrization=True)

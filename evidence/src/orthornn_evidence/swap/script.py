@@ -1,4 +1,4 @@
-"""What a script of the suite is made of, and the plain loop that trains it.
+"""The parts of a script, and the plain loop that trains its network.
 
 A network is built by a function of the layer's constructor, which every script calls as it would call ``torch.nn.LSTM``:
 ``layer(inputs, width)``, with ``bidirectional=True`` where the script needs it, and nothing else.

@@ -62,7 +62,8 @@ def lines(results: Path, view: str) -> list[Line]:
                     rates.setdefault(cell["rate"], []).append(chance if score is None else score)
             if rates:
                 scores[layer] = max((Score(values, sign) for values in rates.values()), key=lambda score: score.mean)
-        found.append(Line(name, stored["metric"], chance, scores))
+        if scores:
+            found.append(Line(name, stored["metric"], chance, scores))
     return found
 
 
@@ -92,33 +93,45 @@ def table(results: Path, view: str) -> str:
     return "\n".join(markdown_table(["script", "score", "chance", *layers], rows, right=range(2, 3 + len(layers))))
 
 
+class Verdict(NamedTuple):
+    """A comparison of two layers in a view: the scripts that have both, and those where the first is better or worse."""
+
+    both: list[str]
+    better: list[str]
+    worse: list[str]
+
+    @classmethod
+    def of(cls, results: Path, view: str, ours: str, theirs: str) -> Verdict:
+        """Compare what is stored."""
+        found = [line for line in lines(results, view) if {ours, theirs} <= line.scores.keys()]
+        worse = [line.script for line in found if line.scores[ours].is_worse(line.scores[theirs])]
+        better = [line.script for line in found if line.scores[theirs].is_worse(line.scores[ours])]
+        return cls([line.script for line in found], better, worse)
+
+    def __str__(self) -> str:
+        names = f" ({', '.join(self.worse)})" if self.worse else ""
+        return f"better in {len(self.better)} of {len(self.both)} scripts and worse in {len(self.worse)}{names}"
+
+
 def verdicts(results: Path) -> str:
-    """Return sentences, as items of a list: on how many scripts our layers are worse or better than torch's."""
+    """Return sentences, as items of a list: in how many scripts our layers are worse or better than torch's."""
     items = []
-    for ours, view, words in (
-        ("OrthogonalRNN", "time", "With the processor time of `nn.LSTM`"),
-        ("OrthogonalRNN", "width", "At equal width and updates"),
-        ("OrthogonalBlocks", "width", "At equal width and updates"),
-    ):
-        for theirs in ("nn.RNN", MEASURE):
-            found = [line for line in lines(results, view) if {ours, theirs} <= line.scores.keys()]
-            worse = [line.script for line in found if line.scores[ours].is_worse(line.scores[theirs])]
-            better = [line.script for line in found if line.scores[theirs].is_worse(line.scores[ours])]
-            names = f" ({', '.join(worse)})" if worse else ""
-            items.append(
-                f"- {words}, `{ours}` is better than `{theirs}` in {len(better)} of {len(found)} scripts and worse in "
-                f"{len(worse)}{names}."
-            )
+    for ours in _OURS:
+        for view, words in (("time", "with the processor time of `nn.LSTM`"), ("width", "at equal width and updates")):
+            each = {theirs: Verdict.of(results, view, ours, theirs) for theirs in _THEIRS}
+            known = [f"next to `{theirs}` {verdict}" for theirs, verdict in each.items() if verdict.both]
+            items += [f"- `{ours}`, {words}: {'; '.join(known)}."] if known else []
     return "\n".join(items)
 
 
 def short(results: Path) -> str:
-    """Return the table of equal processor time for the README: torch's layers and ours, means only."""
-    rows = []
-    for line in lines(results, "time"):
-        means = [_shown(fmean(line.scores[name].values), line.metric) if name in line.scores else "" for name in _SHORT]
-        rows.append([line.script, line.metric.partition(",")[0], *means])
-    return "\n".join(markdown_table(["script", "score", *_SHORT], rows, right=range(2, 2 + len(_SHORT))))
+    """Return the sentence of the README."""
+    rnn, lstm = (Verdict.of(results, "time", _OURS[0], theirs) for theirs in _THEIRS)
+    return (
+        f"in {len(rnn.both)} scripts where nothing else changes and processor time is equal, it is better than `nn.RNN` in "
+        f"{len(rnn.better)} and worse in {len(rnn.worse)}, better than `nn.LSTM` in {len(lstm.better)} and worse in "
+        f"{len(lstm.worse)}"
+    )
 
 
 def costs(results: Path) -> str:
@@ -152,5 +165,6 @@ def _shown(value: float, metric: str) -> str:
     return f"{100 * value:.1f}" if metric == "accuracy" else f"{value:.3f}"
 
 
-_SHORT = ("nn.RNN", "nn.LSTM", "OrthogonalRNN", "OrthogonalBlocks")
+_OURS = ("OrthogonalRNN", "OrthogonalBlocks")
+_THEIRS = ("nn.RNN", MEASURE)
 _KINDS = {"verdicts": verdicts, "costs": costs, "short": short}
