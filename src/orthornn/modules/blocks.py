@@ -37,7 +37,7 @@ from ..kernels.validation import check_restart_is_used
 from ..layout import SequenceLayout, replace_first_rows
 from ..parametrizations import Rotations
 from ..parametrizations.parametrization import Parametrization, check_description
-from ..parametrizations.rotations import LEAKY
+from ..parametrizations.rotations import LEAKY, RADII
 from .current import before_step
 from .fold import fold
 from .forms import FORMS, Form, reads_groups
@@ -636,9 +636,8 @@ def _recurrent(
             f"pass Rotations(decay=True)."
         )
     if given is None:
-        ring = {} if radii is None else {"radii": radii}
-        leaky = {"leaky": LEAKY} if decay == "part" else {}
-        given = Rotations(decay=bool(decay), **ring, **leaky)
+        ring = RADII if radii is None else radii
+        given = Rotations(decay=bool(decay), radii=ring, leaky=LEAKY if decay == "part" else Rotations.leaky)
     if isinstance(given, Rotations):
         if state_size % 2:
             raise ArgumentError(

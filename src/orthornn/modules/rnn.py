@@ -236,7 +236,8 @@ class OrthogonalRNN(CheckpointedNetwork):
         nn.init.constant_(parameter, self.activation.initial)
         if self.activation.linear is None:
             return
-        memory = self.get_submodule(f"transition_{suffix}").method.memory  # type: ignore[union-attr]
+        transition: Transition = self.get_submodule(f"transition_{suffix}")  # type: ignore[assignment]
+        memory = transition.method.memory
         if memory is not None:
             parameter.masked_fill_(memory.to(parameter.device), self.activation.linear)
         elif not self._own_nonlinearity:
