@@ -37,7 +37,7 @@ from ..kernels.validation import check_restart_is_used
 from ..layout import SequenceLayout, replace_first_rows
 from ..parametrizations import Rotations
 from ..parametrizations.parametrization import Parametrization, check_description
-from ..parametrizations.rotations import LEAKY
+from ..parametrizations.rotations import RADII
 from .current import before_step
 from .fold import fold
 from .forms import FORMS, Form, reads_groups
@@ -54,6 +54,7 @@ Norm = Literal["layer", "rms", "none"]
 MIXINGS: tuple[str, ...] = get_args(Mixing)
 NORMS: tuple[str, ...] = get_args(Norm)
 _EXPANSION = 2
+_LEAKY = 0.75  # share of the rotations that decay, by default
 
 
 class OrthogonalBlocks(CheckpointedNetwork):
@@ -637,7 +638,7 @@ def _recurrent(
         )
     if given is None:
         ring: dict[str, Any] = {} if radii is None else {"radii": radii}
-        leaky: dict[str, Any] = {"leaky": LEAKY} if decay == "part" else {}
+        leaky: dict[str, Any] = {"leaky": _LEAKY} if decay == "part" else {}
         given = Rotations(decay=bool(decay), **ring, **leaky)
     if isinstance(given, Rotations):
         if state_size % 2:

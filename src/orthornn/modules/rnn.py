@@ -53,8 +53,8 @@ class OrthogonalRNN(CheckpointedNetwork):
 
     .. math:: h_t = \phi(g W h_{t-1} + V x_t + b)
 
-    By default a quarter of the units remember: at initialization W turns their state and keeps its norm, and phi is nearly
-    the identity there. The others forget at trained rates, and compute. W never lengthens a state. Other parametrizations
+    By default half of the units remember: at initialization W turns their state and keeps its norm, and phi is nearly the
+    identity there. The others forget at trained rates, and compute. W never lengthens a state. Other parametrizations
     make W orthogonal or unitary.
 
     It takes and returns what torch.nn.RNN does, unbatched inputs and PackedSequence included. With ``Unconstrained()`` and

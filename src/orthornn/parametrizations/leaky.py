@@ -35,7 +35,7 @@ from ..errors import NotOnGroupError
 from .householder import Angles, BoundHouseholder, Householder
 from .matrices import check_square, rounding
 from .parametrization import Parametrization
-from .rotations import LEAKY, RADII, check_radii, decay_of, draw_decay, factors_of
+from .rotations import RADII, check_radii, decay_of, draw_decay, factors_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +48,7 @@ class LeakyHouseholder(Parametrization):
 
     Args:
         reflections: m. Default: None, as many as W has rows.
-        leaky: Share of the pairs that decay, from 0 to 1, rounded down: K = leaky (N - N//2). Default: 0.75.
+        leaky: Share of the pairs that decay, from 0 to 1, rounded down: K = leaky (N - N//2). Default: 0.5.
         radii: Bounds of the ring on which the factors of the leaky pairs are drawn, uniform by area. Default:
             ``(0.9, 0.999)``.
         angles: How those of the rotations are drawn; see :class:`~orthornn.Householder`. Default: ``"full"``.
@@ -56,12 +56,12 @@ class LeakyHouseholder(Parametrization):
     Example::
 
         >>> rnn = OrthogonalRNN(3, 8, parametrization=LeakyHouseholder(reflections=4))
-        >>> rnn.transition_l0.decay.shape  # 4 pairs, of which 3 are leaky
-        torch.Size([3])
+        >>> rnn.transition_l0.decay.shape  # 4 pairs, of which 2 are leaky
+        torch.Size([2])
     """
 
     reflections: int | None = None
-    leaky: float = LEAKY
+    leaky: float = 0.5
     radii: tuple[float, float] = RADII
     angles: Angles = "full"
 

@@ -34,7 +34,6 @@ from .matrices import check_square, rounding
 from .parametrization import BoundParametrization, Parametrization
 
 RADII = (0.9, 0.999)  # of the ring of the leaky pairs
-LEAKY = 0.75  # their share in networks that both remember and forget
 _SMALLEST = 1e-12  # 1 - g, and g, of a decay that right_inverse can represent
 
 
