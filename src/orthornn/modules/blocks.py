@@ -37,7 +37,6 @@ from ..kernels.validation import check_restart_is_used
 from ..layout import SequenceLayout, replace_first_rows
 from ..parametrizations import Rotations
 from ..parametrizations.parametrization import Parametrization, check_description
-from ..parametrizations.rotations import RADII
 from .current import before_step
 from .fold import fold
 from .forms import FORMS, Form, reads_groups
