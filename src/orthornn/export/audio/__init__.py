@@ -65,7 +65,7 @@ def to_audio(
     """Write a network of one layer for the C++ class of orthornn_audio.hpp.
 
     Args:
-        network: As for :func:`orthornn.export.to_c`, with one layer and identity, tanh, scaled_tanh, relu or, if real, modrelu.
+        network: As for :func:`orthornn.export.to_c`, with one layer and identity, tanh, scaled_tanh, relu, or real modrelu.
         folder: Where to write; it is made if it is missing.
         name: Of the JSON file, without its suffix. Default: ``"network"``.
         form: ``"dense"``, ``"reflections"`` or ``"rotations"``; ``"auto"`` takes the one with the fewest multiply-adds.
@@ -122,7 +122,7 @@ def _check(network: FoldedNetwork) -> None:
     found = [reason for reason, holds in reasons.items() if holds]
     if found:
         raise ArgumentError(
-            f"Expected one layer with identity, tanh, scaled_tanh, relu or, if real, modrelu, but got {', '.join(found)}. The "
+            f"Expected one layer with identity, tanh, scaled_tanh, relu, or real modrelu, but got {', '.join(found)}. The "
             f"audio class has no such network; to_c has."
         )
 
