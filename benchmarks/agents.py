@@ -25,7 +25,7 @@ from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import nn
 
-from orthornn import OrthogonalBlocks, OrthogonalRNN
+from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN
 from orthornn.environment import environment
 from orthornn.errors import VerificationError
 from orthornn.integrations.sb3 import MlpOrthogonalPolicy, PolicyMemory
@@ -54,7 +54,9 @@ def by_turns(runs: dict[str, Run], rounds: int) -> dict[str, float]:
 
 def memories(size: int) -> dict[str, PolicyMemory]:
     """Return the networks that are compared with an LSTM of this size."""
-    networks = {RNN: OrthogonalRNN(FEATURES, size), BLOCKS: OrthogonalBlocks(FEATURES, size, size)}
+    method = Householder(16, base="rotations")
+    rnn = OrthogonalRNN(FEATURES, size, parametrization=method, nonlinearity="modrelu")
+    networks = {RNN: rnn, BLOCKS: OrthogonalBlocks(FEATURES, size, size, decay=False)}
     return {name: PolicyMemory(network, FEATURES) for name, network in networks.items()}
 
 

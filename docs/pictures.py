@@ -16,6 +16,7 @@ import orthornn
 from orthornn import (
     Givens,
     Householder,
+    LeakyHouseholder,
     MatrixExponential,
     OrthogonalRNN,
     RestrictedUnitary,
@@ -69,6 +70,7 @@ METHODS: dict[str, list[tuple[str, Parametrization]]] = {
         ("FFT-like", Givens(layers="fft")),
         ("n layers", Givens()),
     ],
+    "leaky_householder": [("m = 32", LeakyHouseholder(reflections=32))],
     "restricted_unitary": [("n = 64", RestrictedUnitary())],
     "rotations": [("without decay", Rotations()), ("with decay", Rotations(decay=True))],
     "spectral_margin": [
@@ -153,22 +155,24 @@ def draw_circle() -> None:
 def draw_gradients(T: int = 500, n: int = 64) -> None:
     """||dL/dh_t|| of untrained networks."""
     torch.manual_seed(0)
+    method = Householder(reflections=32, base="rotations")
     networks = {
         "orthogonal, linear": OrthogonalRNN(1, n, nonlinearity="identity"),
-        "orthogonal, modReLU": OrthogonalRNN(1, n),
-        "orthogonal, tanh": OrthogonalRNN(1, n, nonlinearity="tanh"),
+        "default": OrthogonalRNN(1, n),
+        "orthogonal, modReLU": OrthogonalRNN(1, n, parametrization=method, nonlinearity="modrelu"),
+        "orthogonal, tanh": OrthogonalRNN(1, n, parametrization=method, nonlinearity="tanh"),
         "torch.nn.LSTM": torch.nn.LSTM(1, n),
         "torch.nn.RNN": torch.nn.RNN(1, n),
     }
     x = torch.randn(T, 8, 1)
     figure = Figure(figsize=(5.6, 3.0))
     axes = figure.subplots()
-    for (name, network), style in zip(networks.items(), ("-", "--", "-", "-", ":")):
+    for (name, network), style in zip(networks.items(), ("-", "-", "--", "-", "-", ":")):
         norms = hidden_gradient_norms(network.double(), x.double())[0]
         norms = (norms / norms[-1]).clamp_min(1e-30)
         axes.semilogy(norms, style, label=name, linewidth=1.8)
     axes.set(xlabel="time step t", ylabel="‖∂L/∂h$_t$‖, relative", ylim=(1e-12, 1e2), xlim=(0, T))
-    axes.legend(fontsize=9, loc="upper left", bbox_to_anchor=(0.02, 0.82))
+    axes.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0.45, 0))
     save(figure, "gradients")
 
 

@@ -95,7 +95,7 @@ class Agent(nn.Module):
         self.is_discrete = isinstance(actions, spaces.Discrete)
         assert self.is_discrete or isinstance(actions, spaces.Box), "Expected a Discrete or Box action space."
         outputs = int(actions.n) if self.is_discrete else int(np.prod(actions.shape))  # type: ignore[attr-defined]
-        self.memory = OrthogonalBlocks(inputs, args.features, args.state_size)
+        self.memory = OrthogonalBlocks(inputs, args.features, args.state_size, decay=False)
         self.actor = nn.Sequential(nn.Linear(args.features, 64), nn.Tanh(), nn.Linear(64, outputs))
         self.critic = nn.Sequential(nn.Linear(args.features, 64), nn.Tanh(), nn.Linear(64, 1))
         self.log_deviation = None if self.is_discrete else nn.Parameter(torch.zeros(outputs))

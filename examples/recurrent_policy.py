@@ -65,7 +65,7 @@ class Agent(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         method = Householder(reflections=8, base="rotations")
-        self.rnn = OrthogonalRNN(OBSERVATIONS, HIDDEN, parametrization=method, learn_h0=True)
+        self.rnn = OrthogonalRNN(OBSERVATIONS, HIDDEN, parametrization=method, nonlinearity="modrelu", learn_h0=True)
         self.policy, self.value = nn.Linear(HIDDEN, ACTIONS), nn.Linear(HIDDEN, 1)
 
 

@@ -488,7 +488,7 @@ def network(method: object, dtype: torch.dtype = torch.float64, **options: objec
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return OrthogonalRNN(I, N, parametrization=method, dtype=dtype, **options)  # type: ignore[arg-type]
+        return OrthogonalRNN(I, N, parametrization=method, dtype=dtype, **{"nonlinearity": "modrelu", **options})  # type: ignore[arg-type]
 
 
 def rnn(
@@ -655,7 +655,7 @@ def cell(method: object, dtype: torch.dtype) -> Callable[[], Found]:
     def run() -> Found:
         torch.manual_seed(0)
         options = {"parametrization": method, "dtype": dtype, "learn_h0": True, "learn_gain": True, "gain": 0.9}
-        net = OrthogonalRNNCell(I, N, **options)  # type: ignore[arg-type]
+        net = OrthogonalRNNCell(I, N, nonlinearity="modrelu", **options)  # type: ignore[arg-type]
         h, outs = None, []
         for x_t in layout("batch", dtype):
             h = net(x_t, h)

@@ -16,7 +16,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def test_the_example_runs():
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(code.strip().splitlines()) == 11
+    assert len(code.strip().splitlines()) == 10
     names = {}
     exec(code, names)
     assert names["last"].shape == (50, 256)

@@ -58,6 +58,8 @@ LAWS = {
     "learn/runs/test_threats.py",
     "modules/test_against_torch_rnn.py",
     "modules/test_as_a_torch_module.py",
+    "modules/test_continuity.py",
+    "modules/test_first_defaults.py",
     "modules/test_conformance.py",
     "modules/test_linear_transition.py",
     "modules/test_memory.py",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .parametrizations import (
         Givens,
         Householder,
+        LeakyHouseholder,
         MatrixExponential,
         RestrictedUnitary,
         Rotations,
@@ -35,6 +36,7 @@ __all__ = [
     "DeltaRNN",
     "Givens",
     "Householder",
+    "LeakyHouseholder",
     "MatrixExponential",
     "OrthogonalBlocks",
     "OrthogonalRNN",

@@ -52,6 +52,9 @@ class Activation:
     paired: ClassVar[bool] = False  # whether phi acts on pairs of units
     keeps_norm: ClassVar[bool] = False  # ||phi(z)|| = ||z|| (for modrelu: at b = 0)
     initial: ClassVar[float] = 0.0  # the parameter's usual initial value
+    linear: ClassVar[float | None] = (
+        None  # that with which phi is the identity, or so close to it that training can leave it
+    )
     slope: ClassVar[float] = 0.0  # of leaky_relu below 0: there it is an argument
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
@@ -127,7 +130,7 @@ class ScaledTanh(Activation):
     from the series of atanh it is dphi/dc = -t h^2 (2/3 + 2/15 t^2 + ... + 2/((2k - 1)(2k + 1)) t^(2k - 2) + ...).
     """
 
-    name, code, parameter, initial = "scaled_tanh", 2, "unit", 1.0
+    name, code, parameter, initial, linear = "scaled_tanh", 2, "unit", 1.0, 0.01  # at 0, c has the gradient 0
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         assert parameter is not None
@@ -187,7 +190,7 @@ class LeakyReLU(Activation):
 class PReLU(Activation):
     """phi' = 1 where z > 0, else a; dphi/da = min(0, z). The slope a may have any sign, so h does not determine z."""
 
-    name, code, parameter, reads, initial = "prelu", 5, "unit", "preactivation", 0.25
+    name, code, parameter, reads, initial, linear = "prelu", 5, "unit", "preactivation", 0.25, 1.0
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         assert parameter is not None

@@ -14,6 +14,8 @@ from orthornn import cli
 from orthornn.cli.arguments import parse, read_options
 from orthornn.errors import ArgumentError
 from orthornn.learn.fields import Option
+from orthornn.learn.options import Options
+from orthornn.learn.recipes import with_recipe
 from orthornn.learn.tasks import TASKS
 
 
@@ -178,3 +180,15 @@ def test_an_option_without_effect_is_refused(task, capsys):
     words = ["train", task, "--data", "data.csv", "--target", "y", "--recipe", "none", "--no-stratified"]
     assert cli.main(words) == 2
     assert "--no-stratified" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", ["classify", "regress", "forecast", "copying"])
+def test_the_help_of_a_task_names_the_values_that_a_training_without_options_has(task, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "10000")  # one line of help per option
+    text = text_of(capsys, lambda: cli.main(["train", task, "--help"]))
+    lines = {part.split()[0]: part for part in re.split(r"\n(?=  --)", text)}
+    options = with_recipe(Options(TASKS[task], {}))
+    assert bool(options.chosen) == (task != "copying")
+    for name in {"model", "lr", "optimizer", "warmup", "schedule", *options.chosen}:
+        written = options.chosen.get(name, options[name])
+        assert re.search(rf"\(default: {re.escape(str(written))}[;)]", lines[f"--{name.replace('_', '-')}"]), name

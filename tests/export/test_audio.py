@@ -30,11 +30,13 @@ pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a C++ compiler")
 WARNINGS = ("-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-Wconversion", "-Wsign-conversion")
 SANITIZED = ("-O1", "-g", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 CASES = {
-    "reflections": {"parametrization": Householder(reflections=8)},
+    "default": {},
+    "reflections": {"parametrization": Householder(reflections=8), "nonlinearity": "modrelu"},
     "with a base": {"parametrization": Householder(reflections=3, base="rotations"), "nonlinearity": "tanh"},
     "dense": {"nonlinearity": "relu", "learn_h0": True},
     "rotations": {"nonlinearity": "identity"},
-    "gain": {"parametrization": Householder(reflections=2), "gain": 0.9},
+    "gain": {"parametrization": Householder(reflections=2), "nonlinearity": "modrelu", "gain": 0.9},
+    "complex": {"parametrization": Householder(reflections=3, field="complex")},
 }
 
 
@@ -43,7 +45,10 @@ def network(size=33, inputs=1, outputs=1, **options):
     with torch.no_grad():
         for bias in () if core.bias_ih_l0 is None else (core.bias_ih_l0,):
             bias.uniform_(-0.3, 0.1)
-    return SequenceModel(core, nn.Linear(size, outputs), output="all").eval()
+        if core.activation_l0 is not None:
+            core.activation_l0.uniform_(-0.5, 1)
+            core.activation_l0[0] = 0
+    return SequenceModel(core, nn.Linear(2 * size if core.is_complex else size, outputs), output="all").eval()
 
 
 def program(folder, made, compiler="g++", flags=("-O2",)):
@@ -75,6 +80,7 @@ def test_ten_thousand_samples_are_those_of_torch(case, tmp_path):
     wide = model.double()
     with torch.no_grad():
         states = wide.core(x.double().unsqueeze(1))[0][:, 0]
+        states = torch.view_as_real(states).flatten(1) if states.is_complex() else states
         expected = wide.head(states).numpy()
     scale = max(1.0, float(states.abs().max())) * max(1.0, float(wide.head.weight.detach().abs().sum(1).max()))
     assert np.abs(y.reshape(expected.shape) - expected).max() < tolerance(torch.float32, len(x)) * scale
@@ -104,7 +110,7 @@ def test_plain_loops_are_the_same_network(case, tmp_path):
 @pytest.mark.parametrize("flags", [(), ("-DORTHORNN_PLAIN_LOOPS",)], ids=["vectors", "loops"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_is_passed_on_as_torch_does(value, flags, tmp_path):
-    model = network(33, parametrization=Householder(reflections=3))
+    model = network(33, parametrization=Householder(reflections=3), nonlinearity="modrelu")
     made = to_audio(model, tmp_path)
     x = torch.randn(60, 1)
     x[20] = value
@@ -145,7 +151,7 @@ DAMAGED = {
     "nested": lambda text: "[" * 1000,
     "another size": lambda text: text.replace('"units": 8', '"units": 9'),
     "another format": lambda text: text.replace("orthornn-audio-1", "orthornn-audio-2"),
-    "another phi": lambda text: text.replace("modrelu", "tanh"),
+    "another phi": lambda text: text.replace("scaled_tanh", "tanh"),
     "a row short": lambda text: json.dumps({**json.loads(text), "U": json.loads(text)["U"][1:]}),
     "no row": lambda text: json.dumps({**json.loads(text), "U": 3}),
     "words": lambda text: json.dumps({**json.loads(text), "b": ["x"] * 8}),
@@ -252,7 +258,7 @@ def too_loud():
 REFUSED = {
     "another order": in_another_order,
     "two layers": lambda: OrthogonalRNN(1, 4, 2),
-    "complex": lambda: OrthogonalRNN(1, 4, parametrization=Householder(field="complex")),
+    "complex": lambda: OrthogonalRNN(1, 4, parametrization=Householder(field="complex"), nonlinearity="modrelu"),
     "tokens": lambda: SequenceModel(OrthogonalRNN(3, 4), nn.Linear(4, 1), token_classes=3),
     "oplu": lambda: OrthogonalRNN(1, 4, nonlinearity="oplu"),
     "linear": lambda: OrthogonalRNN(1, 4, nonlinearity="tanh", linear_transition=True),

@@ -317,7 +317,7 @@ REFUSED = {
 def test_bad_ranges_are_refused_before_anything_is_written(case, tmp_path):
     options, error, message = REFUSED[case]
     with pytest.raises(error, match=message):
-        to_c(network(6), tmp_path / "out", **{"numbers": "int8", **options})
+        to_c(network(6, nonlinearity="modrelu"), tmp_path / "out", **{"numbers": "int8", **options})
     assert not list(tmp_path.iterdir())
 
 
@@ -364,7 +364,7 @@ def test_a_modrelu_that_jumps_is_reported(tmp_path):
     x = torch.randn(8, 150, 3)
     for name, low, high in (("jumps", 0.02, 0.1), ("continuous", -0.1, -0.02)):
         torch.manual_seed(0)
-        model = network(32, parametrization=Householder(reflections=4))
+        model = network(32, parametrization=Householder(reflections=4), nonlinearity="modrelu")
         with torch.no_grad():
             model.core.bias_ih_l0.uniform_(low, high)
         with warnings.catch_warnings(record=True) as caught:

@@ -332,5 +332,5 @@ def test_modes_dtypes_and_repr():
     for part in ("2, 6", "num_layers=2", "batch_first=True", "dropout=0.25", "bidirectional=True"):
         assert part in text
     assert net.flatten_parameters() is None
-    assert {name.split("_")[0] for name, _ in net.named_parameters()} == {"weight", "bias", "transition"}
+    assert {name.split("_")[0] for name, _ in net.named_parameters()} == {"weight", "bias", "transition", "activation"}
     assert GORU(I, N, batch_first=True).batch_first

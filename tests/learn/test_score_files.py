@@ -27,9 +27,7 @@ def test_no_cell_of_the_scores_is_a_formula(tmp_path):
     with open(tmp_path / "s.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     names = [row[0] for row in rows[1:]]
-    assert {name.removeprefix("'") for name in names} == {
-        name.strip() for name in columns["id"].tolist()
-    }
+    assert {name.removeprefix("'") for name in names} == {name.strip() for name in columns["id"].tolist()}
     for cell in (cell for row in rows for cell in row):
         assert not cell.startswith(("=", "+", "@", "\t", "\r", "\n", "\uff1d"))
         assert not cell.startswith("-") or float(cell) <= 0

@@ -278,13 +278,17 @@ def test_resets_of_no_sequences(options):
 def test_decay_is_what_the_recurrences_have():
     assert blocks(decay=True).decay
     assert blocks(parametrization=[Rotations(), Rotations(decay=True)]).decay
-    assert not blocks().decay
+    assert not blocks(decay=False).decay
+    assert blocks().decay
+    assert blocks().parametrization == Rotations(decay=True, leaky=0.75)
+    assert blocks(radii=(0.5, 0.6)).parametrization == Rotations(decay=True, leaky=0.75, radii=(0.5, 0.6))
+    assert blocks(form="rotations").parametrization == Rotations()  # which needs an orthogonal W
     assert not convert(blocks(decay=True), Unconstrained()).decay
     with pytest.raises(ReadOnlyError, match="Expected decay to stay as the network was built"):
         blocks().decay = True
 
 
-def test_orthogonal_by_default_and_a_contraction_with_decay():
+def test_orthogonal_without_decay_and_a_contraction_with_it():
     for decay in (False, True):
         for block in blocks(decay=decay).blocks:
             W = block.recurrence.weight_hh_l0.detach()
@@ -295,7 +299,7 @@ def test_orthogonal_by_default_and_a_contraction_with_decay():
 
 
 def test_a_gradient_reaches_the_first_step_of_a_long_sequence_undiminished():
-    net = blocks(depth=1, mixing="gelu", residual=False)
+    net = blocks(depth=1, decay=False, mixing="gelu", residual=False)
     (found,) = hidden_gradient_norms(net, inputs(300, 2, I), lambda out: out[-1].sum())
     assert float(found[0]) == pytest.approx(float(found[-1]), rel=1e-9)
 
@@ -326,7 +330,8 @@ def test_what_it_refuses():
         ({"decay": True, "parametrization": ScaledCayley()}, given),
         ({"decay": True, "form": "rotations"}, "form='auto' with decay"),
         ({"parametrization": Rotations(decay=True), "form": "rotations"}, "form='auto' with decay"),
-        ({"radii": (0.5, 0.9)}, "radii only with decay=True"),
+        ({"decay": False, "radii": (0.5, 0.9)}, "radii only with decay=True"),
+        ({"decay": "all"}, "decay to be True or False"),
         ({"decay": True, "radii": (0.5, 1.0)}, "0 < low <= high < 1"),
         ({"mixing": "gl"}, "Did you mean 'glu'"),
         ({"norm": "batch"}, "norm to be one of"),
@@ -353,8 +358,17 @@ def test_what_it_refuses():
             blocks().step(inputs(B, I), h)
     with pytest.raises(ArgumentError, match="0 < low <= high < 1"):
         Rotations(decay=True, radii=(0.9, 0.5))
-    with pytest.raises(ArgumentError, match="radii only with decay=True"):
-        Rotations(radii=(0.5, 0.9))
+    for options in ({"radii": (0.5, 0.9)}, {"leaky": 0.5}):
+        with pytest.raises(ArgumentError, match=f"{next(iter(options))} only with decay=True"):
+            Rotations(**options)
+    with pytest.raises(ArgumentError, match="leaky to be a number between 0 and 1"):
+        Rotations(decay=True, leaky=1.5)
+
+
+def test_a_state_has_twice_as_many_units_as_outputs_have_features():
+    net = OrthogonalBlocks(I, 3)
+    assert net.state_size == 6
+    assert repr(net).startswith("OrthogonalBlocks(\n  2, 3, 6, depth=1, parametrization=")
 
 
 def test_forms_of_rotations_agree():
@@ -503,7 +517,7 @@ def test_drawing_again_draws_every_parameter_that_is_drawn():
     net.reset_parameters()
     for name, value in net.named_parameters():
         assert not bool((value == 7.0).any()), name
-        assert torch.equal(value, before[name]) == ("norm" in name), name
+        assert torch.equal(value, before[name]) == ("norm" in name or "bias_ih" in name), name
 
 
 def test_gradient_norms_of_a_strided_network_are_those_of_every_step():
@@ -900,7 +914,7 @@ def test_reset_parameters_draws_all_of_them():
     net.reset_parameters()
     for name, value in net.state_dict().items():
         assert not bool((value == 7.0).any()), name
-        if ".norm." in name:
+        if ".norm." in name or "bias_ih" in name:
             assert torch.equal(value, before[name])
         elif value.is_floating_point():
             assert not torch.equal(value, before[name]), name

@@ -9,6 +9,7 @@ import torch
 
 from orthornn import (
     GORU,
+    Householder,
     OrthogonalBlocks,
     OrthogonalRNN,
     OrthogonalRNNCell,
@@ -20,13 +21,13 @@ from orthornn.learn.systems import model_named
 from orthornn.learn.systems.build import build
 
 NETWORKS = {
-    "rnn": lambda: OrthogonalRNN(3, 8, num_layers=2, bidirectional=True),
+    "rnn": lambda: OrthogonalRNN(3, 8, 2, bidirectional=True, parametrization=Householder(4)),
     "unitary": lambda: OrthogonalRNN(3, 8, parametrization=RestrictedUnitary(), nonlinearity="modrelu"),
     "blocks": lambda: OrthogonalBlocks(3, 8, 2),
     "goru": lambda: GORU(3, 8),
     "lstm": lambda: PeepholeLSTM(3, 8),
     "reflections": lambda: ReflectionRNN(3, 8),
-    "cell": lambda: OrthogonalRNNCell(3, 8),
+    "cell": lambda: OrthogonalRNNCell(3, 8, parametrization=Householder(4)),
     "whole": lambda: build(model_named("ornn", hidden_size=8), 3, 2, output="last", tokens=False),
 }
 

@@ -15,6 +15,7 @@ import orthornn
 from orthornn import (
     Givens,
     Householder,
+    LeakyHouseholder,
     OrthogonalRNN,
     OrthogonalRNNCell,
     ScaledCayley,
@@ -259,7 +260,7 @@ def test_weight_is_cached_without_gradient_and_renewed_after_an_update():
 def test_loading_what_torch_saved():
     peer = torch.nn.RNN(I, N, num_layers=2)
     ours = OrthogonalRNN(I, N, 2, nonlinearity="tanh")
-    with pytest.raises(RuntimeError, match="weight_hh_l0 cannot be represented by Householder") as refused:
+    with pytest.raises(RuntimeError, match="weight_hh_l0 cannot be represented by LeakyHouseholder") as refused:
         ours.load_state_dict(peer.state_dict())
     assert "key" not in str(refused.value)  # nothing is missing or unexpected: that is the one reason
     for name, parameter in peer.named_parameters():
@@ -387,7 +388,7 @@ def test_dropout_that_cannot_act_is_said():
 def test_repr_names_what_is_not_default():
     text = repr(OrthogonalRNN(I, N, 2, parametrization=ScaledCayley(negatives=3), batch_first=True, gain=0.9))
     assert "2, 6, num_layers=2, parametrization=ScaledCayley(negatives=3" in text
-    assert "nonlinearity='modrelu'" in text
+    assert "nonlinearity='scaled_tanh'" in text
     assert "batch_first=True" in text
     assert "gain=0.9" in text
     assert "dropout" not in text
@@ -403,23 +404,32 @@ def test_every_activation_trains_in_a_network():
             assert parameter.grad.isfinite().all(), (name, parameter_name)
 
 
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 40])
+@pytest.mark.parametrize("n", [1, 2, 15, 32, 33, 40])
 def test_the_default_transition_is_the_one_that_the_guide_recommends(n):
-    expected = Householder(reflections=min(16, n), base="rotations")
+    expected = LeakyHouseholder(reflections=min(32, n))
     net, cell = OrthogonalRNN(3, n, num_layers=2), OrthogonalRNNCell(3, n)
     assert net.parametrization == cell.rnn.parametrization == expected
     for k in range(2):
         W = getattr(net, f"weight_hh_l{k}").detach()
-        torch.testing.assert_close(W @ W.T, torch.eye(n), rtol=0, atol=tolerance(torch.float32, n * n))
-    if n > 16:
+        squares = torch.linalg.svdvals(W).square().sort(descending=True).values
+        remembers = net.get_submodule(f"transition_l{k}").method.memory
+        assert float(squares.max()) <= 1 + tolerance(torch.float32, n * n)
+        torch.testing.assert_close(squares[: int(remembers.sum())], torch.ones(int(remembers.sum())))
+    linear = OrthogonalRNN(3, n, nonlinearity="identity")
+    assert linear.parametrization == OrthogonalRNN(3, n, linear_transition=True).parametrization
+    assert linear.parametrization == Householder(reflections=min(32, n), base="rotations")
+    W = linear.weight_hh_l0.detach()
+    torch.testing.assert_close(W @ W.T, torch.eye(n), rtol=0, atol=tolerance(torch.float32, n * n))
+    if n > 32:
         angles = torch.linalg.eigvals(net.weight_hh_l0).angle().abs()
-        assert (angles < 1e-3).sum() < n // 4  # without a base, n - 16 of them would be 0
+        assert (angles < 1e-3).sum() < n // 4  # without a base, n - 32 of them would be 0
 
 
 def test_initial_values():
     """As reset_parameters says, within a sampling error of four standard deviations."""
     n = 400
-    net = OrthogonalRNN(50, n, parametrization=Householder(reflections=1), learn_h0=True, learn_gain=True, gain=0.9)
+    method = Householder(reflections=1)
+    net = OrthogonalRNN(50, n, parametrization=method, nonlinearity="modrelu", learn_h0=True, learn_gain=True, gain=0.9)
     bounds = {"weight_ih_l0": n**-0.5, "bias_ih_l0": 0.01, "h0": (1.5 / n) ** 0.5}
     net.reset_parameters()
     for name, bound in bounds.items():
@@ -429,6 +439,25 @@ def test_initial_values():
         error = abs(float(value.square().mean()) / bound**2 - 1 / 3)
         assert error < 4 * (4 / 45 / value.numel()) ** 0.5
     assert net.gain_l0 == torch.tensor(0.9)
+
+
+@pytest.mark.parametrize("n", [1, 6, 9])
+def test_initial_values_of_the_nonlinearity_follow_what_remembers(n):
+    for nonlinearity in (None, "scaled_tanh", "prelu"):
+        net = OrthogonalRNN(I, n, nonlinearity=nonlinearity)
+        memory, phi = net.transition_l0.method.memory, net.activation
+        own = torch.where(memory, phi.linear, phi.initial)
+        torch.testing.assert_close(net.activation_l0.detach(), own)
+        assert not net.bias_ih_l0.any()
+    for method in (Householder(), ScaledCayley(field="complex")):
+        net = OrthogonalRNN(I, n, parametrization=method)  # the default, where all units are of one kind
+        assert bool((net.activation_l0 == torch.tensor(net.activation.linear)).all())
+        named = OrthogonalRNN(I, n, parametrization=method, nonlinearity="scaled_tanh")
+        assert bool((named.activation_l0 == 1).all())
+
+
+def test_biases_outside_the_recurrence_are_drawn():
+    assert OrthogonalRNN(I, N, nonlinearity="relu", linear_transition=True).bias_ih_l0.any()
 
 
 def frames_below_the_network(net, x, monkeypatch):

@@ -267,7 +267,7 @@ WRONG = {
     "num_layers": [{"num_layers": value} for value in ("1", 1.5, None, 0)],
     "flags": [{"bias": "no"}, {"bias": None}, {"batch_first": "no"}],
     "dropout": [{"num_layers": 2, "dropout": value} for value in ("a", 2.0, None, True)],
-    "nonlinearity": [{"nonlinearity": value} for value in ("foo", 3, None)],
+    "nonlinearity": [{"nonlinearity": value} for value in ("foo", 3)],
     "dtype": [{"dtype": "float32"}, {"dtype": torch.int64}],
     "unknown": [{"foo": 1}],
 }

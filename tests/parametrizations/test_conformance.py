@@ -14,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from orthornn import (
     Givens,
     Householder,
+    LeakyHouseholder,
     MatrixExponential,
     RestrictedUnitary,
     Rotations,
@@ -30,6 +31,8 @@ from orthornn.parametrizations.parametrization import ORTHOGONAL_GROUPS, Paramet
 from orthornn.testing import check_parametrization
 from support import captured
 from support.tolerances import tolerance
+
+COMPACT = (Householder, LeakyHouseholder, Rotations)  # with a compact form
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,11 @@ CASES = [
     Law(Householder(reflections=2, field="complex"), 5, 2 * 9 - 4),
     Law(Householder(reflections=2, field="complex", base="rotations"), 5, 2 * 9 - 4),
     Law(Householder(reflections=1, field="complex", base="rotations", train_angles=True), 4, 2 * 4 - 2 + 4),
+    Law(LeakyHouseholder(), 1, 0),
+    Law(LeakyHouseholder(), 7, 21 + 2),
+    Law(LeakyHouseholder(reflections=3), 8, trapezoid(8, 3) + 2),
+    Law(LeakyHouseholder(reflections=2, leaky=1.0, radii=(0.5, 0.7), angles="log"), 5, trapezoid(5, 2) + 3),
+    Law(LeakyHouseholder(reflections=2, leaky=0.0), 6, trapezoid(6, 2)),
     Law(ScaledCayley(), 1, 0),
     Law(ScaledCayley(), 6, 15),
     Law(ScaledCayley(negatives=3), 7, 21),
@@ -110,6 +118,8 @@ CASES = [
     Law(Rotations(decay=True), 1, 1),
     Law(Rotations(decay=True, radii=(0.5, 0.5)), 7, 7),
     Law(Rotations(decay=True), 8, 8),
+    Law(Rotations(decay=True, leaky=0.6), 9, 4 + 3),
+    Law(Rotations(decay=True, leaky=0.0), 4, 2),
     Law(SpectralMargin(margin=0), 5, 10),
     Law(SpectralMargin(margin=0.1), 5, 25),
     Law(SpectralMargin(margin=None, init="glorot"), 4, 16),
@@ -147,7 +157,7 @@ def bound(law: Law, dtype=torch.float64):
 def test_the_laws_of_every_parametrization(law):
     """Of the group, right_inverse, gradients, forms, copies: see orthornn.testing."""
     check_parametrization(law.method, law.n)
-    assert (law.method.bind(law.n).num_reflections is None) != isinstance(law.method, (Householder, Rotations))
+    assert (law.method.bind(law.n).num_reflections is None) != isinstance(law.method, COMPACT)
     assert eval(repr(law.method)) == law.method  # the repr is the call
 
 

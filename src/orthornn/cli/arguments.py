@@ -23,6 +23,7 @@ from ..learn.fields import Option, explained, metavar, options_of
 from ..learn.files.columns import SUFFIXES, is_data
 from ..learn.options import groups, named
 from ..learn.own_data import table_options
+from ..learn.recipes import defaults_of
 from ..learn.systems import MODELS
 from ..learn.tasks import TASKS, Classify
 
@@ -73,7 +74,8 @@ def data_and_options(command: str, summary: str, kind: type, words: Sequence[str
     prog = f"orthornn {command} {task.name}"
     if HELP & {*words}:
         first = (task.__doc__ or "").strip().splitlines()[0]
-        _exit_with(help_text(prog, f"{first} {summary}", groups(task, kind)))
+        chosen = defaults_of(task) if "recipe" in named(task, kind) else {}
+        _exit_with(help_text(prog, f"{first} {summary}", groups(task, kind), chosen))
     return data, parse(words[1:], table_options(kind) if own else named(task, kind), prog)
 
 
@@ -148,8 +150,13 @@ def _unknown(words: Sequence[str], known: Iterable[Option], prog: str) -> str:
     return f"Expected options of `{prog}`, but got {', '.join(words)}.{meant}{explained(prog)}"
 
 
-def help_text(prog: str, description: str, options: Mapping[str, Iterable[Option]]) -> str:
-    """Return the help of a command: how it is used, what it does, and its options, by groups."""
+def help_text(
+    prog: str, description: str, options: Mapping[str, Iterable[Option]], chosen: Mapping[str, Any] | None = None
+) -> str:
+    """Return the help of a command: how it is used, what it does, and its options, by groups.
+
+    chosen: Values of options that a recipe chooses unless they are given.
+    """
     width = max(60, shutil.get_terminal_size().columns - 2)
     every = [option for own in options.values() for option in own]
     usage = " ".join([f"usage: {prog}", *(option.positional for option in every if option.positional), "[options]"])
@@ -162,17 +169,25 @@ def help_text(prog: str, description: str, options: Mapping[str, Iterable[Option
                 name += f", --no-{name[2:]}"
             elif not option.positional:
                 name += f" {metavar(option.kind)}"
-            text = textwrap.wrap(option.help + _default(option), width - _INDENT, break_on_hyphens=False) or [""]
+            explanation = _with_default(option, (chosen or {}).get(option.name))
+            text = textwrap.wrap(explanation, width - _INDENT, break_on_hyphens=False) or [""]
             beside = f"  {name:<{_INDENT - 3}} "
             lines += [beside + text.pop(0)] if len(beside) == _INDENT else [beside.rstrip()]
             lines += [" " * _INDENT + line for line in text]
     return "\n".join(lines) + "\n"
 
 
-def _default(option: Option) -> str:
-    if option.default is dataclasses.MISSING:
-        return " (required)"
-    return "" if option.default in (None, "", ()) or "Default:" in option.help else f" (default: {option.default})"
+def _with_default(option: Option, chosen: Any) -> str:
+    """Return what an option does, with its default. chosen: What a recipe has in its place; None for nothing."""
+    text, default = option.help, option.default
+    if default is dataclasses.MISSING:
+        return f"{text} (required)"
+    hidden = default in (None, "", ()) or "Default:" in text
+    if chosen is None:
+        return text if hidden else f"{text} (default: {default})"
+    if hidden:
+        return f"{text.replace('Default:', 'Without a recipe:')} (default: {chosen})"
+    return f"{text} (default: {chosen}; without a recipe: {default})"
 
 
 def _exit_with(text: str) -> NoReturn:

@@ -149,7 +149,7 @@ def _real(out: Tensor) -> Tensor:
 def _blocks(
     lstm_hidden_size: int, n_lstm_layers: int, lstm_kwargs: Mapping[str, Any], features: int
 ) -> OrthogonalBlocks:
-    options = {"state_size": lstm_hidden_size, **lstm_kwargs}
+    options = {"state_size": lstm_hidden_size, "decay": False, **lstm_kwargs}
     if n_lstm_layers == 1:
         options.pop("dropout", None)  # which is between blocks
     return OrthogonalBlocks(features, lstm_hidden_size, options.pop("state_size"), n_lstm_layers, **options)
@@ -164,8 +164,8 @@ class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
             three arguments below.
         lstm_hidden_size: ``d_model``, the features that policy and value read. Default: 256.
         n_lstm_layers: Number of blocks. Default: 1.
-        lstm_kwargs: Other arguments of OrthogonalBlocks. ``state_size`` is ``lstm_hidden_size`` unless it is among
-            them. Default: None.
+        lstm_kwargs: Other arguments of OrthogonalBlocks. Unless they are among them, ``state_size`` is
+            ``lstm_hidden_size`` and ``decay`` False: an agent's memory forgets nothing within an episode. Default: None.
         shared_lstm: The critic reads the actor's memory, and does not train it. Only with
             ``enable_critic_lstm=False``. Default: ``False``.
         enable_critic_lstm: The critic has a memory of its own. With neither, it reads the features through a linear

@@ -16,7 +16,7 @@ from .auto import AUTO, CANDIDATES
 from .fields import spelled
 from .options import Options
 from .systems import MODEL_OPTIONS, MODELS, Model
-from .tasks import Forecast
+from .tasks import Forecast, Task
 
 SKIPPED: Any = object()
 """In a recipe: the skipped steps of a forecast."""
@@ -128,6 +128,11 @@ def with_recipe(options: Options, own_model: bool = True) -> Options:
     if values.get("every_step") or options.task.output == "all":
         left |= {"pool", "label_smoothing"}
     return options.choosing(**{name: value for name, value in found.items() if name not in left})
+
+
+def defaults_of(task: type[Task]) -> dict[str, Any]:
+    """Return the values that a recipe gives to options in a training on this task that names none of them."""
+    return dict(with_recipe(Options(task, {})).chosen)
 
 
 def limit_warmup(options: Options, say: Say) -> Options:

@@ -1,17 +1,18 @@
 r"""Stacked linear orthogonal recurrences with pointwise nonlinearities between them.
 
-    h_t = W h_{t-1} + V norm(u_t) + b          W orthogonal: nothing is forgotten and nothing grows
+    h_t = W h_{t-1} + V norm(u_t) + b          W: rotations of pairs of units, of which most forget
     u_t  <-  skip(u_t) + mix(h_t)              mix: a gated linear unit, or a perceptron
 
 The recurrence of a block is linear, so that it runs as plane rotations in O(S) per step, and its last state is one matrix
-product (docs/how_to/stacked_layers.md); what is nonlinear has no memory. By default W is rotations with trained angles, which
-loses nothing: a change of basis goes into V and mix.
+product (docs/how_to/stacked_layers.md); what is nonlinear has no memory. W consists of rotations with trained angles, which
+loses nothing: a change of basis goes into V and mix. By default a quarter of them keep the norm, and the others decay at
+trained rates.
 
 Relatives, and where they differ. LRU (Orvieto et al., 2023): complex diagonal W inside the circle, on a ring (`decay`,
 `radii`), and the input scaled by trained factors, at first sqrt(1 - g^2). S5 (Smith et al., 2023): W and V from the
 discretization of a continuous system. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one decay
-per head. LinOSS (Rusch & Rus, 2025): forced oscillators. All but its IMEX variant forget; here W is orthogonal unless
-``decay=True``.
+per head. LinOSS (Rusch & Rus, 2025): forced oscillators. All but its IMEX variant forget, in every pair; here W is orthogonal
+with ``decay=False``.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from .network import CheckpointedNetwork, RecurrentNetwork, listed
 from .rnn import OrthogonalRNN
 from .sequence_input import NetworkSizes, SequenceInput, initial_states
 from .stack import through_segments, warn_of_dropout
+from .state_of_0_1_0 import lacks_decay
 from .tracing import is_watched
 
 Mixing = Literal["glu", "gelu", "mlp"]
@@ -51,6 +53,7 @@ Norm = Literal["layer", "rms", "none"]
 MIXINGS: tuple[str, ...] = get_args(Mixing)
 NORMS: tuple[str, ...] = get_args(Norm)
 _EXPANSION = 2
+_LEAKY = 0.75  # share of the rotations that decay, by default
 
 
 class OrthogonalBlocks(CheckpointedNetwork):
@@ -64,12 +67,12 @@ class OrthogonalBlocks(CheckpointedNetwork):
     Args:
         input_size: Number of input features, I.
         d_model: Features of the outputs, and between blocks.
-        state_size: S, units of each recurrence. Even, if the recurrence is rotations alone.
+        state_size: S, units of each recurrence. Even, if the recurrence is rotations alone. Default: None, twice ``d_model``.
         depth: Number of blocks. Default: 1.
         parametrization: How each W is made, or one parametrization per block, all real or all complex. Default: None,
             :class:`~orthornn.Rotations`, plane rotations with trained angles.
-        decay: Scale each rotation by a trained factor in (0, 1); W is then not orthogonal. Only with
-            ``parametrization=None``. Default: ``False``.
+        decay: Rotations that are scaled by a trained factor in (0, 1), so that W is not orthogonal: ``"part"``, three
+            quarters of them; ``True``, all; ``False``, none. Only with ``parametrization=None``. Default: ``"part"``.
         radii: The ring on which these factors are drawn, uniform by area (LRU); only with ``decay``. Default:
             ``(0.9, 0.999)``.
         mixing: ``"glu"``: A h * sigmoid(C h), biases included; ``"gelu"``: gelu(A h); ``"mlp"``: C gelu(A h), with
@@ -115,11 +118,11 @@ class OrthogonalBlocks(CheckpointedNetwork):
         self,
         input_size: int,
         d_model: int,
-        state_size: int,
+        state_size: int | None = None,
         depth: int = 1,
         *,
         parametrization: Parametrization | Sequence[Parametrization] | None = None,
-        decay: bool = False,
+        decay: bool | Literal["part"] = "part",
         radii: tuple[float, float] | None = None,
         mixing: Mixing = "glu",
         expansion: int = _EXPANSION,
@@ -140,12 +143,13 @@ class OrthogonalBlocks(CheckpointedNetwork):
         super().__init__()
         self.input_size = check_integer("input_size", input_size, 1)
         self.d_model = check_integer("d_model", d_model, 1)
-        self.state_size = check_integer("state_size", state_size, 1)
+        self.state_size = 2 * d_model if state_size is None else check_integer("state_size", state_size, 1)
         self.depth = check_integer("depth", depth, 1)
-        check_flag("decay", decay)
+        decay = decay if decay == "part" else check_flag("decay", decay)
         check_choice("form", form, FORMS)
+        self._own_decay = decay != "part" or parametrization is not None or form == "rotations"
         methods = _per_block(parametrization, depth)
-        methods = [_recurrent(method, state_size, decay, radii, form) for method in methods]
+        methods = [_recurrent(method, self.state_size, decay, radii, form) for method in methods]
         self.mixing, self.norm = check_choice("mixing", mixing, MIXINGS), check_choice("norm", norm, NORMS)
         self.expansion = _check_expansion(expansion, mixing)
         self.stride = check_integer("stride", stride, 1)
@@ -159,7 +163,7 @@ class OrthogonalBlocks(CheckpointedNetwork):
         for k in range(depth):
             recurrence = OrthogonalRNN(
                 d_model if k else input_size,
-                state_size,
+                self.state_size,
                 parametrization=methods[k % len(methods)],
                 nonlinearity="identity",
                 bias=bias,
@@ -355,12 +359,21 @@ class OrthogonalBlocks(CheckpointedNetwork):
         """Return a copy whose transitions are plain matrices W: for inference and export."""
         return fold(self)
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        """Read a state_dict of this class, or of its first version, whose rotations did not decay by default."""
+        if not self._own_decay and lacks_decay(state_dict, f"{prefix}blocks.0.recurrence."):
+            for block in self.blocks:
+                block.recurrence.replace_transitions(Rotations())  # type: ignore[union-attr, operator]
+            self._own_decay = True
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""
         first = self._first
         inner = {"bias": first.bias, "learn_h0": first.learn_h0, "form": first.form}
         options = self.changed_options(OrthogonalBlocks, ("depth", "parametrization", "mixing"), inner)
-        options.pop("decay", None)  # the parametrization has it
+        for name in ("decay", "state_size"):  # the parametrization has the first
+            options.pop(name, None)
         return f"{self.input_size}, {self.d_model}, {self.state_size}, {listed(options)}"
 
 
@@ -608,11 +621,13 @@ def _check_one_field(blocks: nn.ModuleList) -> None:
 
 
 def _recurrent(
-    given: Parametrization | None, state_size: int, decay: bool, radii: tuple[float, float] | None, form: str
+    given: Parametrization | None, state_size: int, decay: bool | str, radii: tuple[float, float] | None, form: str
 ) -> Parametrization:
     """Return the parametrization of the recurrences; ArgumentError for options that contradict each other."""
     if given is not None:
         check_description("parametrization", given, "Rotations()")
+    if decay == "part" and (given is not None or form == "rotations"):
+        decay = False
     if radii is not None and not decay:
         raise ArgumentError(f"Expected radii only with decay=True, but got radii={radii}. Pass decay=True.")
     if given is not None and decay:
@@ -621,7 +636,9 @@ def _recurrent(
             f"pass Rotations(decay=True)."
         )
     if given is None:
-        given = Rotations(decay=decay) if radii is None else Rotations(decay=decay, radii=radii)
+        ring: dict[str, Any] = {} if radii is None else {"radii": radii}
+        leaky: dict[str, Any] = {"leaky": _LEAKY} if decay == "part" else {}
+        given = Rotations(decay=bool(decay), **ring, **leaky)
     if isinstance(given, Rotations):
         if state_size % 2:
             raise ArgumentError(

@@ -20,7 +20,7 @@ from .sequence_input import SequenceInput, one_initial_state
 
 
 class OrthogonalRNNCell(nn.Module):
-    r"""One step of a recurrent network whose hidden-to-hidden matrix is parametrized, by default orthogonal.
+    r"""One step of a recurrent network whose hidden-to-hidden matrix is parametrized.
 
     .. math:: h' = \phi(g W h + V x + b)
 
@@ -32,7 +32,8 @@ class OrthogonalRNNCell(nn.Module):
         input_size: Number of input features, I.
         hidden_size: Number of hidden units, N.
         parametrization: How W is made. Default: None, that of :class:`OrthogonalRNN`.
-        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"modrelu"``.
+        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: None, that of
+            :class:`OrthogonalRNN`.
         bias: Whether there is a bias vector: the b of modrelu and complex_modrelu, added to the pre-activation with the
             other activations. Default: True.
         learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
@@ -59,7 +60,7 @@ class OrthogonalRNNCell(nn.Module):
         hidden_size: int,
         *,
         parametrization: Parametrization | None = None,
-        nonlinearity: Name | Activation = "modrelu",
+        nonlinearity: Name | Activation | None = None,
         bias: bool = True,
         learn_h0: bool = False,
         gain: float = 1.0,

@@ -13,12 +13,13 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._checks import check_choice, check_factory, check_flag, check_integer, check_module, check_number, check_positive
 from ..activations import Activation, Name
+from ..activations import get as activation
 from ..errors import ArgumentError, ShapeError
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.interception import is_observed
 from ..kernels.projection import cast
 from ..layout import SequenceLayout
-from ..parametrizations import Householder
+from ..parametrizations import Householder, LeakyHouseholder
 from ..parametrizations.parametrization import Parametrization, check_description
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form, check_rotations
@@ -32,17 +33,29 @@ from .sequence_input import (
     one_initial_state,
 )
 from .stack import Stack, through_segments, warn_of_dropout
+from .state_of_0_1_0 import FIRST_NONLINEARITY, first_parametrization, has_first_transition, lacks_nonlinearity
 from .torch_state_dict import read_torch_state
 from .tracing import LayerTrace, is_watched
 from .transition import Transition
 
-DEFAULT_REFLECTIONS = 16
+DEFAULT_REFLECTIONS = 32
+DEFAULT_NONLINEARITY: Name = "scaled_tanh"
+
+
+def default_parametrization(hidden_size: int, is_linear: bool) -> Parametrization:
+    """Return how W is made unless a parametrization is given: orthogonal for a linear recurrence, to run as rotations."""
+    reflections = min(DEFAULT_REFLECTIONS, hidden_size)
+    return Householder(reflections, base="rotations") if is_linear else LeakyHouseholder(reflections)
 
 
 class OrthogonalRNN(CheckpointedNetwork):
-    r"""A recurrent network whose hidden-to-hidden matrix is parametrized, by default orthogonal.
+    r"""A recurrent network whose hidden-to-hidden matrix is parametrized.
 
     .. math:: h_t = \phi(g W h_{t-1} + V x_t + b)
+
+    By default half of the units remember: at initialization W turns their state and keeps its norm, and phi is nearly the
+    identity there. The others forget at trained rates, and compute. W never lengthens a state. Other parametrizations
+    make W orthogonal or unitary.
 
     It takes and returns what torch.nn.RNN does, unbatched inputs and PackedSequence included. With ``Unconstrained()`` and
     tanh or relu it is torch.nn.RNN, whose state_dict it loads.
@@ -59,9 +72,12 @@ class OrthogonalRNN(CheckpointedNetwork):
         hidden_size: Number of hidden units, N.
         num_layers: Number of layers, L. Layers above the first read the states of the one below. Default: 1.
         parametrization: How W is made; each layer and direction has its own. Default: None,
-            ``Householder(reflections=min(16, N), base="rotations")``, whose initial eigenvalues are spread over the circle
-            and which costs O(N) per step; ``Householder()`` reaches every orthogonal matrix.
-        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"modrelu"``.
+            ``LeakyHouseholder(reflections=min(32, N))``, whose initial eigenvalues have angles spread over the circle and
+            which costs O(N) per step; of a linear recurrence ``Householder(reflections=min(32, N), base="rotations")``, which
+            is orthogonal. ``Householder()`` reaches every orthogonal matrix.
+        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: None,
+            ``"scaled_tanh"``, continuous and with a trained scale per unit, which begins at 1 for units that forget, and
+            close to the identity for the others.
         bias: Whether each layer has a bias vector: the b of modrelu and complex_modrelu, added to the pre-activation with
             the other activations. Default: True.
         batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
@@ -108,6 +124,7 @@ class OrthogonalRNN(CheckpointedNetwork):
     }
     _fixed = RecurrentNetwork._fixed | {"learn_gain", "mode", "all_weights"}
     _traces: list[LayerTrace] | None = None  # see tracing.py
+    _own_parametrization = _own_nonlinearity = True  # whether these were given to the constructor
 
     def __init__(
         self,
@@ -116,7 +133,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         num_layers: int = 1,
         *,
         parametrization: Parametrization | None = None,
-        nonlinearity: Name | Activation = "modrelu",
+        nonlinearity: Name | Activation | None = None,
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
@@ -138,8 +155,10 @@ class OrthogonalRNN(CheckpointedNetwork):
         self.num_layers = check_integer("num_layers", num_layers, 1)
         self.dropout, self.gain, self.batch_first = dropout, gain, batch_first
         warn_of_dropout(self.dropout, num_layers)
+        self._own_parametrization, self._own_nonlinearity = parametrization is not None, nonlinearity is not None
+        phi = activation(DEFAULT_NONLINEARITY if nonlinearity is None else nonlinearity)
         if parametrization is None:
-            parametrization = Householder(min(DEFAULT_REFLECTIONS, hidden_size), base="rotations")
+            parametrization = default_parametrization(hidden_size, linear_transition or phi.name == "identity")
         check_description("parametrization", parametrization, "Householder(reflections=16)")
         self.parametrization, self.form = parametrization, form
         self.clip_backward, self.linear_transition = clip_backward, linear_transition
@@ -154,7 +173,7 @@ class OrthogonalRNN(CheckpointedNetwork):
             transition = Transition(parametrization, hidden_size, device=device, dtype=dtype)
             self.add_module(f"transition_{suffix}", transition)
         self.is_complex = transition.method.field == "complex"
-        self.activation = activation_in(nonlinearity, self.is_complex)
+        self.activation = activation_in(phi, self.is_complex)
         self.nonlinearity = self.activation.name
         if form == "rotations":
             check_rotations("identity" if linear_transition else self.nonlinearity, self.clip_backward)
@@ -181,9 +200,12 @@ class OrthogonalRNN(CheckpointedNetwork):
     def reset_parameters(self) -> None:
         """Draw all parameters again.
 
-        weight_ih, and biases that are added, from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN; modReLU's b from
-        U(-.01, .01) (Helfrich et al., 2018, released code); h0 from U(-sqrt(3/2N), sqrt(3/2N)), of squared norm 1/2,
-        or 1 if complex (Arjovsky et al., 2016); an activation's own parameter and the gain at their initial value.
+        weight_ih from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN, and with linear_transition the biases, too; biases that
+        are added inside the recurrence 0, since others saturate phi where nothing is forgotten; modReLU's b from U(-.01, .01)
+        (Helfrich et al., 2018, released code); h0 from U(-sqrt(3/2N), sqrt(3/2N)), of squared norm 1/2, or 1 if complex
+        (Arjovsky et al., 2016); an activation's own parameter and the gain at their initial value. Where the parametrization
+        says which units remember, and with the default nonlinearity at every unit of one that does not, the activation's
+        parameter is that with which phi is nearly the identity.
         """
         self._reset_all_but_transitions()
         for _, transition in self.transitions():
@@ -199,11 +221,27 @@ class OrthogonalRNN(CheckpointedNetwork):
             elif name.startswith("gain"):
                 nn.init.constant_(parameter, self.gain)
             elif name.startswith("activation"):
-                nn.init.constant_(parameter, self.activation.initial)
+                self._reset_activation(name.removeprefix("activation_"), parameter)
             elif name.startswith("bias") and self.nonlinearity in BIASED:
                 nn.init.uniform_(parameter, -0.01, 0.01)
             else:
                 nn.init.uniform_(parameter, -bound, bound)
+                if name.startswith("bias") and not self.linear_transition:
+                    nn.init.zeros_(
+                        parameter
+                    )  # after the draw, without which a seed would not give the weights that it gave
+
+    @torch.no_grad()
+    def _reset_activation(self, suffix: str, parameter: Tensor) -> None:
+        nn.init.constant_(parameter, self.activation.initial)
+        if self.activation.linear is None:
+            return
+        transition: Transition = getattr(self, f"transition_{suffix}")
+        memory = transition.method.memory
+        if memory is not None:
+            parameter.masked_fill_(memory.to(parameter.device), self.activation.linear)
+        elif not self._own_nonlinearity:
+            nn.init.constant_(parameter, self.activation.linear)
 
     @property
     def mode(self) -> str:
@@ -472,12 +510,38 @@ class OrthogonalRNN(CheckpointedNetwork):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Read a state_dict of this class or of torch.nn.RNN; see torch_state_dict.py."""
+        """Read a state_dict of this class, of its first version or of torch.nn.RNN; see state_of_0_1_0.py and
+        torch_state_dict.py.
+        """
+        if not self._own_parametrization and has_first_transition(state_dict, prefix, self.hidden_size):
+            self.replace_transitions(first_parametrization(self.hidden_size))
+        if not self._own_nonlinearity and lacks_nonlinearity(state_dict, prefix):
+            self._replace_nonlinearity(FIRST_NONLINEARITY)
         assign = bool(local_metadata.get("assign_to_params_buffers", False))
         read_torch_state(self, state_dict, prefix, assign, error_msgs)
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
+
+    def replace_transitions(self, parametrization: Parametrization) -> None:
+        """Put transitions with new values under another parametrization in the place of these.
+
+        Args:
+            parametrization: How their W are made.
+        """
+        for name, transition in list(self.transitions()):
+            setattr(self, name, transition.under(parametrization))
+        vars(self).update(parametrization=parametrization, _own_parametrization=True)
+
+    def _replace_nonlinearity(self, nonlinearity: Name) -> None:
+        """Take another nonlinearity, with parameters without values where it has others."""
+        activation = activation_in(nonlinearity, self.is_complex)
+        vars(self).update(activation=activation, nonlinearity=activation.name, _own_nonlinearity=True)
+        like = self._parameter(f"weight_ih_{self.suffixes[0]}")
+        for name, shape in self._shapes().items():
+            own = self._parameters[name]
+            if shape != (None if own is None else tuple(own.shape)):
+                self.add_parameters({name: shape}, like.device, like.dtype)
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""

@@ -4,6 +4,7 @@ from .cayley import ScaledCayley
 from .exponential import MatrixExponential
 from .givens import Givens
 from .householder import Householder
+from .leaky import LeakyHouseholder
 from .orthogonalize import orthogonalize
 from .parametrization import BoundParametrization, Parametrization
 from .restricted import RestrictedUnitary
@@ -16,6 +17,7 @@ __all__ = [
     "BoundParametrization",
     "Givens",
     "Householder",
+    "LeakyHouseholder",
     "MatrixExponential",
     "Parametrization",
     "RestrictedUnitary",

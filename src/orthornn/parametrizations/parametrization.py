@@ -208,6 +208,14 @@ class BoundParametrization(nn.Module, ABC):
             NotOnGroupError: If W is outside of what this parametrization spans; the message names the distance.
         """
 
+    @property
+    def memory(self) -> Tensor | None:
+        """Which units begin as a memory, whose state W turns, mixes with no other unit and keeps at its norm.
+
+        Bool (N,) on the CPU; None if W makes no difference between units.
+        """
+        return None
+
     def count(self) -> int:
         """Return how many trainable numbers the papers count: those of the free tensors."""
         return sum(math.prod(shape) for shape in self.shapes)

@@ -5,8 +5,8 @@ r"""Plane rotations with trained angles, in a fixed basis, with an optional deca
 swap exchanges the two halves of the units (compact_wy.py), so that the units (i, i + N - N//2) turn by the angle a_i
 and are scaled by g_i; of an odd N the middle unit is scaled alone, by g or 1. A step costs O(N).
 
-g = 1 exactly unless ``decay=True``: then g = exp(-exp(d)), d trained, which is in (0, 1) whatever d is, and reaches 1
-only where exp(-exp(d)) rounds to it.
+g = 1 exactly unless ``decay=True``: then the last pairs, by default all, are leaky, with g = exp(-exp(d)), d trained, which
+is in (0, 1) whatever d is, and reaches 1 only where exp(-exp(d)) rounds to it. Its time constant is exp(-d) steps.
 
 A linear recurrence with any W of SO(n) is one of rotations in the basis of W's planes, and the input and output weights
 next to it absorb a change of basis; so a linear layer loses only the W of determinant -1 by training the angles alone.
@@ -33,14 +33,46 @@ from .householder import Angles, draw_angles
 from .matrices import check_square, rounding
 from .parametrization import BoundParametrization, Parametrization
 
-_SMALLEST = 1e-12  # 1 - g of a decay that right_inverse can represent
+RADII = (0.9, 0.999)  # of the ring of the leaky pairs
+_SMALLEST = 1e-12  # 1 - g, and g, of a decay that right_inverse can represent
+
+
+def check_radii(radii: object) -> tuple[float, float]:
+    """Return the bounds of a ring; an error unless they are two numbers in (0, 1), the smaller first."""
+    if not isinstance(radii, (tuple, list)) or len(radii) != 2:
+        raise ArgumentTypeError(f"Expected radii to be a pair of numbers, but got {radii!r}.")
+    low, high = (check_number("radii", radius, 0, 1) for radius in radii)
+    if not (0 < low <= high < 1):
+        raise ArgumentError(
+            f"Expected 0 < low <= high < 1 for radii=(low, high), but got ({low:g}, {high:g}). Leave decay=False for "
+            f"rotations of radius 1."
+        )
+    return low, high
+
+
+def draw_decay(count: int, radii: tuple[float, float], generator: torch.Generator | None) -> Tensor:
+    """Return d with g = exp(-exp(d)) uniform by area on a ring: (count,), float64 on the CPU."""
+    low, high = radii
+    uniform = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator)
+    return decay_of((uniform * (high**2 - low**2) + low**2).sqrt())
+
+
+def decay_of(factors: Tensor) -> Tensor:
+    """Return d with exp(-exp(d)) = g, for factors between 1e-12 and 1 - 1e-12, to which others are clamped."""
+    return torch.log(-torch.log(factors.clamp(_SMALLEST, 1 - _SMALLEST)))
+
+
+def factors_of(decay: Tensor, pairs: int) -> Tensor:
+    """Return the factors of all pairs, (pairs,) in float64: 1 but for the last ones, which decay."""
+    kept = decay.new_ones(pairs - len(decay), dtype=torch.float64)
+    return torch.cat([kept, torch.exp(-torch.exp(decay.double()))])
 
 
 @dataclass(frozen=True, repr=False)
 class Rotations(Parametrization):
     """Rotations of pairs of units with trained angles; with decay each is scaled by a trained factor in (0, 1).
 
-    Free tensors: ``angles`` (N//2,); with ``decay`` also ``decay`` (N - N//2,), one for each pair and the odd unit.
+    Free tensors: ``angles`` (N//2,); with ``decay`` also ``decay`` (K,), one for each leaky pair or odd unit.
 
     Args:
         angles: How they are drawn: ``"full"`` U(-pi, pi), ``"quarter"`` U(-pi/2, pi/2), ``"log"`` a random sign times
@@ -48,6 +80,8 @@ class Rotations(Parametrization):
         decay: Scale each rotation by a trained factor; W is then a contraction and not orthogonal. Default: ``False``.
         radii: Bounds of the ring on which the factors are drawn, uniform by area as in LRU; only with ``decay``.
             Default: ``(0.9, 0.999)``.
+        leaky: Share of the pairs that decay, from 0 to 1, rounded down: K = leaky (N - N//2); only with ``decay``. The others
+            keep the norm. Default: 1.
 
     Example::
 
@@ -58,22 +92,19 @@ class Rotations(Parametrization):
 
     angles: Angles = "full"
     decay: bool = False
-    radii: tuple[float, float] = (0.9, 0.999)
+    radii: tuple[float, float] = RADII
+    leaky: float = 1.0
 
     def __post_init__(self) -> None:
         check_choice("angles", self.angles, get_args(Angles))
         check_flag("decay", self.decay)
-        if not isinstance(self.radii, (tuple, list)) or len(self.radii) != 2:
-            raise ArgumentTypeError(f"Expected radii to be a pair of numbers, but got {self.radii!r}.")
-        low, high = (check_number("radii", radius, 0, 1) for radius in self.radii)
-        if not (0 < low <= high < 1):
-            raise ArgumentError(
-                f"Expected 0 < low <= high < 1 for radii=(low, high), but got ({low:g}, {high:g}). Leave decay=False for "
-                f"rotations of radius 1."
-            )
-        object.__setattr__(self, "radii", (low, high))
-        if not self.decay and self.radii != type(self).radii:
-            raise ArgumentError("Expected radii only with decay=True, but got decay=False. Leave one of them out.")
+        object.__setattr__(self, "radii", check_radii(self.radii))
+        object.__setattr__(self, "leaky", check_number("leaky", self.leaky, 0, 1))
+        for name in ("radii", "leaky"):
+            if not self.decay and getattr(self, name) != getattr(type(self), name):
+                raise ArgumentError(
+                    f"Expected {name} only with decay=True, but got decay=False. Leave one of them out."
+                )
 
     def bind(self, n: int) -> BoundRotations:  # noqa: D102
         return BoundRotations(check_integer("n", n, 1), self)
@@ -87,22 +118,20 @@ class BoundRotations(BoundParametrization):
     def __init__(self, n: int, description: Rotations) -> None:
         super().__init__(n)
         self.description, self.decays = description, description.decay
+        self.leaky_pairs = int(description.leaky * (n - n // 2)) if self.decays else 0
         self.names = ("angles", "decay") if self.decays else ("angles",)
         self.group = "decays" if self.decays else "subset"
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
         half = self.n // 2
-        return ((half,), (self.n - half,)) if self.decays else ((half,),)
+        return ((half,), (self.leaky_pairs,)) if self.decays else ((half,),)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:  # noqa: D102
         angles = draw_angles(self.n // 2, self.description.angles, generator)
         if not self.decays:
             return (angles,)
-        low, high = self.description.radii
-        uniform = torch.rand(self.n - self.n // 2, dtype=torch.float64, device="cpu", generator=generator)
-        radii = (uniform * (high**2 - low**2) + low**2).sqrt()
-        return angles, torch.log(-torch.log(radii))
+        return angles, draw_decay(self.leaky_pairs, self.description.radii, generator)
 
     def turns(self, *free: Tensor) -> tuple[Tensor, Tensor]:
         """Return (c, s) of W h = c * h + s * swap(h), each (N,), in float64."""
@@ -112,9 +141,9 @@ class BoundRotations(BoundParametrization):
         c, s = torch.cat([cosine, single, cosine]), torch.cat([sine, single - 1, -sine])
         if not self.decays:
             return c, s
-        radii = torch.exp(-torch.exp(free[1].double()))
-        radii = torch.cat([radii, radii[: self.n // 2]])
-        return c * radii, s * radii
+        factors = factors_of(free[1], self.n - self.n // 2)
+        factors = torch.cat([factors, factors[: self.n // 2]])
+        return c * factors, s * factors
 
     def compact(self, *free: Tensor) -> tuple[Tensor, Base]:  # noqa: D102
         self.check_free(free)
@@ -139,7 +168,7 @@ class BoundRotations(BoundParametrization):
         free: tuple[Tensor, ...] = (torch.atan2(sine, cosine),)
         if self.decays:
             radii = torch.cat([torch.hypot(cosine, sine), wide.diagonal()[half : self.n - half]])
-            free = (*free, torch.log(-torch.log(radii.clamp(_SMALLEST, 1 - _SMALLEST))))
+            free = (*free, decay_of(radii[len(radii) - self.leaky_pairs :]))
         off = float(torch.linalg.matrix_norm(self(*free) - wide))
         clamped = 2 * _SMALLEST * self.n**0.5 if self.decays else 0.0  # of radii at 0 and 1
         if not off <= rounding(W) + clamped:

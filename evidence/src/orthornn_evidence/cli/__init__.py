@@ -18,3 +18,4 @@ LEADERBOARD = Command(
 GROUP_WORDS = Command(
     "train on words in a finite group, and make the network exact at any length", "orthornn_evidence.group_words"
 )
+SWAP = Command("train torch's layers and ours in scripts where only the layer changes", "orthornn_evidence.swap.suite")

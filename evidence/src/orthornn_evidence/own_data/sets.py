@@ -23,8 +23,7 @@ from orthornn.learn.files.audio import read_audio
 from orthornn.learn.files.left_out import is_left_out
 from orthornn.learn.tasks import Classify, Forecast, Regress, Task
 
-MEL_BANDS = 20
-_WINDOW, _HOP = 256, 160  # samples of spoken digits, 8 kHz
+from ..tasks.log_mel import log_mel
 
 
 @dataclass(frozen=True)
@@ -134,18 +133,6 @@ def _digits(places: Places) -> Task:
         test = np.array([int(file.stem.split("_")[2]) < 5 for file in files])
         _write_parts(path, x, y, np.array([len(one) for one in x]), test)
     return Classify(data=str(path), test_data=str(_test_of(path)), target="y")
-
-
-def log_mel(samples: np.ndarray, rate: int = 8000) -> np.ndarray:
-    """Return log energies (frames, 20) in bands that are equally wide on the mel scale."""
-    samples = np.pad(samples, (0, max(0, _WINDOW - len(samples))))
-    frames = np.lib.stride_tricks.sliding_window_view(samples, _WINDOW)[::_HOP] * np.hanning(_WINDOW)
-    power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
-    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + rate / 1400), MEL_BANDS + 2) / 2595) - 1)
-    bins = np.arange(power.shape[1]) * rate / _WINDOW
-    rise = (bins[:, None] - edges[:-2]) / np.diff(edges)[:-1]
-    fall = (edges[2:] - bins[:, None]) / np.diff(edges)[1:]
-    return np.log(power @ np.clip(np.minimum(rise, fall), 0, None) + 1e-6)
 
 
 def _test_of(path: Path) -> Path:

@@ -24,6 +24,7 @@ A template is Markdown with places in double braces:
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
     {{popgym}}                        scores on POPGym; unfinished environments are named
     {{agents}}                        recurrent policies next to those of sb3-contrib
+    {{swap time}}  {{swap width}}  {{swap verdicts}}  {{swap costs}}  {{swap short}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
     {{integers mnist}}  {{integers sensor}}
     {{gpu layers}}  {{gpu epochs}}  {{gpu kernels}}  {{gpu backends}}  {{gpu recurrences}}
@@ -47,6 +48,7 @@ from orthornn.errors import ArgumentError
 
 from ..leaderboard import markdown, stored, table
 from ..markdown import markdown_table, percent
+from ..swap.table import swap
 from .devices import amplifier, microcontroller
 from .measured import agents, delta_rule, drift, gpu, gpu_ratio, group_words, long_step, popgym, reflections, resets
 from .results import best_test, reproduced, share
@@ -469,6 +471,7 @@ _BLOCKS = {
     "usual_calls": _usual_calls,
     "demo": _demo,
     "words": lambda evidence, name, options, page: group_words(evidence.results, name),
+    "swap": lambda evidence, name, options, page: swap(evidence.results, name),
     "delta": lambda evidence, name, options, page: delta_rule(evidence.results),
     "reflections": lambda evidence, name, options, page: reflections(evidence.results),
     "long": lambda evidence, name, options, page: long_step(evidence.results),

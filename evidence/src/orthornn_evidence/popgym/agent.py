@@ -137,7 +137,7 @@ class Agent(nn.Module):
     def __init__(self, input_size: int, space: Any, memory: Memory) -> None:
         super().__init__()
         check_choice("memory", memory, MEMORIES)
-        self.memory: OrthogonalBlocks | GatedMemory = OrthogonalBlocks(input_size, FEATURES, STATES)
+        self.memory: OrthogonalBlocks | GatedMemory = OrthogonalBlocks(input_size, FEATURES, STATES, decay=False)
         if memory != "blocks":
             kind = nn.GRU if memory == "gru" else nn.LSTM
             units = equal_units(kind, input_size, sum(p.numel() for p in self.memory.parameters()))

@@ -27,7 +27,13 @@ __all__ = ["HEADER", "AudioExport", "to_audio"]
 HEADER = Path(__file__).parent / "orthornn_audio.hpp"
 """The C++ class."""
 _FASTEST = 1_000_000  # Hz
-_CLASSES = {"identity": "Identity", "tanh": "Tanh", "relu": "ReLU", "modrelu": "ModReLU"}
+_CLASSES = {
+    "identity": "Identity",
+    "tanh": "Tanh",
+    "scaled_tanh": "ScaledTanh",
+    "relu": "ReLU",
+    "modrelu": "ModReLU",
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ def to_audio(
     """Write a network of one layer for the C++ class of orthornn_audio.hpp.
 
     Args:
-        network: As for :func:`orthornn.export.to_c`, with one real layer and identity, tanh, relu or modrelu.
+        network: As for :func:`orthornn.export.to_c`, with one layer and identity, tanh, scaled_tanh, relu, or real modrelu.
         folder: Where to write; it is made if it is missing.
         name: Of the JSON file, without its suffix. Default: ``"network"``.
         form: ``"dense"``, ``"reflections"`` or ``"rotations"``; ``"auto"`` takes the one with the fewest multiply-adds.
@@ -79,7 +85,7 @@ def to_audio(
         >>> from orthornn import Householder, OrthogonalRNN
         >>> rnn = OrthogonalRNN(1, 64, parametrization=Householder(reflections=8))
         >>> to_audio(rnn, tempfile.mkdtemp()).type
-        'orthornn::Network<orthornn::Reflections<64, 8>, orthornn::ModReLU, 1, 64>'
+        'orthornn::Network<orthornn::Reflections<64, 8>, orthornn::ScaledTanh, 1, 64>'
     """
     check_identifier(name)
     check_flag("force", force)
@@ -116,8 +122,8 @@ def _check(network: FoldedNetwork) -> None:
     found = [reason for reason, holds in reasons.items() if holds]
     if found:
         raise ArgumentError(
-            f"Expected one real layer with identity, tanh, relu or modrelu, but got {', '.join(found)}. The audio "
-            f"class has no such network; to_c has."
+            f"Expected one layer with identity, tanh, scaled_tanh, relu, or real modrelu, but got {', '.join(found)}. The "
+            f"audio class has no such network; to_c has."
         )
 
 

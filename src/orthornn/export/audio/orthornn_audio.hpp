@@ -101,7 +101,7 @@ inline float fast_tanh(float x) noexcept
     return x;
 }
 
-// Activations: z = phi(z) for a float or a vector of them; b is modReLU's parameter.
+// Activations: z = phi(z) for a float or a vector of them; b is modReLU's parameter, c that of the scaled tanh.
 struct Identity {
     static constexpr const char* name = "identity";
     template <class V>
@@ -115,6 +115,17 @@ struct Tanh {
     static void apply(V& z, const V&) noexcept
     {
         detail::tanh_of(z);
+    }
+};
+struct ScaledTanh {
+    static constexpr const char* name = "scaled_tanh";
+    template <class V>
+    static void apply(V& z, const V& c) noexcept
+    {
+        const V none{};
+        V t = c * z;
+        detail::tanh_of(t);
+        z = c > none ? t / c : c < none ? t / c : z;
     }
 };
 struct ReLU {

@@ -52,4 +52,5 @@ class Scurnn(OrthogonalModel):
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""
         method = ScaledCayley(field="complex", phases=True)
-        return small_(OrthogonalRNN(input_size, width, parametrization=method, learn_h0=True, **where))
+        core = OrthogonalRNN(input_size, width, parametrization=method, nonlinearity="modrelu", learn_h0=True, **where)
+        return small_(core)

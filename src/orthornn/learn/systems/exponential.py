@@ -33,7 +33,7 @@ class Exprnn(OrthogonalModel):
 
     def _core(self, input_size: int, width: int, where: Where, rebase_every: int | None) -> OrthogonalRNN:
         method = MatrixExponential(rebase_every=rebase_every)
-        core = OrthogonalRNN(input_size, width, parametrization=method, **where)
+        core = OrthogonalRNN(input_size, width, parametrization=method, nonlinearity="modrelu", **where)
         for suffix in core.suffixes:
             nn.init.kaiming_normal_(core.get_parameter(f"weight_ih_{suffix}"), nonlinearity="relu")
         return core

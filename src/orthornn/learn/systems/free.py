@@ -10,7 +10,7 @@ from torch import nn
 from ...modules import OrthogonalRNN
 from ...parametrizations import Unconstrained
 from ...parametrizations.unconstrained import Init
-from .initial_values import arjovsky_, lasagne_, nonlinearity, start_slope_
+from .initial_values import arjovsky_, lasagne_, nonlinearity, start_slope_, torch_
 from .model import OrthogonalModel, Where
 
 
@@ -73,8 +73,8 @@ class LasagneModel(OrthogonalModel):
         return self.initial_values == "lasagne"
 
     def filled(self, core: OrthogonalRNN) -> OrthogonalRNN:
-        """Give a core, which has torch's initial values, those that are asked for; return it."""
-        return lasagne_(core) if self.initial_values == "lasagne" else core
+        """Give a core the initial values that are asked for; return it."""
+        return lasagne_(core) if self.initial_values == "lasagne" else torch_(core)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from ...modules import OrthogonalRNN
+from ...modules.rnn import DEFAULT_REFLECTIONS
 from ...parametrizations import Householder
 from ...parametrizations.householder import Angles
 from .initial_values import arjovsky_, nonlinearity, small_, start_slope_
 from .model import OrthogonalModel, Where
-
-DEFAULT_REFLECTIONS = 32
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ small_: input weights U(-0.01, 0.01), biases 0; a trained h_0 U(-0.01, 0.01) too
 passes no gradient and a zero h_0 would stay zero.
 lasagne_: the same with a trained h_0 from 0: the defaults of Lasagne's recurrent layer, in which Vorontsov et al., 2017,
 wrote theirs.
+torch_: the biases of torch.nn.RNN, U(-1 / sqrt(N), 1 / sqrt(N)).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ...activations import Activation
 from ...activations import get as activation
 from ...errors import ArgumentError
 from ...modules import OrthogonalRNN
+from ...modules.layer import BIASED
 
 _SMALL = 0.01
 
@@ -55,6 +57,16 @@ def lasagne_(core: OrthogonalRNN) -> OrthogonalRNN:
     small_(core)
     if core.learn_h0:
         nn.init.zeros_(core.h0)
+    return core
+
+
+def torch_(core: OrthogonalRNN) -> OrthogonalRNN:
+    """Fill biases that are added as torch.nn.RNN does; the other values of OrthogonalRNN are torch's. Return the core."""
+    if core.nonlinearity in BIASED:
+        return core
+    bound = 1 / math.sqrt(core.hidden_size)
+    for suffix in core.suffixes:
+        nn.init.uniform_(core.get_parameter(f"bias_ih_{suffix}"), -bound, bound)
     return core
 
 

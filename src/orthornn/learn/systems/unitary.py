@@ -23,7 +23,9 @@ class UnitaryModel(OrthogonalModel):
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""
-        return arjovsky_(OrthogonalRNN(input_size, width, parametrization=self.method(), learn_h0=True, **where))
+        method = self.method()
+        core = OrthogonalRNN(input_size, width, parametrization=method, nonlinearity="modrelu", learn_h0=True, **where)
+        return arjovsky_(core)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,43 @@
+"""A state_dict of version 0.1.0 in a network that was built with the defaults, which were others then.
+
+W was ``Householder(reflections=min(16, N), base="rotations")`` and phi modReLU; in blocks W was ``Rotations()``. Such a state
+has no decay, and no parameter of an activation. That tells what it means, and the network that reads it becomes what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..activations import Name
+from ..compact_wy import packed_size
+from ..parametrizations import Householder
+from ..parametrizations.parametrization import Parametrization
+
+FIRST_NONLINEARITY: Name = "modrelu"
+_REFLECTIONS = 16
+
+
+def first_parametrization(hidden_size: int) -> Parametrization:
+    """Return the default parametrization of that version."""
+    return Householder(min(_REFLECTIONS, hidden_size), base="rotations")
+
+
+def has_first_transition(state_dict: Mapping[str, Any], prefix: str, hidden_size: int) -> bool:
+    """Return whether a state of default transitions is one of that version: without a decay, and of its reflections."""
+    transition = f"{prefix}transition_l0."
+    reflectors = state_dict.get(f"{transition}reflectors")
+    if reflectors is None or f"{transition}decay" in state_dict:
+        return False
+    return tuple(reflectors.shape) == (packed_size(hidden_size, min(_REFLECTIONS, hidden_size)),)
+
+
+def lacks_decay(state_dict: Mapping[str, Any], prefix: str) -> bool:
+    """Return whether a state of default rotations in blocks is one of that version."""
+    return f"{prefix}transition_l0.angles" in state_dict and f"{prefix}transition_l0.decay" not in state_dict
+
+
+def lacks_nonlinearity(state_dict: Mapping[str, Any], prefix: str) -> bool:
+    """Return whether a state of a network with the default nonlinearity is one of that version; torch.nn.RNN's is not."""
+    is_own = f"{prefix}weight_ih_l0" in state_dict and f"{prefix}weight_hh_l0" not in state_dict
+    return is_own and f"{prefix}activation_l0" not in state_dict
