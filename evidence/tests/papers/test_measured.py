@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from orthornn.errors import ArgumentError
-from orthornn_evidence.papers.measured import agents, delta_rule, group_words, popgym, reflections, resets
+from orthornn_evidence.papers.measured import (
+    agents,
+    delta_rule,
+    group_words,
+    popgym,
+    popgym_score,
+    reflections,
+    resets,
+)
 
 
 def run(seed: int, at_1024: float, finished: bool) -> dict[str, object]:
@@ -107,3 +115,8 @@ def test_the_table_of_popgym_names_what_is_unfinished(tmp_path: Path):
     )
     assert "`CountRecallEasy`" in lines[-1]
     assert "RepeatPreviousHard" not in lines[-1]
+    assert [popgym_score(tmp_path, "RepeatPreviousHard", whose) for whose in ("blocks", "GRU", "best")] == [
+        *("0.85", "-0.43", "0.19")
+    ]
+    with pytest.raises(ArgumentError, match=r"memory of RepeatPreviousHard .* got 'gru'"):
+        popgym_score(tmp_path, "RepeatPreviousHard", "gru")

@@ -141,6 +141,7 @@ def test_accuracies_are_percent_and_more_is_better(tmp_path):
     assert "`OrthogonalBlocks`" not in swap(tmp_path, "verdicts")  # there is nothing to say
     sentence = "better than `nn.RNN` in 0 and worse in 0, better than `nn.LSTM` in 1 and worse in 0"
     assert sentence in swap(tmp_path, "short")
+    assert swap(tmp_path, "front").splitlines()[-1] == "| packed (%) |  | 50.0 |  | **75.0** |  |"
 
 
 def test_another_kind_is_refused(tmp_path):

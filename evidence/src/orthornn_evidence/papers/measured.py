@@ -191,6 +191,21 @@ def popgym(results: Path) -> str:
     return "\n".join([*lines, f"Unfinished: {', '.join(unfinished) or 'none'}."])
 
 
+def popgym_score(results: Path, environment: str, whose: str) -> str:
+    """Return one score: of a memory in results/popgym, or the published one of "GRU" or the "best" model.
+
+    Raises:
+        ArgumentError: If there is no such score, or its trainings are unfinished.
+    """
+    if whose in ("GRU", "best"):
+        published = json.loads((results / "popgym" / "published.json").read_text(encoding="utf-8"))
+        return f"{published['scores'][environment][whose]:.2f}"
+    path = results / "popgym" / f"{environment}.json"
+    found = scores(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    check_choice(f"memory of {environment}", whose, list(found))
+    return f"{found[whose].mean:.2f}"
+
+
 def long_step(results: Path) -> str:
     """Return the times and memory in results/bench/million-steps.json as a table."""
     record = json.loads((results / "bench" / "million-steps.json").read_text(encoding="utf-8"))

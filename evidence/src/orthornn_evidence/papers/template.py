@@ -23,8 +23,9 @@ A template is Markdown with places in double braces:
     {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
     {{popgym}}                        scores on POPGym; unfinished environments are named
+    {{popgym ENVIRONMENT | MEMORY}}   one score: of a memory, or the published one of the GRU or the best model
     {{agents}}                        recurrent policies next to those of sb3-contrib
-    {{swap time}}  {{swap width}}  {{swap verdicts}}  {{swap costs}}  {{swap short}}
+    {{swap time}}  {{swap width}}  {{swap front}}  {{swap verdicts}}  {{swap costs}}  {{swap short}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
     {{integers mnist}}  {{integers sensor}}
     {{gpu layers}}  {{gpu epochs}}  {{gpu kernels}}  {{gpu backends}}  {{gpu recurrences}}
@@ -50,7 +51,19 @@ from ..leaderboard import markdown, stored, table
 from ..markdown import markdown_table, percent
 from ..swap.table import swap
 from .devices import amplifier, microcontroller
-from .measured import agents, delta_rule, drift, gpu, gpu_ratio, group_words, long_step, popgym, reflections, resets
+from .measured import (
+    agents,
+    delta_rule,
+    drift,
+    gpu,
+    gpu_ratio,
+    group_words,
+    long_step,
+    popgym,
+    popgym_score,
+    reflections,
+    resets,
+)
 from .results import best_test, reproduced, share
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -251,6 +264,10 @@ def _finished(evidence: Evidence, name: str, options: list[str], page: Path) -> 
     published = [content for content in contents if content["place"].startswith(("Table", "Fig."))]
     finished = [content for content in published if content["complete"] and not content["differences"]]
     return f"{len(finished)} of {len(published)}"
+
+
+def _popgym(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    return popgym_score(evidence.results, name, *options) if name else popgym(evidence.results)
 
 
 def _below(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
@@ -476,7 +493,7 @@ _BLOCKS = {
     "reflections": lambda evidence, name, options, page: reflections(evidence.results),
     "long": lambda evidence, name, options, page: long_step(evidence.results),
     "drift": lambda evidence, name, options, page: drift(evidence.results),
-    "popgym": lambda evidence, name, options, page: popgym(evidence.results),
+    "popgym": _popgym,
     "agents": lambda evidence, name, options, page: agents(evidence.results),
     "resets": lambda evidence, name, options, page: resets(evidence.results),
     "amplifier": lambda evidence, name, options, page: amplifier(evidence.results, name),

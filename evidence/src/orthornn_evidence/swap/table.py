@@ -93,6 +93,21 @@ def table(results: Path, view: str) -> str:
     return "\n".join(markdown_table(["script", "score", "chance", *layers], rows, right=range(2, 3 + len(layers))))
 
 
+def front(results: Path) -> str:
+    """Return the table of equal processor time for the README: the layers of torch and ours, without chance and spreads."""
+    found, layers = lines(results, "time"), [layer for layer in LAYERS if layer not in _FORMER]
+    rows = []
+    for line in found:
+        best = max(score.mean for layer, score in line.scores.items() if layer in layers)
+        cells = {layer: _shown(fmean(score.values), line.metric) for layer, score in line.scores.items()}
+        bold = {layer: f"**{text}**" if line.scores[layer].mean == best else text for layer, text in cells.items()}
+        kind = "%" if line.metric == "accuracy" else "loss"
+        rows.append([f"{line.script} ({kind})", *(bold.get(layer, "") for layer in layers)])
+    return "\n".join(
+        markdown_table(["script", *(f"`{layer}`" for layer in layers)], rows, right=range(1, 1 + len(layers)))
+    )
+
+
 class Verdict(NamedTuple):
     """A comparison of two layers in a view: the scripts that have both, and those where the first is better or worse."""
 
@@ -167,4 +182,5 @@ def _shown(value: float, metric: str) -> str:
 
 _OURS = ("OrthogonalRNN", "OrthogonalBlocks")
 _THEIRS = ("nn.RNN", MEASURE)
-_KINDS = {"verdicts": verdicts, "costs": costs, "short": short}
+_FORMER = ("modReLU",)
+_KINDS = {"verdicts": verdicts, "costs": costs, "short": short, "front": front}
