@@ -86,6 +86,7 @@ def renewed(text: str, section: str) -> str:
 
 _GUIDES = (
     "agents",
+    "from_torch",
     "stacked_layers",
     "streaming",
     "episodes",
