@@ -273,6 +273,7 @@ def draw_demo() -> None:
         axes.text(-0.2, y, words, va="center", ha="right", fontsize=18)
     axes.plot([1.25, 1.25], [-0.5, 3.5], color=GRAY, linestyle=(0, (2, 2)), linewidth=1.5)
     axes.text(1.25, -0.55, "guessing", ha="center", va="top")
+    axes.text(10, -0.55, "symbols recalled, of ten", ha="right", va="top")
     for i in range(10):  # ten symbols, a gap, the same ten symbols
         for left in (0.0, 7.0):
             shade = (0.35, 0.9, 0.55, 0.75, 0.2, 1.0, 0.45, 0.65, 0.3, 0.8)[i]
@@ -302,14 +303,17 @@ def draw_reflection() -> None:
     axes.plot(*np.array([h, image]).T, color=GRAY, linewidth=1.2, linestyle="--")
     for end, color in ((h, BLUE), (image, ORANGE), (u, GREEN)):
         axes.annotate(
-            "", end, (0, 0), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 3, "shrinkA": 0, "shrinkB": 0}
+            "",
+            end,
+            (0, 0),
+            arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 3, "shrinkA": 0, "shrinkB": 0},
         )
     axes.text(h[0] + 0.1, h[1] + 0.05, "h", color=BLUE, fontsize=22, fontweight="bold")
     axes.text(image[0] + 0.12, image[1] - 0.25, "H(u) h", color=ORANGE, fontsize=22, fontweight="bold")
     axes.text(u[0] - 0.1, u[1] + 0.08, "u", color=GREEN, fontsize=22, fontweight="bold", ha="right")
     axes.text(*(2.3 * -mirror - np.array([0, 0.1])), "mirror,\northogonal to u", ha="right", va="center")
-    axes.text(2.45, -0.6, "same length,\nother side", ha="left", va="center")
-    axes.set(xlim=(-4.6, 4.6), ylim=(-2.1, 2.1))
+    axes.text(1.9, -1.15, "as long as h", ha="left", va="center")
+    axes.set(xlim=(-4.2, 3.5), ylim=(-1.8, 1.9))
     axes.set_aspect("equal")
     axes.axis("off")
     save(figure, "reflection")
@@ -318,16 +322,32 @@ def draw_reflection() -> None:
 def draw_block() -> None:
     """Draw one block of OrthogonalBlocks: normalization, linear recurrence, mixing, and the skip around them."""
     figure, axes = wide(3.6)
-    boxes = [(1.75, 1.7, "norm", GRAY), (4.4, 2.5, "linear\nrecurrence", BLUE), (7.55, 2.0, "mix:\nglu, gelu\nor mlp", ORANGE)]
+    boxes = [
+        (1.75, 1.7, "norm", GRAY),
+        (4.4, 2.5, "linear\nrecurrence", BLUE),
+        (7.55, 2.0, "mix:\nglu, gelu\nor mlp", ORANGE),
+    ]
     for middle, width, words, color in boxes:
         axes.add_patch(
             mpl.patches.FancyBboxPatch(
-                (middle - width / 2, -0.75), width, 1.5, boxstyle="round,pad=0.06", facecolor=color, alpha=0.18, edgecolor="none"
+                (middle - width / 2, -0.75),
+                width,
+                1.5,
+                boxstyle="round,pad=0.06",
+                facecolor=color,
+                alpha=0.18,
+                edgecolor="none",
             )
         )
         axes.add_patch(
             mpl.patches.FancyBboxPatch(
-                (middle - width / 2, -0.75), width, 1.5, boxstyle="round,pad=0.06", facecolor="none", edgecolor=color, linewidth=2
+                (middle - width / 2, -0.75),
+                width,
+                1.5,
+                boxstyle="round,pad=0.06",
+                facecolor="none",
+                edgecolor=color,
+                linewidth=2,
             )
         )
         axes.text(middle, 0, words, ha="center", va="center", fontsize=17)
@@ -343,10 +363,16 @@ def draw_block() -> None:
     axes.annotate("", (9.4, 0.28), (9.4, 1.52), arrowprops=arrow)
     axes.text(4.9, 1.58, "skip", ha="center", va="bottom")
     loop = mpl.patches.FancyArrowPatch(
-        (5.2, -0.82), (3.6, -0.82), connectionstyle="arc3,rad=-0.7", arrowstyle="-|>", mutation_scale=20, color=BLUE, linewidth=2
+        (5.2, -0.82),
+        (3.6, -0.82),
+        connectionstyle="arc3,rad=-0.7",
+        arrowstyle="-|>",
+        mutation_scale=20,
+        color=BLUE,
+        linewidth=2,
     )
     axes.add_patch(loop)
-    axes.text(5.3, -1.35, "W, orthogonal: h$_{t-1}$ to h$_t$", ha="left", va="center", color=BLUE)
+    axes.text(5.3, -1.35, "W h$_{t-1}$", ha="left", va="center", color=BLUE)
     axes.set(xlim=(-0.3, 10.7), ylim=(-1.8, 2.1))
     axes.axis("off")
     save(figure, "block")
@@ -378,12 +404,12 @@ def draw_speed() -> None:
         axes.set_yticks(ticks, [str(ms) for ms in ticks])
     left, right = panels
     left.set_ylabel("ms per pass of 784 steps")
-    left.set_ylim(0.5, 70)
+    left.set_ylim(0.3, 70)
     right.set_ylim(25, 4000)
     left.text(165, 36, "nn.RNN", color=PURPLE, ha="right")
     left.text(190, 11.5, "nn.LSTM", color=ORANGE, ha="left")
     left.text(182, 3.6, "scaled Cayley", color=GREEN, ha="left", va="center")
-    left.text(182, 0.58, "16 reflections\nand rotations", color=BLUE, ha="center", va="bottom")
+    left.text(182, 0.64, "16 reflections\nand rotations", color=BLUE, ha="center", va="top")
     right.text(330, 1800, "nn.LSTM", color=ORANGE, ha="right")
     right.text(300, 420, "nn.RNN", color=PURPLE, ha="right")
     right.text(330, 75, "scaled Cayley", color=GREEN, ha="left")
@@ -406,11 +432,26 @@ def best_of_each_size(rows: list[dict[str, Any]]) -> dict[tuple[str, int], float
 def draw_leaderboard() -> None:
     """Draw the test accuracy on permuted pixel MNIST against the number of parameters."""
     points = best_of_each_size(stored("leaderboard/pixel-mnist-permuted.json"))
-    named = {"blocks": BLUE, "ornn-rotations": GREEN, "gru": ORANGE, "lstm": ORANGE, "rnn": ORANGE, "static perceptron": PURPLE}
+    named = {
+        "blocks": BLUE,
+        "ornn-rotations": GREEN,
+        "gru": ORANGE,
+        "lstm": ORANGE,
+        "rnn": ORANGE,
+        "static perceptron": PURPLE,
+    }
     figure, axes = wide(6.0)
     for (system, parameters), accuracy in points.items():
         color = named.get(system, GRAY)
-        axes.plot(parameters, 1 - accuracy, "o", color=color, markersize=11 if system in named else 7, markeredgewidth=0, alpha=0.9)
+        axes.plot(
+            parameters,
+            1 - accuracy,
+            "o",
+            color=color,
+            markersize=11 if system in named else 7,
+            markeredgewidth=0,
+            alpha=0.9,
+        )
     at = {system: max(v for (s, _), v in points.items() if s == system) for system in named}
     for system in ("ornn-rotations", "gru", "lstm", "rnn"):
         axes.text(17600, 1 - at[system], system, color=named[system], va="center", ha="left")
@@ -461,10 +502,13 @@ def draw_forecast(seen: int = 72, ahead: int = 24) -> None:
     top = float(piece.max()) + 0.35
     axes.text(-seen / 2, top, "seen by the network", ha="center", va="bottom")
     axes.text(ahead + 1.5, middle[-1], "median", color=BLUE, va="center")
-    axes.text(ahead + 1.5, middle[-1] + 0.55, "10 % to 90 %", color=BLUE, va="center", alpha=0.8)
+    axes.text(ahead + 1.5, middle[-1] + 0.55, "10 % to 90 %", color=BLUE, va="center")
     axes.text(ahead + 1.5, middle[-1] - 0.55, "what came", color=ORANGE, va="center")
-    axes.set(xlabel="steps from now", ylabel="value", xlim=(-seen, ahead + 22), ylim=(float(piece.min()) - 0.3, top + 0.4))
+    axes.set(
+        xlabel="steps from now", ylabel="value", xlim=(-seen, ahead + 22), ylim=(float(piece.min()) - 0.3, top + 0.4)
+    )
     axes.set_xticks([-72, -48, -24, 0, 24])
+    axes.spines["bottom"].set_bounds(-seen, ahead)
     save(figure, "forecast")
 
 
