@@ -130,8 +130,8 @@ def _summary(rows: Sequence[Row]) -> list[str]:
         lines += [f"- A plain method is better than the default on {', '.join(each)}; {kind}."] if lost else []
     ranks = mean_ranks([row for row in rows if set(_CONVOLUTIONS) <= row.values.keys()])
     if ranks:
-        each = ", ".join(f"{method} {rank:.2f}" for method, rank in sorted(ranks.items(), key=lambda one: one[1]))
-        lines.append(f"- Mean rank of the test accuracy over the sets of classes: {each}.")
+        in_order = ", ".join(f"{method} {rank:.2f}" for method, rank in sorted(ranks.items(), key=lambda one: one[1]))
+        lines.append(f"- Mean rank of the test accuracy over the sets of classes: {in_order}.")
     if rows and not any(row.verdict(_PLAIN) == "losses" for row in rows):
         lines.append("- No plain method is better than the default, beyond noise.")
     return lines
