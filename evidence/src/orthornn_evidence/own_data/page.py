@@ -171,7 +171,7 @@ def _factor(sign: int) -> int:
     return 100 if sign > 0 else 1000
 
 
-_GUIDE = "your_data.md#default-model-and-training"
+_GUIDE = "table_models.md#default-model-and-training"
 _INTRODUCTION = f"""\
 `orthornn train FILE --target COLUMN` trains a [default network](../how_to/{_GUIDE}). This page
 compares it with gated networks and with plain methods. `python -m orthornn_evidence.own_data.results page` writes it from
