@@ -221,6 +221,18 @@ def test_every_page_is_in_a_table_of_contents():
     assert {page.resolve() for page in PAGES} == {page.resolve() for page in listed}
 
 
+def test_no_two_pages_lead_the_search_for_one_word():
+    words = [
+        word.strip()
+        for page in PAGES
+        for entry in re.findall(r"```\{index\} (.*)", page.read_text(encoding="utf-8"))
+        for word in entry.split(",")
+    ]
+    assert {"! csv", "! reset"} <= set(words)
+    assert all(word.startswith("! ") for word in words)  # a main entry, which the search puts first
+    assert sorted(words) == sorted(set(words))
+
+
 def test_what_contributing_tells_to_copy_and_to_extend_is_there():
     root = DOCS.parent
     text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
