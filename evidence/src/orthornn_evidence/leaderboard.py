@@ -59,13 +59,15 @@ _TITLE = """# Leaderboard
 
 Each table ranks trained networks on one task by their test result, with their cost.
 
-- *test* uses the weights of the best validation, *last weights* those of the last update; ± is the standard deviation over seeds.
-- ‖W'W − I‖ is the distance of the trained W from orthogonal: about 1e-6 is rounding; if it is larger, W need not be orthogonal.
+- *test* uses the weights of the best validation, *last weights* the weights after the last update; ± is the standard deviation
+  over seeds.
+- ‖W'W − I‖ is the distance of the trained W from orthogonal: about 1e-6 is rounding; if it is larger, W need not be
+  orthogonal.
 - *CPU s* is the processor time of one training in seconds, with its evaluations.
 - A static perceptron receives the whole sequence as one vector: a network that is not better has not shown that it remembers.
 
-`orthornn train --help` describes each system, and the [commands](#commands) of all rows are at the end of this page. To add a run of
-yours, use `orthornn leaderboard add RUN`; `orthornn leaderboard page` writes this page."""
+`orthornn train --help` describes each system, and the [commands](#commands) of all rows are at the end of this page.
+`orthornn leaderboard add RUN` adds a run of yours, and `orthornn leaderboard page` writes this page."""
 _COMMANDS = "## Commands\n\nIn the order of the rows."
 # Metrics by their names in the results.
 _METRICS = {"bpc": "bits per character", "recall": "the share of the symbols that are recalled"}

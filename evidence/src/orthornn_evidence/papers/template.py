@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -315,7 +315,7 @@ def _relative(file: Path, page: Path) -> str:
 
 
 def _unfinished(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
-    """Return one line per experiment that is unfinished or on no other page, and below them the rows that had enough training.
+    """Return a table of the experiments that are unfinished or on no other page, and their rows with enough training.
 
     options: Experiments all rows of which are shown.
     """
