@@ -59,8 +59,8 @@ _TITLE = """# Leaderboard
 
 Each table ranks trained networks on one task by their test result, with their cost.
 
-- *test* uses the weights of the best validation, *last weights* the weights after the last update; ± is the standard deviation
-  over seeds.
+- *test* uses the weights of the best validation, *last weights* the weights after the last update; ± is the standard
+  deviation over seeds.
 - ‖W'W − I‖ is the distance of the trained W from orthogonal: about 1e-6 is rounding; if it is larger, W need not be
   orthogonal.
 - *CPU s* is the processor time of one training in seconds, with its evaluations.

@@ -184,8 +184,8 @@ at most 12000 parameters and 600 updates of up to 32 sequences (or one epoch, if
 without improvement. `auto` has two minutes for search and training. `plain` is the plain method with the best validation.
 
 On `events`, the LSTM and the GRU, read at their last step, stay near chance, and some of their runs ended early; the LSTM
-that reads the mean of its outputs learns the task in the same 600 updates. On `ItalyPowerDemand`, two plain methods tie on the ten
-validation sequences, and the one that is not shown does better on the test. A forecast with a deviation of 0 is the
+that reads the mean of its outputs learns the task in the same 600 updates. On `ItalyPowerDemand`, two plain methods tie on
+the ten validation sequences, and the one that is not shown does better on the test. A forecast with a deviation of 0 is the
 regression from which training starts: no update improved its validation. A loss is the mean squared error of standardized
 targets, so predicting the training mean would cost 1000 thousandths."""
 _TRIED = """\
