@@ -192,6 +192,7 @@ def _factor(sign: int) -> int:
 
 
 _GUIDE = "table_models.md#default-model-and-training"
+_REFERENCES = "references.md#random-convolutions"
 _INTRODUCTION = f"""\
 `orthornn train FILE --target COLUMN` trains a [default network](../how_to/{_GUIDE}). This page
 compares it with gated networks and with plain methods. `python -m orthornn_evidence.own_data.results page` writes it from
@@ -203,7 +204,7 @@ row is bold. All results use the weights of the best validation. Two methods are
 at most 12000 parameters and 600 updates of up to 32 sequences (or one epoch, if that is more), stopping after ten validations
 without improvement. `auto` has two minutes for search and training. `plain` is the plain method with the best validation.
 MiniRocket, and Hydra with MultiRocket, come from the package aeon, with its settings and one seed
-([references](../references.md#random-convolutions)).
+([references](../{_REFERENCES})).
 
 On `events`, the LSTM and the GRU, read at their last step, stay near chance, and some of their runs ended early; the LSTM
 that reads the mean of its outputs learns the task in the same 600 updates. On `ItalyPowerDemand`, two plain methods tie on
