@@ -31,6 +31,7 @@ LAWS = {
     "test_prose.py",
     "test_readme.py",
     "test_signatures.py",
+    "test_site.py",
     "test_tree.py",
     "test_typing.py",
     "test_versions.py",

@@ -70,7 +70,7 @@ def told_times(task: Task, file: Table) -> str:
 
 
 class Forecasts(NamedTuple):
-    """What a series is forecast to be after its end.
+    """A forecast of the steps after the end of a series.
 
     name: Of the series. steps: (H,) int64, counted from its first step as `Series.steps`. times: (H,) str, None where the
     table has no times on a grid. values: (H, C Q) float64, the quantiles of a column side by side.
