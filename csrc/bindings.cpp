@@ -15,6 +15,7 @@ using namespace nb::literals;
 namespace orthornn {
 
 void add_delta(nb::module_&);        // delta_bindings.cpp
+void add_irregular(nb::module_&);    // irregular_bindings.cpp
 void add_reflections(nb::module_&);  // reflections_bindings.cpp
 
 namespace {
@@ -222,5 +223,6 @@ NB_MODULE(_native, m) {
     m.def("factors", &factors, nb::kw_only(), "element_size"_a, "N"_a, "M"_a, at("packed"), at("free"), at("U"), at("S"),
           "threads"_a);
     add_delta(m);
+    add_irregular(m);
     add_reflections(m);
 }
