@@ -63,7 +63,7 @@ def told_times(task: Task, file: Table) -> str:
     if own.time is None:
         return ""
     sequences = together(own, file)
-    told = told_grid(file, own.time, sequences.order, sequences.rows.lengths)
+    told = told_grid(file, own.time, sequences.order, sequences.rows.lengths, own.irregular)
     return f"{own.time}: {told}" if told else ""
 
 

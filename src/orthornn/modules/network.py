@@ -225,7 +225,8 @@ class RecurrentNetwork(nn.Module):
         check_choice("output", output, OUTPUTS)
         only_last = output == "last"
         name, start = one_initial_state(**{"hx": hx, self._start_names[0]: h0})
-        self._check_dt(dt)
+        if dt is not None:
+            check_takes_dt(self)
         given = SequenceInput.of(input, self._sizes(), reset, dt)
         states, restarts = self._starts(given, name, start, restart)
         return given.out(*self._forward(given, states, restarts, only_last), only_last)
@@ -259,19 +260,11 @@ class RecurrentNetwork(nn.Module):
         """
         self._check_steps()
         before_step(self)
-        self._check_dt(dt)
+        if dt is not None:
+            check_takes_dt(self)
         given = SequenceInput.of_step(x, self._sizes(), reset, dt=dt)
         states = self._step_states(given, self._start_names[1], h, restart)
         return given.out(*self._advance(given, states), True)  # type: ignore[return-value]
-
-    def _check_dt(self, dt: object) -> None:
-        """Raise ArgumentError if times are given to a network that takes none."""
-        found = None if dt is None else self._without_dt()
-        if found is not None:
-            raise ArgumentError(
-                f"Expected dt only for a linear recurrence of rotations, which is exact between steps, but got {found}. Use "
-                f"OrthogonalBlocks, or OrthogonalRNN(nonlinearity='identity', parametrization=Rotations()), or leave dt out."
-            )
 
     def _without_dt(self) -> str | None:
         """Return what makes the network unable to move its state by a time; None if it can."""
@@ -345,6 +338,16 @@ class RecurrentNetwork(nn.Module):
         )
 
     _repr_html_ = network_html
+
+
+def check_takes_dt(network: nn.Module) -> None:
+    """Raise ArgumentError unless a network is exact between steps, so that it can take the times between them."""
+    found = network._without_dt() if isinstance(network, RecurrentNetwork) else type(network).__name__
+    if found is not None:
+        raise ArgumentError(
+            f"Expected dt only for a linear recurrence of rotations, which is exact between steps, but got {found}. Use "
+            f"OrthogonalBlocks, or OrthogonalRNN(nonlinearity='identity', parametrization=Rotations()), or leave dt out."
+        )
 
 
 class CheckpointedNetwork(RecurrentNetwork):

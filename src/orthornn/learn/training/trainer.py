@@ -59,8 +59,8 @@ def _built(config: RunConfig) -> tuple[SequenceModel, bool]:
 
 
 def _first_sequences(config: RunConfig, model: SequenceModel) -> Iterator[torch.Tensor]:
-    """Yield training sequences (T, I) as the core reads them, without vectors of series: 256, or all of an epoch; fewer if
-    they are long.
+    """Yield training sequences (T, I) as the core reads them, without vectors of series and times: 256, or all of an epoch;
+    fewer if they are long.
     """
     task, size, numbers = config.task, config.batch_size, 0
     batches, every = -(-_FIRST // size), task.steps_per_epoch(size)
@@ -72,7 +72,7 @@ def _first_sequences(config: RunConfig, model: SequenceModel) -> Iterator[torch.
                 f"other angles, --angles full."
             )
         for sequence in sequences_of(inputs):
-            yield sequence if model.series is None else sequence[:, :-1]
+            yield sequence if model.series is None and not model.elapsed else sequence[:, :-1]
             numbers += sequence.numel()
             if numbers >= _NUMBERS:
                 return
