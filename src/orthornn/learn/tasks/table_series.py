@@ -92,8 +92,8 @@ def series_of(
     features[coming] = np.where(np.isnan(features[coming]), 0, features[coming])  # they are no steps
     observed = observed_of(options, table, channels, sequences, features) & ~coming
     if options.irregular:
-        times = elapsed(options, table, sequences, observed)
-        features[:, -1] = np.where(np.isnan(times), description["time_unit"], times)
+        since = elapsed(options, table, sequences, observed)
+        features[:, -1] = np.where(np.isnan(since), description["time_unit"], since)
     wanted = None if read_targets is None else read_targets(table)[order]
     times = table.labels(options.time, "time")[order] if options.time is not None else None
     found: list[Series] = []

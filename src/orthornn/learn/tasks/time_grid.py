@@ -43,7 +43,7 @@ class _Steps(NamedTuple):
     rounded: bool
 
 
-def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray, are_read: bool) -> str:
+def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray, are_read: bool = False) -> str:
     """Return what there is to say about the times of sequences, put in this order; empty if there are no two.
 
     are_read: Whether the network reads the time between steps.
