@@ -2,15 +2,15 @@
 
     python -m orthornn_evidence.irregular_time results/irregular_time.json
 
-A sequence is exp(-lambda t) cos(omega t + phase) with noise at 100 times 1, 2, ..., of which a share is dropped at random: the
-same number in each sequence, at other places. The network predicts omega after the last sample; the error is the mean squared
-one, divided by the variance of omega. Every batch is fresh.
+A sequence is exp(-lambda t) cos(omega t + phase) with noise at 100 times 1, 2, ..., of which a share is dropped at random:
+the same number in each sequence, at other places. The network predicts omega after the last sample; the error is the mean
+squared one, divided by the variance of omega. Every batch is fresh.
 
 networks  blocks over time   OrthogonalBlocks that move their state by the time since the sample before
           blocks, LSTM, GRU  read this time as a second input, in units of its mean
 
-All have a linear readout of the mean output and about the same number of parameters. The rate of each network and share is the
-best on validation with seed 0; the other seeds use it, and test sequences are others again.
+All have a linear readout of the mean output and about the same number of parameters. The rate of each network and share is
+the best on validation with seed 0; the other seeds use it, and test sequences are others again.
 """
 
 from __future__ import annotations

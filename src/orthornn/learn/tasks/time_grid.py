@@ -15,8 +15,7 @@ from ..files import cells
 from ..files.columns import Table
 from ..files.dates import are_dates, compact_nanoseconds, has_offset, nanoseconds_of_dates
 
-NEIGHBORS = "; the network takes them for neighbors"
-"""What is said of gaps where the network does not read the times."""
+_NEIGHBORS = "; the network takes them for neighbors"
 _HOUR = 3600 * 10**9
 _DAY = 24 * _HOUR
 _MONTHS = (3, 4, 9, 10, 11)  # in which clocks change
@@ -58,7 +57,7 @@ def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray, ar
     found = grid_of(file, name, order, lengths)
     if found is None:
         return ""
-    return found.told.replace(NEIGHBORS, "") if are_read else found.told
+    return found.told.replace(_NEIGHBORS, "" if are_read else f"{_NEIGHBORS}, unless it is trained with --irregular")
 
 
 def grid_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> Grid | None:
@@ -78,10 +77,10 @@ def grid_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> G
 
 def times_in(file: Table, name: str) -> tuple[np.ndarray, bool]:
     """Return a column of times (R,), and whether they are dates: then in nanoseconds since 1970, int64; else numbers."""
-    dates = instants(file.columns[name])
+    dates = _instants(file.columns[name])
     if dates is not None:
         return dates, True
-    numbers = numbers_of_times(file, name)
+    numbers = _numbers(file, name)
     dates = compact_nanoseconds(numbers)
     return (numbers, False) if dates is None else (dates, True)
 
@@ -119,7 +118,7 @@ def grid_of_times(
     gaps = [f"{best.counts[at] - 1} after {shown(place)}" for at, place in zip(missing, places[:_MOST])]
     told = (
         f"{every}, with {len(places)} gap(s), where steps are missing: {', '.join(gaps)}"
-        f"{', ...' if len(places) > _MOST else ''}{NEIGHBORS}{hint}"
+        f"{', ...' if len(places) > _MOST else ''}{_NEIGHBORS}{hint}"
     )
     return Grid(told, "gaps")
 
@@ -240,7 +239,7 @@ def _shown(cell: object) -> str:
     return cells.shown(str(cell) if isinstance(cell, np.datetime64) else cell)
 
 
-def numbers_of_times(file: Table, name: str) -> np.ndarray:
+def _numbers(file: Table, name: str) -> np.ndarray:
     """Return times that are no dates as int64 or float64: the differences count, so that no ranks are in their place."""
     column = file.columns[name]
     if column.dtype.kind in "iu" and column.max() <= np.iinfo(np.int64).max:
@@ -248,7 +247,7 @@ def numbers_of_times(file: Table, name: str) -> np.ndarray:
     return file.numbers(name, "time")
 
 
-def instants(column: np.ndarray) -> np.ndarray | None:
+def _instants(column: np.ndarray) -> np.ndarray | None:
     """Return dates as nanoseconds, int64; None if the column holds none, or some that are too far away."""
     try:
         if column.dtype.kind == "M":
