@@ -7,7 +7,7 @@ the same number in each sequence, at other places. The network predicts omega af
 squared one, divided by the variance of omega. Every batch is fresh.
 
 networks  blocks over time   OrthogonalBlocks that move their state by the time since the sample before
-          blocks, LSTM, GRU  read this time as a second input, in units of its mean
+          blocks, LSTM, GRU  read this time as a second input
 
 All have a linear readout of the mean output and about the same number of parameters. The rate of each network and share is
 the best on validation with seed 0; the other seeds use it, and test sequences are others again.
@@ -75,7 +75,7 @@ def oscillators(random: np.random.Generator, count: int, dropped: float) -> tupl
     omega, decay = (random.uniform(*ends, (count, 1)) for ends in (_FREQUENCIES, _RATES_OF_DECAY))
     values = np.exp(-decay * times) * np.cos(omega * times + random.uniform(0, 2 * math.pi, (count, 1)))
     values += _NOISE * random.normal(size=values.shape)
-    elapsed = np.diff(times, axis=1, prepend=0) * (kept / POINTS)
+    elapsed = np.diff(times, axis=1, prepend=0)
     inputs = torch.from_numpy(np.stack([values.T, elapsed.T], -1).astype(np.float32))
     targets = (omega - sum(_FREQUENCIES) / 2) / math.sqrt(_VARIANCE)
     return inputs, torch.from_numpy(targets.astype(np.float32))
