@@ -52,11 +52,11 @@ def power_spectrum(sequences: Iterable[Tensor], timed: bool = False) -> np.ndarr
             piece = sequence[start : start + _PIECE] - mean
             window = np.hanning(len(piece) + 2)[1:-1, None]
             if times is None:
-                found = np.fft.rfft(piece * window, _PIECE, axis=0)
+                power += np.square(np.abs(np.fft.rfft(piece * window, _PIECE, axis=0))).sum(1)
             else:
                 own = times[place][start : start + _PIECE]
-                found = np.exp(-1j * np.outer(np.linspace(0, np.pi, len(power)), own)) @ (piece * window)
-            power += np.square(np.abs(found)).sum(1)
+                waves = np.exp(-1j * np.outer(np.linspace(0, np.pi, len(power)), own))
+                power += np.square(np.abs(waves @ (piece * window))).sum(1)
     if not _ROUNDING * squares < power.sum() < np.inf:
         raise DataError(
             "Expected training inputs that vary and are finite, for angles by their spectrum, but got none that does. Pass "
