@@ -50,5 +50,5 @@ def check_steps_are_equal(model: Any) -> None:
     if getattr(model, "elapsed", False):
         raise ArgumentError(
             "Expected a network whose steps are equal in time, but got one that reads the time between them, which has no "
-            "exported form: each step has a matrix of its own. Train it without --irregular."
+            "exported form: each step has a matrix of its own. Train it without irregular, --irregular."
         )

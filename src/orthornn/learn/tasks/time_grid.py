@@ -57,7 +57,8 @@ def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray, ar
     found = grid_of(file, name, order, lengths)
     if found is None:
         return ""
-    return found.told.replace(_NEIGHBORS, "" if are_read else f"{_NEIGHBORS}, unless it is trained with --irregular")
+    advice = "" if are_read else f"{_NEIGHBORS}, unless it is trained with irregular, --irregular"
+    return found.told.replace(_NEIGHBORS, advice)
 
 
 def grid_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> Grid | None:
