@@ -1,8 +1,8 @@
 // Rotations over irregular time: forward, and backward by hand; docs/derivations/irregular_time.md derives both.
 //
-// A row's coefficients are computed in registers from its dt, and again only where dt is another than that of the row before:
-// with few gaps in time a step costs what one of a regular sequence does. States are carried in double and rounded where they
-// are stored. The backward pass reads the states and makes the coefficients anew.
+// A row's coefficients are computed in registers from its dt, and again only where dt is another than that of the row
+// before: with few gaps in time a step costs what one of a regular sequence does. States are carried in double and rounded
+// where they are stored. The backward pass reads the states and computes the coefficients again.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,11 @@ struct IrregularWork {
     Buffer<double> angles, rates;  // of a pair; zero in lanes without one
 
     IrregularWork(const Rows& r, const IrregularTransition& t)
-        : rows(r), transition(t), layout(ORTHORNN_ISA::layout<double>(r.N, true)), N(r.N), angles(layout.offset),
+        : rows(r),
+          transition(t),
+          layout(ORTHORNN_ISA::layout<double>(r.N, true)),
+          N(r.N),
+          angles(layout.offset),
           rates(layout.offset) {
         copy(angles.data, t.angles, layout.second);
         copy(rates.data, t.rates, layout.first);
@@ -38,8 +42,13 @@ struct IrregularWork {
 
     IrregularPart* part(i64 sequences) const {
         const i64 pairs = layout.offset, slots = layout.slots;
-        return new IrregularPart{Buffer<double>(sequences * slots), Buffer<double>(pairs), Buffer<double>(pairs),
-                                 Buffer<double>(slots), Buffer<double>(slots), Buffer<double>(pairs), Buffer<double>(pairs)};
+        return new IrregularPart{Buffer<double>(sequences * slots),
+                                 Buffer<double>(pairs),
+                                 Buffer<double>(pairs),
+                                 Buffer<double>(slots),
+                                 Buffer<double>(slots),
+                                 Buffer<double>(pairs),
+                                 Buffer<double>(pairs)};
     }
 
     i64 steps_between_polls() const { return maximum<i64>(1, 400000 / (block_rows * N)); }
@@ -127,7 +136,7 @@ void irregular_backward(const IrregularBackward& call) {
     const Layout& l = work.layout;
     const i64 N = work.N, slots = l.slots, offset = l.offset, between = work.steps_between_polls();
     const T *const states = static_cast<const T*>(call.states), *const grad_states = static_cast<const T*>(call.grad_states),
-            *const grad_last = static_cast<const T*>(call.grad_last);
+                   *const grad_last = static_cast<const T*>(call.grad_last);
     T *const grad_x = static_cast<T*>(call.grad_x), *const grad_restart = static_cast<T*>(call.grad_restart);
     const Plan p = plan(rows, call.run.threads, block_rows);
     const Parts<IrregularPart> parts(p.parts, [&](int) { return work.part(p.rows); });
@@ -156,9 +165,11 @@ void irregular_backward(const IrregularBackward& call) {
                 work.turn_to(dt, own);
                 VD by_dt = zero<double>();
                 for (i64 j = 0; j < offset; j += width<double>) {
-                    const VD c = load(own.c + j), s = load(own.s + j), top = load(carried + j), low = load(carried + offset + j);
+                    const VD c = load(own.c + j), s = load(own.s + j), top = load(carried + j),
+                             low = load(carried + offset + j);
                     const VD before_top = load(own.before + j), before_low = load(own.before + offset + j);
-                    const VD turned_top = fma(c, before_top, s * before_low), turned_low = fnma(s, before_top, c * before_low);
+                    const VD turned_top = fma(c, before_top, s * before_low),
+                             turned_low = fnma(s, before_top, c * before_low);
                     const VD by_turn = fnma(low, turned_top, top * turned_low);
                     const VD by_length = fma(top, turned_top, low * turned_low);
                     by_dt = fma(load(work.angles + j), by_turn, fnma(load(work.rates + j), by_length, by_dt));
@@ -190,7 +201,7 @@ void irregular_backward(const IrregularBackward& call) {
             work.narrow(own.state + (b - range.begin) * slots, static_cast<T*>(call.grad_h0) + b * N);
     };
     over_sequences(rows, call.run, p, parts, run);
-    const auto give = [&](double* to, i64 count, Buffer<double> IrregularPart::* sums) {
+    const auto give = [&](double* to, i64 count, Buffer<double> IrregularPart::*sums) {
         if (!to) return;
         clear(to, count);
         for (int part = 0; part < parts.count; ++part)

@@ -15,8 +15,8 @@ IrregularTransition transition(const Sequences& given, Address angles, Address r
             numbers("dt", dt, given.R)};
 }
 
-void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, Address resets, Address angles, Address rates,
-             Address dt, Address x, Address h0, Address restart, Address states, Address last, int threads) {
+void forward(i64 element_size, i64 T, i64 B, i64 N, i64 R, Address batch_sizes, Address resets, Address angles,
+             Address rates, Address dt, Address x, Address h0, Address restart, Address states, Address last, int threads) {
     const Sequences given(element_size, T, B, N, R, batch_sizes, resets);
     IrregularForward call{};
     call.rows = given.rows;

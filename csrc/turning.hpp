@@ -1,7 +1,7 @@
 // sin and cos, and exp of a negative number, of a vector of double, each within about two units in the last place of 1.
 //
-// x = k pi / 2 + r, |r| <= pi / 4; k mod 4 says which of +-sin r and +-cos r are meant. pi / 2 is the sum of three numbers, of
-// which the first two have 33 bits, so that k times them is exact for |k| < 2^20. The series in r^2 are near-minimax
+// x = k pi / 2 + r, |r| <= pi / 4; k mod 4 says which of +-sin r and +-cos r are meant. pi / 2 is the sum of three numbers,
+// of which the first two have 33 bits, so that k times them is exact for |k| < 2^20. The series in r^2 are near-minimax
 // (interpolated at Chebyshev nodes). exp(-y) = 2^n e^r as in math.hpp.
 #pragma once
 
@@ -14,10 +14,10 @@ constexpr double largest_angle = 0x1p20;  // beyond it the C library reduces the
 struct TurnConstants {
     static constexpr double magic = 0x1.8p52, two_over_pi = 0x1.45f306dc9c883p-1;
     static constexpr double high = 0x1.921fb544p0, middle = 0x1.0b4611a6p-34, low = 0x1.3198a2e037073p-69;
-    static constexpr double sine[] = {-0.16666666666666666, 0.008333333333333331, -0.0001984126984126506,
+    static constexpr double sine[] = {-0.16666666666666666,   0.008333333333333331,    -0.0001984126984126506,
                                       2.7557319219335453e-06, -2.5052106231157904e-08, 1.605853141458901e-10,
                                       -7.586685070091267e-13};
-    static constexpr double cosine[] = {0.041666666666666664, -0.0013888888888888887, 2.4801587301584645e-05,
+    static constexpr double cosine[] = {0.041666666666666664,   -0.0013888888888888887, 2.4801587301584645e-05,
                                         -2.755731922140076e-07, 2.0876755790363397e-09, -1.1470460773969325e-11,
                                         4.7458652037874553e-14};
     static constexpr double longest = 708;  // exp(-708) is the last that is no denormal number
