@@ -62,6 +62,7 @@ LAWS = {
     "modules/test_continuity.py",
     "modules/test_first_defaults.py",
     "modules/test_conformance.py",
+    "modules/test_irregular_time.py",
     "modules/test_linear_transition.py",
     "modules/test_memory.py",
     "modules/test_old_state_dicts.py",
