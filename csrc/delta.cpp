@@ -1,9 +1,17 @@
 // The kernels of the delta rule; compiled once for each instruction set.
-#include "delta.hpp"
+#include "delta_products.hpp"
 
 namespace orthornn::ORTHORNN_ISA {
+namespace {
 
-const DeltaTable delta_float{delta_forward<float>, delta_backward<float>};
-const DeltaTable delta_double{delta_forward<double>, delta_backward<double>};
+template <class T>
+void forward_of(const DeltaForward& call) {
+    (call.in.products ? delta_forward_by_products<T> : delta_forward<T>)(call);
+}
+
+}  // namespace
+
+const DeltaTable delta_float{forward_of<float>, delta_backward<float>};
+const DeltaTable delta_double{forward_of<double>, delta_backward<double>};
 
 }  // namespace orthornn::ORTHORNN_ISA

@@ -46,6 +46,11 @@ def stored(call: DeltaCall) -> int:
     return -(-call.layout.length // _steps(call)) + 1
 
 
+def in_products(call: DeltaCall) -> bool:
+    """Return whether products over chunks of updates take less time than update by update."""
+    return bool(int(__import__("os").environ.get("ZT", "0")))
+
+
 def _steps(call: DeltaCall) -> int:
     return max(1, UPDATES // call.shape[0])
 
@@ -74,6 +79,7 @@ def _arguments(call: DeltaCall) -> dict[str, Any]:
         "keys": K,
         "values": V,
         "chunk": _steps(call),
+        "products": in_products(call),
         **rows,
         "gates": gates,
         "start": state,
