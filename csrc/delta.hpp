@@ -282,10 +282,10 @@ struct DeltaForwardWork : DeltaWork<T> {
         }
     }
 
-    // Steps `from` to `end` of a block of columns, whose updates have the keys `keys`; what those before `read` read is not
-    // written.
+    // Steps `from` to `end` of a block of columns, whose updates have these keys; write(t, o) takes what step t reads.
+    template <class Write>
     void steps(Part& own, const Scaled<T>* keys, i64 b, i64 h, i64 from, i64 end, i64 column, i64 columns,
-               const DeltaFunctions<T>& f, i64 read) const {
+               const DeltaFunctions<T>& f, const Write& write) const {
         const Columns<T> S = this->columns(own.S.data, column);
         const i64 count = minimum(columns, D - column);
         for (i64 t = from; t < end; ++t) {
@@ -297,7 +297,7 @@ struct DeltaForwardWork : DeltaWork<T> {
                 this->amounts(this->update(row, i, h), key.inverse, column, columns, own.p.data, own.alpha.data);
                 f.write(S, S, key.k, own.alpha.data, i + 1 == M ? this->q(row, h) : nullptr, K, own.o.data);
             }
-            if (t >= read) copy(out(row, h) + column, own.o.data, count);
+            write(t, own.o.data);
         }
     }
 
@@ -315,7 +315,6 @@ struct DeltaForwardWork : DeltaWork<T> {
         for (i64 begin = 0; begin < steps; begin += in.chunk) {
             const i64 end = minimum(begin + in.chunk, steps);
             if (marks) this->pack(own.S.data, marks + this->mark(begin, b, h));
-            find_keys(own, b, h, begin, end);
             body(begin, end);
             if (should_stop(call.run.interrupt)) return;
         }
@@ -330,8 +329,11 @@ void delta_forward(const DeltaForward& call) {
     using Part = DeltaForwardPart<T>;
     w.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) {
         w.over_chunks(own, b, h, [&](i64 begin, i64 end) {
+            w.find_keys(own, b, h, begin, end);
             w.over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
-                w.steps(own, own.keys.data, b, h, begin, end, column, columns, f, begin);
+                w.steps(own, own.keys.data, b, h, begin, end, column, columns, f, [&](i64 t, const T* o) {
+                    copy(w.out(w.row(t, b), h) + column, o, minimum(columns, w.D - column));
+                });
             });
         });
     });
@@ -452,7 +454,9 @@ struct DeltaBackwardWork : DeltaWork<T> {
         }
     }
 
-    void run(Part& own, i64 b, i64 h) const {
+    // body(begin, end) adds the gradients of every chunk's updates, the last chunk first.
+    template <class Body>
+    void run(Part& own, i64 b, i64 h, const Body& body) const {
         const i64 steps = length(rows, b), size = K * D;
         const T* const last = static_cast<const T*>(call.grad_last);
         this->unpack(last ? last + this->state(b, h) : nullptr, own.G.data);
@@ -471,10 +475,7 @@ struct DeltaBackwardWork : DeltaWork<T> {
             clear(own.by_gate.data, in.chunk * in.gates);
             clear(own.by_v.data, updates);
             clear(own.by_p.data, updates);
-            this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
-                repeat(own, b, h, begin, end, column, columns, f);
-                reverse(own, b, h, begin, end, column, columns, f);
-            });
+            body(begin, end);
             write(own, b, h, begin, end);
             if (should_stop(call.run.interrupt)) return;
         }
@@ -487,7 +488,14 @@ void delta_backward(const DeltaBackward& call) {
     const FlushDenormals flush;
     const DeltaBackwardWork<T> work(call);
     using Part = DeltaBackwardPart<T>;
-    work.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) { work.run(own, b, h); });
+    work.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) {
+        work.run(own, b, h, [&](i64 begin, i64 end) {
+            work.over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
+                work.repeat(own, b, h, begin, end, column, columns, f);
+                work.reverse(own, b, h, begin, end, column, columns, f);
+            });
+        });
+    });
 }
 
 }  // namespace orthornn::ORTHORNN_ISA

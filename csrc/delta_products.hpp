@@ -87,6 +87,7 @@ struct DeltaChunk {
     i64* at;                          // each update's place in the caller's arrays
     T *given, *reads;                 // (n + steps): k_j and q_t; Q, the same with what the gates leave: one memory without
     T *writes, *seen;                 // -E (n), -P (steps, n)
+    T* values;                        // v_j, of whole vectors
     double *inner, *lower;            // k_j'k_i and q_t'k_i (n + steps, n); L (n, n)
     double *decay, *since;            // with a gate per head D (n, n) and a (n)
     double *tau, *by_value;           // (n)
@@ -100,7 +101,7 @@ struct DeltaChunks {
     const DeltaWork<T>& w;
     const i64 K, M, steps, C, row, wide, wide_double, limit;
     const bool gated, by_key;
-    Buffer<T> given, reads, writes, seen, kept;
+    Buffer<T> given, reads, writes, seen, values, kept;
     Buffer<double> inner, lower, decay, since, tau, by_value, turned, keys_double;
     Buffer<i64> at;
     Buffer<DeltaChunk<T>> chunks;
@@ -111,7 +112,7 @@ struct DeltaChunks {
           row(row_stride<T>(w.K)), wide(round_up(C, width<T>)), wide_double(round_up(C, width<double>)),
           limit(w.rows.resets ? w.in.chunk : (w.in.chunk + steps - 1) / steps), gated(w.in.gate != nullptr),
           by_key(gated && w.in.gates > 1), given((w.updates + w.in.chunk) * row), reads(gated ? (w.updates + w.in.chunk) * row : 1),
-          writes(w.updates * row), seen(w.in.chunk * wide), kept(limit * w.in.gates),
+          writes(w.updates * row), seen(w.in.chunk * wide), values(w.updates * w.stride), kept(limit * w.in.gates),
           inner((w.updates + w.in.chunk) * wide_double), lower(w.updates * C), decay(gated && !by_key ? w.updates * C : 1),
           since(w.updates), tau(w.updates), by_value(w.updates), turned(K * wide_double), keys_double((C + steps) * K),
           at(w.updates), chunks(limit) {}
@@ -144,7 +145,7 @@ private:
         const i64 step = begin - origin, e = step * M;
         c = {begin, end, (end - begin) * M, end - begin, e, w.resets(w.row(begin, b)), keys + e, at + e,
              given + (e + step) * row, gated ? reads + (e + step) * row : given + (e + step) * row, writes + e * row,
-             seen + step * wide, inner + (e + step) * wide_double, lower + e * C, decay + (gated && !by_key ? e * C : 0),
+             seen + step * wide, values + e * w.stride, inner + (e + step) * wide_double, lower + e * C, decay + (gated && !by_key ? e * C : 0),
              since + e, tau + e, by_value + e, {gated ? kept + index * w.in.gates : nullptr, w.in.gates}};
         for (i64 j = 0; j < c.n; ++j) {
             c.at[j] = w.update(w.row(begin + j / M, b), j % M, h);
@@ -152,6 +153,7 @@ private:
             c.by_value[j] = static_cast<double>(w.beta(c.at[j])) * s;
             c.tau[j] = c.by_value[j] * s;
             copy(c.given + j * row, c.keys[j].k, K);
+            copy(c.values + j * w.stride, w.v(c.at[j]), w.D);
         }
         for (i64 t = 0; t < c.steps; ++t) copy(c.given + (c.n + t) * row, w.q(w.row(begin + t, b), h), K);
         clear(c.seen, c.steps * wide);
@@ -249,14 +251,13 @@ template <class T, int vectors>
 void delta_solve_down(const DeltaWork<T>& w, const DeltaChunk<T>& c, i64 C, i64 column, T* p, T* alpha, double* solved) {
     constexpr int columns = vectors * width<T>;
     const i64 given = minimum<i64>(columns, w.D - column);
-    alignas(64) T v[columns] = {};
     alignas(64) double own[columns];
     for (i64 j = 0; j < c.n; ++j) {
         DeltaRow<T, vectors> sum;
         sum.read(p + j * columns);
         for (i64 i = 0; i < j; ++i) sum.subtract(c.lower[j * C + i], solved + i * columns);
         sum.write(own);
-        copy(v, w.v(c.at[j]) + column, given);
+        const T* const v = c.values + j * w.stride + column;
         const double tau = c.tau[j], b = c.by_value[j];
         for (int x = 0; x < columns; ++x) {
             p[j * columns + x] = static_cast<T>(own[x]);
@@ -321,40 +322,78 @@ void delta_after(const DeltaChunk<T>& c, i64 row, i64 keys, i64 columns, const T
 template <class T>
 struct DeltaProductsForwardPart : DeltaForwardPart<T> {
     DeltaChunks<T> chunks;
-    Buffer<T> read, alpha_rows;  // (updates and steps of a chunk, block), (updates, block)
+    Buffer<T> read, alpha_rows, out;  // of a chunk: (updates and steps, block), (updates, block), (steps, whole rows)
     Buffer<double> solved;
     explicit DeltaProductsForwardPart(const DeltaWork<T>& w)
         : DeltaForwardPart<T>(w), chunks(w), read((chunks.C + chunks.steps) * w.block), alpha_rows(chunks.C * w.block),
-          solved(chunks.C * w.block) {}
+          out(chunks.steps * w.stride), solved(chunks.C * w.block) {}
+};
+
+template <class T>
+struct DeltaProductsForward : DeltaForwardWork<T> {
+    using Base = DeltaForwardWork<T>;
+    using Base::D, Base::H, Base::K, Base::M, Base::rows, Base::stride;
+    using Part = DeltaProductsForwardPart<T>;
+
+    explicit DeltaProductsForward(const DeltaForward& c) : Base(c) {}
+
+    // The steps of a sequence lie far apart: those of the next chunk are asked for while this one is computed, some with each
+    // block of columns.
+    void ask(const DeltaChunk<T>& c, i64 b, i64 h, i64 column, i64 columns) const {
+        const i64 end = minimum(c.end + c.steps, length(rows, b));
+        for (i64 t = c.end + c.steps * column / stride; t < minimum(c.end + c.steps * (column + columns) / stride, end); ++t) {
+            const i64 row = this->row(t, b);
+            prefetch(this->q(row, h), K);
+            for (i64 i = 0; i < M; ++i) {
+                const i64 at = this->update(row, i, h);
+                prefetch(this->k(at), K);
+                prefetch(this->v(at), D);
+            }
+            for (i64 i = 0; i < D; i += 64 / static_cast<i64>(sizeof(T))) __builtin_prefetch(this->out(row, h) + i, 1);
+        }
+    }
+
+    void run(Part& own, const DeltaChunk<T>& c, i64 b, i64 h, i64 column, i64 columns, const DeltaFunctions<T>& f) const {
+        const DeltaChunks<T>& given = own.chunks;
+        const Columns<T> S = this->columns(own.S.data, column);
+        if (c.fresh) this->begin_again(S, b, h, column, minimum(columns, D - column));
+        ask(c, b, h, column, columns);
+        T *const read = own.read.data, *const alpha = own.alpha_rows.data, *const out = own.out + column;
+        delta_product<T>(c.rows(), columns, {K, c.reads, given.row, 1, S.at, columns, nullptr, 0, read, columns});
+        solves_of<T>(columns).down(*this, c, given.C, column, read, alpha, own.solved.data);
+        const i64 good = finite_rows(alpha, c.n, columns) / M;
+        if (good < c.steps) clear(alpha + good * M * columns, (c.n - good * M) * columns);
+        delta_product<T>(good, columns, {c.n, c.seen, given.wide, 1, alpha, columns, read + c.n * columns, columns, out, stride});
+        if (good == c.steps) return delta_after(c, given.row, K, columns, S.at, alpha, S.at);
+        this->steps(own, c.keys, b, h, c.begin, c.end, column, columns, f, [&](i64 t, const T* o) {
+            if (t >= c.begin + good) copy(out + (t - c.begin) * stride, o, columns);
+        });
+    }
+
+    void run(Part& own, i64 b, i64 h) const {
+        const i64 steps = own.chunks.steps;
+        this->over_chunks(own, b, h, [&](i64 start, i64 end) {
+            for (i64 begin = start; begin < end; begin += steps) {
+                this->find_keys(own, b, h, begin, minimum(begin + steps, end));
+                own.chunks.prepare(own.keys.data, b, h, begin, minimum(begin + steps, end));
+                for (i64 i = 0; i < own.chunks.count; ++i) {
+                    const DeltaChunk<T>& c = own.chunks.chunks[i];
+                    this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
+                        run(own, c, b, h, column, columns, f);
+                    });
+                    for (i64 t = 0; t < c.steps; ++t) copy(this->out(this->row(c.begin + t, b), h), own.out + t * stride, D);
+                }
+            }
+        });
+    }
 };
 
 template <class T>
 void delta_forward_by_products(const DeltaForward& call) {
     const FlushDenormals flush;
-    const DeltaForwardWork<T> w(call);
+    const DeltaProductsForward<T> work(call);
     using Part = DeltaProductsForwardPart<T>;
-    w.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) {
-        const DeltaChunks<T>& given = own.chunks;
-        const auto run = [&](const DeltaChunk<T>& c, i64 column, i64 columns, const DeltaFunctions<T>& f) {
-            const Columns<T> S = w.columns(own.S.data, column);
-            const i64 count = minimum(columns, w.D - column);
-            if (c.fresh) w.begin_again(S, b, h, column, count);
-            T *const read = own.read.data, *const alpha = own.alpha_rows.data, *const o = read + c.n * columns;
-            delta_product<T>(c.rows(), columns, {w.K, c.reads, given.row, 1, S.at, columns, nullptr, 0, read, columns});
-            solves_of<T>(columns).down(w, c, given.C, column, read, alpha, own.solved.data);
-            const i64 good = finite_rows(alpha, c.n, columns) / w.M;
-            if (good < c.steps) clear(alpha + good * w.M * columns, (c.n - good * w.M) * columns);
-            delta_product<T>(good, columns, {c.n, c.seen, given.wide, 1, alpha, columns, o, columns, o, columns});
-            for (i64 t = 0; t < good; ++t) copy(w.out(w.row(c.begin + t, b), h) + column, o + t * columns, count);
-            if (good < c.steps) w.steps(own, c.keys, b, h, c.begin, c.end, column, columns, f, c.begin + good);
-            else delta_after(c, given.row, w.K, columns, S.at, alpha, S.at);
-        };
-        w.over_chunks(own, b, h, [&](i64 begin, i64 end) {
-            own.chunks.prepare(own.keys.data, b, h, begin, end);
-            for (i64 i = 0; i < given.count; ++i)
-                w.over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) { run(given.chunks[i], column, columns, f); });
-        });
-    });
+    work.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) { work.run(own, b, h); });
 }
 
 }  // namespace orthornn::ORTHORNN_ISA

@@ -480,7 +480,7 @@ def test_the_extension_checks_what_it_is_given():
     }
     numbers = {"element_size": 4, "T": T, "B": B, "R": T * B, "M": M, "heads": H, "keys": K, "values": V}
     absent = dict.fromkeys(("batch_sizes", "resets", "gate", "restart", "marks"), 0)
-    rest = {"gates": 1, "chunk": 64, "threads": 1}
+    rest = {"gates": 1, "chunk": 64, "products": False, "threads": 1}
     good = {**{name: t.data_ptr() for name, t in tensors.items()}, **numbers, **absent, **rest}
     native.delta_forward(**good)
     assert tensors["out"].isfinite().all()
