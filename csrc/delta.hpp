@@ -18,7 +18,6 @@
 namespace orthornn::ORTHORNN_ISA {
 
 constexpr int delta_block = 4;  // vectors of a block of columns
-constexpr int delta_panel = columns_at_once(rows_at_once);  // likewise, where products over chunks do the work
 
 // A block of columns of a state: `at` is its first number, rows are `stride` apart. In the kernels' own memory the blocks of a
 // state are one after another, each contiguous: rows of one block that were a whole state apart would share cache sets.
@@ -171,7 +170,7 @@ struct DeltaWork {
     DeltaWork(const Rows& r, const DeltaInputs& i)
         : rows(r), in(i), M(i.M), H(i.heads), K(i.keys), D(i.values), updates(i.chunk * i.M),
           stride(round_up(i.values, width<T>)),
-          block(minimum<i64>(stride, (i.products ? delta_panel : delta_block) * width<T>)), first(r.T + 1) {
+          block(minimum<i64>(stride, delta_block * width<T>)), first(r.T + 1) {
         for (i64 t = 0; t < rows.T; ++t) first[t + 1] = first[t] + running(rows, t);
     }
 
@@ -187,6 +186,15 @@ struct DeltaWork {
     bool resets(i64 row) const { return rows.resets && rows.resets[row]; }
     i64 state(i64 b, i64 h) const { return (b * H + h) * K * D; }
     i64 mark(i64 t, i64 b, i64 h) const { return (t / in.chunk) * rows.B * H * K * D + state(b, h); }
+
+    // Asks the memory for the inputs of a row.
+    void ask_for(i64 row, i64 h) const {
+        prefetch(q(row, h), K);
+        for (i64 i = 0; i < M; ++i) {
+            prefetch(k(update(row, i, h)), K);
+            prefetch(v(update(row, i, h)), D);
+        }
+    }
 
     // The block of columns of a state that begins at one of them.
     Columns<T> columns(T* state, i64 begin) const { return {state + begin * K, minimum(block, stride - begin)}; }

@@ -25,17 +25,17 @@ constexpr i64 delta_chunk = 16;  // updates
 // c = init + a b for `rows` rows and columns of whole vectors.
 template <class T>
 void delta_product(i64 rows, i64 columns, const TileArguments<T>& t) {
-    constexpr i64 wide = delta_panel * width<T>;
+    constexpr i64 wide = columns_at_once(rows_at_once) * width<T>;
     const Split split(rows, rows_at_once);
+    TileArguments<T> own = t;
     for (i64 j = 0; j < columns; j += wide) {
         const i64 vectors = minimum(wide, columns - j) / width<T>;
+        own.b = t.b + j;
         for (i64 part = 0; part < split.parts; ++part) {
             const i64 i = split.begin(part);
-            TileArguments<T> own = t;
-            own.a += i * t.a_row;
-            own.b += j;
-            own.c += i * t.c_row + j;
-            if (own.init) own.init += i * t.init_row + j;
+            own.a = t.a + i * t.a_row;
+            own.c = t.c + i * t.c_row + j;
+            if (t.init) own.init = t.init + i * t.init_row + j;
             tiles<T>.at[split.size(part)][vectors](own);
         }
     }
@@ -54,10 +54,41 @@ double delta_dot(const T* a, const T* b, i64 n) {
     return total;
 }
 
-// to (columns, to_row) = from', a few rows (rows, columns).
+// Lanes of two vectors in turn, from their first or their second halves.
+template <int lanes, bool second>
+struct InTurn {
+    static constexpr int at(int i) { return i % 2 * lanes + (second ? lanes / 2 : 0) + i / 2; }
+};
+
+// to (columns, to_row) = from', whose rows are from_row apart. A square of whole vectors is transposed by as many perfect
+// shuffles of its numbers as halve its rows to one.
 template <class T>
 void delta_transpose(const T* from, i64 rows, i64 columns, i64 from_row, T* to, i64 to_row) {
-    for (i64 i = 0; i < rows; ++i)
+    constexpr int W = width<T>;
+    i64 i = 0;
+    for (; i + W <= rows; i += W) {
+        i64 j = 0;
+        for (; j + W <= columns; j += W) {
+            Vector<T> at[W], next[W];
+#pragma GCC unroll 16
+            for (int r = 0; r < W; ++r) at[r] = load_loose(from + (i + r) * from_row + j);
+#pragma GCC unroll 4
+            for (int halves = W; halves > 1; halves /= 2) {
+#pragma GCC unroll 16
+                for (int r = 0; r < W / 2; ++r) {
+                    next[2 * r] = shuffle<T, InTurn<W, false>>(at[r], at[r + W / 2]);
+                    next[2 * r + 1] = shuffle<T, InTurn<W, true>>(at[r], at[r + W / 2]);
+                }
+#pragma GCC unroll 16
+                for (int r = 0; r < W; ++r) at[r] = next[r];
+            }
+#pragma GCC unroll 16
+            for (int r = 0; r < W; ++r) store_loose<T>(to + (j + r) * to_row + i, at[r]);
+        }
+        for (; j < columns; ++j)
+            for (int r = 0; r < W; ++r) to[j * to_row + i + r] = from[(i + r) * from_row + j];
+    }
+    for (; i < rows; ++i)
         for (i64 j = 0; j < columns; ++j) to[j * to_row + i] = from[i * from_row + j];
 }
 
@@ -161,14 +192,21 @@ private:
         else products(c, b, h);
     }
 
-    // inner = [k; q] k', with zeros where that is not used; then L, P, Q, E and a.
+    // inner = [k; q] k' up to the update of each row; then L, P, Q, E and a.
     void products(DeltaChunk<T>& c, i64 b, i64 h) {
-        for (i64 i = 0; i < c.n; ++i)
-            for (i64 x = 0; x < K; ++x) turned[x * wide_double + i] = static_cast<double>(c.given[i * row + x]);
         for (i64 i = 0; i < c.rows(); ++i)
             for (i64 x = 0; x < K; ++x) keys_double[i * K + x] = static_cast<double>(c.given[i * row + x]);
-        delta_product<double>(c.rows(), round_up(c.n, width<double>),
-                              {K, keys_double.data, K, 1, turned.data, wide_double, nullptr, 0, c.inner, wide_double});
+        delta_transpose<double>(keys_double.data, c.n, K, K, turned.data, wide_double);
+        constexpr i64 columns = columns_at_once(rows_at_once) * width<double>;
+        for (i64 i = 0; i < c.n; i += columns) {
+            const auto rows_of = [&](i64 first, i64 end) {
+                delta_product<double>(end - first, minimum(columns, round_up(c.n - i, width<double>)),
+                                      {K, keys_double + first * K, K, 1, turned + i, wide_double, nullptr, 0,
+                                       c.inner + first * wide_double + i, wide_double});
+            };
+            rows_of(i, c.n);
+            rows_of(c.n + i / M, c.rows());
+        }
         if (!gated) {
             for (i64 j = 0; j < c.n; ++j) copy(c.lower + j * C, c.inner + j * wide_double, j);
             for (i64 t = 0; t < c.steps; ++t)
@@ -295,13 +333,10 @@ struct DeltaSolves {
     void (*up)(const DeltaWork<T>&, const DeltaChunk<T>&, i64, i64, T*, T*, double*);
 };
 template <class T, int vectors>
-constexpr DeltaSolves<T> delta_solves{delta_solve_down<T, vectors>, delta_solve_up<T, vectors>};
-static_assert(delta_panel == 2);
-
+constexpr DeltaSolves<T> delta_solves_of{delta_solve_down<T, vectors>, delta_solve_up<T, vectors>};
 template <class T>
-const DeltaSolves<T>& solves_of(i64 columns) {
-    return columns == width<T> ? delta_solves<T, 1> : delta_solves<T, 2>;
-}
+constexpr DeltaSolves<T> delta_solves[delta_block] = {delta_solves_of<T, 1>, delta_solves_of<T, 2>, delta_solves_of<T, 3>,
+                                                      delta_solves_of<T, 4>};
 
 // to = g o from, rows of `columns` numbers.
 template <class T>
@@ -343,12 +378,7 @@ struct DeltaProductsForward : DeltaForwardWork<T> {
         const i64 end = minimum(c.end + c.steps, length(rows, b));
         for (i64 t = c.end + c.steps * column / stride; t < minimum(c.end + c.steps * (column + columns) / stride, end); ++t) {
             const i64 row = this->row(t, b);
-            prefetch(this->q(row, h), K);
-            for (i64 i = 0; i < M; ++i) {
-                const i64 at = this->update(row, i, h);
-                prefetch(this->k(at), K);
-                prefetch(this->v(at), D);
-            }
+            this->ask_for(row, h);
             for (i64 i = 0; i < D; i += 64 / static_cast<i64>(sizeof(T))) __builtin_prefetch(this->out(row, h) + i, 1);
         }
     }
@@ -360,7 +390,7 @@ struct DeltaProductsForward : DeltaForwardWork<T> {
         ask(c, b, h, column, columns);
         T *const read = own.read.data, *const alpha = own.alpha_rows.data, *const out = own.out + column;
         delta_product<T>(c.rows(), columns, {K, c.reads, given.row, 1, S.at, columns, nullptr, 0, read, columns});
-        solves_of<T>(columns).down(*this, c, given.C, column, read, alpha, own.solved.data);
+        delta_solves<T>[columns / width<T> - 1].down(*this, c, given.C, column, read, alpha, own.solved.data);
         const i64 good = finite_rows(alpha, c.n, columns) / M;
         if (good < c.steps) clear(alpha + good * M * columns, (c.n - good * M) * columns);
         delta_product<T>(good, columns, {c.n, c.seen, given.wide, 1, alpha, columns, read + c.n * columns, columns, out, stride});

@@ -12,7 +12,9 @@ struct DeltaProductsBackwardPart : DeltaBackwardPart<T> {
     DeltaChunks<T> chunks;
     const i64 all, wide_all;  // rows of k and q of a chunk at most, and as whole vectors
     Buffer<T> starts, ends, zeros;             // states before each chunk, and G there; of a block
-    Buffer<T> alphas, y, arriving, turned, alphas_turned;  // of a block: alpha; y; [x; do]; and transposed
+    Buffer<T> alphas, arriving, turned, alphas_turned;  // of a block: alpha; [x; do]; and transposed
+    Buffer<T> y, grad_o;                         // of all blocks, one after another; whole rows
+    Buffer<bool> good;                           // blocks that are finite
     Buffer<T> by_reads, by_writes, by_inner, by_kept;      // of each chunk, summed over blocks: S [x; do]', G alpha',
                                                            // [x; do] alpha', rows of G o S
     Buffer<double> solved, by_decay, by_since;
@@ -22,8 +24,9 @@ struct DeltaProductsBackwardPart : DeltaBackwardPart<T> {
     explicit DeltaProductsBackwardPart(const DeltaWork<T>& w)
         : DeltaBackwardPart<T>(w), chunks(w), all(chunks.C + chunks.steps), wide_all(round_up(all, width<T>)),
           starts(chunks.limit * w.K * w.block), ends((chunks.limit + 1) * w.K * w.block), zeros(w.K * w.block),
-          alphas(w.updates * w.block), y(w.updates * w.block), arriving((w.updates + w.in.chunk) * w.block),
-          turned(w.block * wide_all), alphas_turned(w.block * chunks.wide), by_reads(chunks.limit * w.K * wide_all),
+          alphas(w.updates * w.block), arriving((w.updates + w.in.chunk) * w.block),
+          turned(w.block * wide_all), alphas_turned(w.block * chunks.wide), y(w.updates * w.stride),
+          grad_o(w.in.chunk * w.stride), good(w.stride / w.block + 1), by_reads(chunks.limit * w.K * wide_all),
           by_writes(chunks.limit * w.K * chunks.wide), by_inner(chunks.limit * all * chunks.wide),
           by_kept(chunks.limit * w.K), solved(chunks.C * w.block), by_decay(chunks.C * chunks.C), by_since(chunks.C),
           start(chunks.limit), end(chunks.limit), rows(all * chunks.row), written(chunks.C * chunks.row),
@@ -39,6 +42,8 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
 
     explicit DeltaProductsBackward(const DeltaBackward& c) : Base(c) {}
 
+    T* y(Part& own, i64 column) const { return own.y + column * this->updates; }
+
     // States, alpha and p of a block of columns; false where something is not finite.
     bool forward(Part& own, i64 column, i64 columns) const {
         const DeltaChunks<T>& given = own.chunks;
@@ -50,7 +55,7 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
                                           : this->columns(own.before.data, column).at;
             own.start[i] = from;
             delta_product<T>(c.n, columns, {K, c.reads, given.row, 1, from, columns, nullptr, 0, p, columns});
-            solves_of<T>(columns).down(*this, c, given.C, column, p, alpha, own.solved.data);
+            delta_solves<T>[columns / width<T> - 1].down(*this, c, given.C, column, p, alpha, own.solved.data);
             if (finite_rows(alpha, c.n, columns) < c.n) return false;
             if (i + 1 < given.count && !given.chunks[i + 1].fresh)
                 delta_after(c, given.row, K, columns, from, alpha, own.starts + (i + 1) * K * block);
@@ -59,21 +64,17 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
     }
 
     // G, y and x; false where something is not finite. ends[i] is G where chunk i begins.
-    bool back(Part& own, i64 h, i64 b, i64 column, i64 columns) const {
+    bool back(Part& own, i64 column, i64 columns) const {
         const DeltaChunks<T>& given = own.chunks;
-        const i64 count = minimum(columns, D - column);
         const T* G = this->columns(own.G.data, column).at;
         for (i64 i = given.count - 1; i >= 0; --i) {
             const DeltaChunk<T>& c = given.chunks[i];
-            T *const y = own.y + c.first * columns, *const x = own.arriving + (c.first + c.first / M) * columns;
+            T *const y = this->y(own, column) + c.first * columns, *const x = own.arriving + (c.first + c.first / M) * columns;
             T* const grad_o = x + c.n * columns;
-            clear(grad_o, c.steps * columns);
-            for (i64 t = 0; call.grad_out && t < c.steps; ++t)
-                copy(grad_o + t * columns,
-                     static_cast<const T*>(call.grad_out) + (this->row(c.begin + t, b) * H + h) * D + column, count);
+            for (i64 t = 0; t < c.steps; ++t) copy(grad_o + t * columns, own.grad_o + (c.first / M + t) * this->stride + column, columns);
             delta_product<T>(c.n, columns, {K, c.writes, given.row, 1, G, columns, nullptr, 0, y, columns});
             delta_product<T>(c.n, columns, {c.steps, c.seen, 1, given.wide, grad_o, columns, y, columns, y, columns});
-            solves_of<T>(columns).up(*this, c, given.C, column, y, x, own.solved.data);
+            delta_solves<T>[columns / width<T> - 1].up(*this, c, given.C, column, y, x, own.solved.data);
             if (finite_rows(x, c.n, columns) < c.n) return false;
             own.end[i] = G;
             T* const to = own.ends + i * K * block;
@@ -90,15 +91,18 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
         const i64 count = minimum(columns, D - column);
         for (i64 i = 0; i < given.count; ++i) {
             const DeltaChunk<T>& c = given.chunks[i];
-            const T *const p = own.p + c.first * columns, *const y = own.y + c.first * columns;
+            const T *const p = own.p + c.first * columns, *const y = this->y(own, column) + c.first * columns;
             const T *const alpha = own.alphas + c.first * columns, *const x = own.arriving + (c.first + c.first / M) * columns;
             for (i64 j = 0; j < c.n; ++j) {
-                const T *const v = c.values + j * this->stride + column, *const from = y + j * columns;
-                own.by_v[c.first + j] -= delta_dot(v, from, count);
-                own.by_p[c.first + j] -= delta_dot(p + j * columns, from, count);
-                if (!call.grad_v) continue;
-                T* const to = static_cast<T*>(call.grad_v) + c.at[j] * D + column;
-                for (i64 k = 0; k < count; ++k) to[k] = static_cast<T>(-c.by_value[j] * static_cast<double>(from[k]));
+                const T *const v = c.values + j * this->stride + column;
+                Vector<T> by_v = zero<T>(), by_p = zero<T>();
+                for (i64 k = 0; k < columns; k += width<T>) {
+                    const Vector<T> from = load<T>(y + j * columns + k);
+                    by_v = fma(load<T>(v + k), from, by_v);
+                    by_p = fma(load<T>(p + j * columns + k), from, by_p);
+                }
+                own.by_v[c.first + j] -= static_cast<double>(sum_of_lanes(by_v));
+                own.by_p[c.first + j] -= static_cast<double>(sum_of_lanes(by_p));
             }
             const i64 all = own.wide_all, wide = given.wide;
             if (c.rows() < all) clear(own.turned.data, columns * all);
@@ -122,11 +126,34 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
         copy(this->columns(own.G.data, column).at, own.ends.data, K * columns);
     }
 
+    // dL/dv, a row at a time.
+    void write_values(Part& own, const DeltaChunk<T>& c) const {
+        for (i64 j = 0; j < c.n; ++j)
+            for (i64 column = 0; column < this->stride; column += block) {
+                if (!own.good[column / block]) continue;
+                const i64 columns = minimum(block, this->stride - column), count = minimum(columns, D - column);
+                const T* const from = y(own, column) + (c.first + j) * columns;
+                T* const to = static_cast<T*>(call.grad_v) + c.at[j] * D + column;
+                for (i64 x = 0; x < count; ++x) to[x] = static_cast<T>(-c.by_value[j] * static_cast<double>(from[x]));
+            }
+    }
+
+    // Asks for the rows of the chunks before those that end at `begin`, some with each block of columns.
+    void ask(i64 begin, i64 b, i64 h, i64 column, i64 columns) const {
+        const i64 steps = in.chunk, first = maximum<i64>(begin - steps, 0);
+        for (i64 t = first + steps * column / this->stride; t < minimum(first + steps * (column + columns) / this->stride, begin); ++t) {
+            const i64 row = this->row(t, b);
+            this->ask_for(row, h);
+            if (call.grad_out) prefetch(static_cast<const T*>(call.grad_out) + (row * H + h) * D, D);
+        }
+    }
+
     // From the sums of a chunk over all columns to the gradients of its keys, queries and gates.
     void finish(Part& own, i64 i, i64 b, i64 h) const {
         const DeltaChunks<T>& given = own.chunks;
         const DeltaChunk<T>& c = given.chunks[i];
         const i64 all = own.wide_all, wide = given.wide;
+        if (call.grad_v) write_values(own, c);
         delta_transpose(own.by_reads + i * K * all, K, c.rows(), all, own.rows.data, given.row);
         delta_transpose(own.by_writes + i * K * wide, K, c.n, wide, own.written.data, given.row);
         const T *const by_inner = own.by_inner + i * own.all * wide, *const by_kept = own.by_kept + i * K;
@@ -246,15 +273,18 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             clear(own.by_writes.data, given.count * K * given.wide);
             clear(own.by_inner.data, given.count * own.all * given.wide);
             clear(own.by_kept.data, given.count * K);
+            const T* const grad_out = static_cast<const T*>(call.grad_out);
+            for (i64 t = begin; grad_out && t < end; ++t)
+                copy(own.grad_o + (t - begin) * this->stride, grad_out + (this->row(t, b) * H + h) * D, D);
             bool any = false;
             this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
-                if (forward(own, column, columns) && back(own, h, b, column, columns)) {
-                    add(own, b, h, column, columns);
-                    any = true;
-                } else {
-                    this->repeat(own, b, h, begin, end, column, columns, f);
-                    this->reverse(own, b, h, begin, end, column, columns, f);
-                }
+                ask(begin, b, h, column, columns);
+                bool& good = own.good[column / block];
+                good = forward(own, column, columns) && back(own, column, columns);
+                any = any || good;
+                if (good) return add(own, b, h, column, columns);
+                this->repeat(own, b, h, begin, end, column, columns, f);
+                this->reverse(own, b, h, begin, end, column, columns, f);
             });
             for (i64 i = 0; any && i < given.count; ++i) finish(own, i, b, h);
         });
