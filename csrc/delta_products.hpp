@@ -21,6 +21,7 @@
 namespace orthornn::ORTHORNN_ISA {
 
 constexpr i64 delta_chunk = 16;  // updates
+constexpr i64 short_chunk = 8;   // updates of which products take longer than one after the other
 
 // c = init + a b for `rows` rows and columns of whole vectors.
 template <class T>
@@ -148,16 +149,17 @@ struct DeltaChunks {
           since(w.updates), tau(w.updates), by_value(w.updates), turned(K * wide_double), keys_double((C + steps) * K),
           at(w.updates), chunks(limit) {}
 
-    // Prepares the chunks of steps `begin` to `end`, the updates of which have these keys.
-    void prepare(const Scaled<T>* keys, i64 b, i64 h, i64 begin, i64 end) {
-        count = 0;
-        for (i64 t = begin; t < end;) {
-            i64 last = t + 1;
-            while (last < end && (last - begin) % steps && !w.resets(w.row(last, b))) ++last;
-            prepare_one(chunks[count], count, keys, b, h, begin, t, last);
-            ++count;
-            t = last;
-        }
+    // Where the chunk that begins at step t ends, of those between `begin` and `end`.
+    i64 end_of(i64 t, i64 begin, i64 end, i64 b) const {
+        i64 last = t + 1;
+        while (last < end && (last - begin) % steps && !w.resets(w.row(last, b))) ++last;
+        return last;
+    }
+
+    // Adds the chunk of steps t to `last`; `keys` are those of all updates from step `begin`.
+    void add(const Scaled<T>* keys, i64 b, i64 h, i64 begin, i64 t, i64 last) {
+        prepare(chunks[count], count, keys, b, h, begin, t, last);
+        ++count;
     }
 
     // Of update l with a gate per key entry, with d (n, K) the keys of the updates before it with what the gates left of them:
@@ -172,7 +174,7 @@ struct DeltaChunks {
     }
 
 private:
-    void prepare_one(DeltaChunk<T>& c, i64 index, const Scaled<T>* keys, i64 b, i64 h, i64 origin, i64 begin, i64 end) {
+    void prepare(DeltaChunk<T>& c, i64 index, const Scaled<T>* keys, i64 b, i64 h, i64 origin, i64 begin, i64 end) {
         const i64 step = begin - origin, e = step * M;
         c = {begin, end, (end - begin) * M, end - begin, e, w.resets(w.row(begin, b)), keys + e, at + e,
              given + (e + step) * row, gated ? reads + (e + step) * row : given + (e + step) * row, writes + e * row,
@@ -400,19 +402,26 @@ struct DeltaProductsForward : DeltaForwardWork<T> {
         });
     }
 
+    // Where episodes are short, updates one by one are faster. What is chosen depends on earlier steps only, so that the bits
+    // of what a step reads do, too: a chunk after one that an episode cut short is done one by one.
     void run(Part& own, i64 b, i64 h) const {
-        const i64 steps = own.chunks.steps;
-        this->over_chunks(own, b, h, [&](i64 start, i64 end) {
-            for (i64 begin = start; begin < end; begin += steps) {
-                this->find_keys(own, b, h, begin, minimum(begin + steps, end));
-                own.chunks.prepare(own.keys.data, b, h, begin, minimum(begin + steps, end));
-                for (i64 i = 0; i < own.chunks.count; ++i) {
-                    const DeltaChunk<T>& c = own.chunks.chunks[i];
-                    this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
-                        run(own, c, b, h, column, columns, f);
+        DeltaChunks<T>& given = own.chunks;
+        bool was_short = false;
+        this->over_chunks(own, b, h, [&](i64 begin, i64 end) {
+            for (i64 t = begin; t < end;) {
+                const i64 last = given.end_of(t, begin, end, b);
+                this->find_keys(own, b, h, t, last);
+                given.count = 0;
+                if (!was_short) given.add(own.keys.data, b, h, t, t, last);
+                this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
+                    if (!was_short) return run(own, given.chunks[0], b, h, column, columns, f);
+                    this->steps(own, own.keys.data, b, h, t, last, column, columns, f, [&](i64 at, const T* o) {
+                        copy(own.out + (at - t) * stride + column, o, columns);
                     });
-                    for (i64 t = 0; t < c.steps; ++t) copy(this->out(this->row(c.begin + t, b), h), own.out + t * stride, D);
-                }
+                });
+                for (i64 at = t; at < last; ++at) copy(this->out(this->row(at, b), h), own.out + (at - t) * stride, D);
+                was_short = (last - t) * M < short_chunk && last < end && (last - begin) % given.steps;
+                t = last;
             }
         });
     }

@@ -268,7 +268,12 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
     void run(Part& own, i64 b, i64 h) const {
         DeltaChunks<T>& given = own.chunks;
         Base::run(own, b, h, [&](i64 begin, i64 end) {
-            given.prepare(own.keys.data, b, h, begin, end);
+            given.count = 0;
+            for (i64 t = begin, last; t < end; t = last) {
+                last = given.end_of(t, begin, end, b);
+                given.add(own.keys.data, b, h, begin, t, last);
+            }
+            const bool are_short = given.count * short_chunk > maximum<i64>((end - begin) * M, short_chunk);
             clear(own.by_reads.data, given.count * K * own.wide_all);
             clear(own.by_writes.data, given.count * K * given.wide);
             clear(own.by_inner.data, given.count * own.all * given.wide);
@@ -280,7 +285,7 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
                 ask(begin, b, h, column, columns);
                 bool& good = own.good[column / block];
-                good = forward(own, column, columns) && back(own, column, columns);
+                good = !are_short && forward(own, column, columns) && back(own, column, columns);
                 any = any || good;
                 if (good) return add(own, b, h, column, columns);
                 this->repeat(own, b, h, begin, end, column, columns, f);
