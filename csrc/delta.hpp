@@ -1,8 +1,8 @@
 // The delta rule: a matrix state that each step multiplies by I - beta k k' and to which it adds beta k v'; see
 // delta_call.hpp for what it takes and ../docs/derivations/delta_rule.md for the derivation.
 //
-// One sequence and head at a time, in columns of up to four vectors: 64 x 64 floats stay in the first cache level, and each
-// update reads them twice and writes them once. Forward stores the state before every chunk of steps. Backward takes the
+// One sequence and head at a time, in columns of up to four vectors, which stay in the first cache level: each update reads
+// them twice and writes them once. Forward stores the state before every chunk of steps. Backward takes the
 // chunks from the last one on: it repeats a chunk's updates from the stored state, keeps the state after each, and then goes
 // through the chunk in reverse order with G = dL/dS.
 //
@@ -19,8 +19,8 @@ namespace orthornn::ORTHORNN_ISA {
 
 constexpr int delta_block = 4;  // vectors of a block of columns
 
-// A block of columns of a state: `at` is its first number, rows are `stride` apart. In the kernels' own memory the blocks of a
-// state are one after another, each contiguous: rows of one block that were a whole state apart would share cache sets.
+// A block of columns of a state: `at` is its first number, rows are `stride` apart. In the kernels' own memory the blocks
+// of a state are one after another, each contiguous: rows of one block that were a whole state apart would share cache sets.
 template <class T>
 struct Columns {
     T* at;
@@ -168,9 +168,16 @@ struct DeltaWork {
     Buffer<i64> first;                             // the row of each step's first sequence
 
     DeltaWork(const Rows& r, const DeltaInputs& i)
-        : rows(r), in(i), M(i.M), H(i.heads), K(i.keys), D(i.values), updates(i.chunk * i.M),
+        : rows(r),
+          in(i),
+          M(i.M),
+          H(i.heads),
+          K(i.keys),
+          D(i.values),
+          updates(i.chunk * i.M),
           stride(round_up(i.values, width<T>)),
-          block(minimum<i64>(stride, delta_block * width<T>)), first(r.T + 1) {
+          block(minimum<i64>(stride, delta_block * width<T>)),
+          first(r.T + 1) {
         for (i64 t = 0; t < rows.T; ++t) first[t + 1] = first[t] + running(rows, t);
     }
 
@@ -314,6 +321,32 @@ struct DeltaForwardWork : DeltaWork<T> {
             own.keys[e] = this->key(this->update(this->row(begin + e / M, b), e % M, h), own.spare + e * K);
     }
 
+    // A sequence of one step goes from the caller's first state to the last one, which are read and written once, where they
+    // are of whole vectors. False where they are not.
+    bool single_step(Part& own, i64 b, i64 h) const {
+        if (length(rows, b) != 1 || call.marks) return false;
+        const i64 row = this->row(0, b), at = this->state(b, h);
+        const void* const first = this->resets(row) ? in.restart : in.start;
+        const auto places = reinterpret_cast<std::uintptr_t>(first) | reinterpret_cast<std::uintptr_t>(call.last);
+        if (!first || D % width<T> || places % vector_bytes) return false;
+        find_keys(own, b, h, 0, 1);
+        this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
+            // What is only read is not written to.
+            Columns<T> from{const_cast<T*>(static_cast<const T*>(first)) + at + column, D};
+            const Columns<T> to{static_cast<T*>(call.last) + at + column, D};
+            for (i64 i = 0; i < M; ++i) {
+                const Gate<T> gate = i ? Gate<T>{nullptr, 1} : this->gate(row, h);
+                f.read(from, to, gate, own.keys[i].k, K, own.p.data);
+                this->amounts(this->update(row, i, h), own.keys[i].inverse, column, columns, own.p.data, own.alpha.data);
+                f.write(gate.factors ? to : from, to, own.keys[i].k, own.alpha.data, i + 1 == M ? this->q(row, h) : nullptr,
+                        K, own.o.data);
+                from = to;
+            }
+            copy(out(row, h) + column, own.o.data, columns);
+        });
+        return true;
+    }
+
     // body(begin, end) for every chunk of a sequence and head, from its first state to its last.
     template <class Body>
     void over_chunks(Part& own, i64 b, i64 h, const Body& body) const {
@@ -336,12 +369,12 @@ void delta_forward(const DeltaForward& call) {
     const DeltaForwardWork<T> w(call);
     using Part = DeltaForwardPart<T>;
     w.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) {
+        if (w.single_step(own, b, h)) return;
         w.over_chunks(own, b, h, [&](i64 begin, i64 end) {
             w.find_keys(own, b, h, begin, end);
             w.over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
-                w.steps(own, own.keys.data, b, h, begin, end, column, columns, f, [&](i64 t, const T* o) {
-                    copy(w.out(w.row(t, b), h) + column, o, minimum(columns, w.D - column));
-                });
+                w.steps(own, own.keys.data, b, h, begin, end, column, columns, f,
+                        [&](i64 t, const T* o) { copy(w.out(w.row(t, b), h) + column, o, minimum(columns, w.D - column)); });
             });
         });
     });

@@ -33,8 +33,8 @@ DeltaInputs inputs(const Sequences& given, i64 M, i64 heads, i64 keys, i64 value
 }
 
 void forward(i64 element_size, i64 T, i64 B, i64 R, Address batch_sizes, Address resets, i64 M, i64 heads, i64 keys,
-             i64 values, i64 chunk, bool products, Address q, Address k, Address v, Address beta, Address gate, i64 gates, Address start,
-             Address restart, Address out, Address last, Address marks, int threads) {
+             i64 values, i64 chunk, bool products, Address q, Address k, Address v, Address beta, Address gate, i64 gates,
+             Address start, Address restart, Address out, Address last, Address marks, int threads) {
     const Sequences given(element_size, T, B, 1, R, batch_sizes, resets);
     DeltaForward call{};
     call.rows = given.rows;
@@ -46,9 +46,10 @@ void forward(i64 element_size, i64 T, i64 B, i64 R, Address batch_sizes, Address
 }
 
 void backward(i64 element_size, i64 T, i64 B, i64 R, Address batch_sizes, Address resets, i64 M, i64 heads, i64 keys,
-              i64 values, i64 chunk, bool products, Address q, Address k, Address v, Address beta, Address gate, i64 gates, Address start,
-              Address restart, Address marks, Address grad_out, Address grad_last, Address grad_q, Address grad_k,
-              Address grad_v, Address grad_beta, Address grad_gate, Address grad_start, Address grad_restart, int threads) {
+              i64 values, i64 chunk, bool products, Address q, Address k, Address v, Address beta, Address gate, i64 gates,
+              Address start, Address restart, Address marks, Address grad_out, Address grad_last, Address grad_q,
+              Address grad_k, Address grad_v, Address grad_beta, Address grad_gate, Address grad_start, Address grad_restart,
+              int threads) {
     const Sequences given(element_size, T, B, 1, R, batch_sizes, resets);
     DeltaBackward call{};
     call.rows = given.rows;
@@ -70,12 +71,12 @@ void backward(i64 element_size, i64 T, i64 B, i64 R, Address batch_sizes, Addres
 
 void add_delta(nb::module_& m) {
     m.def("delta_forward", &forward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "R"_a, at("batch_sizes"), at("resets"),
-          "M"_a, "heads"_a, "keys"_a, "values"_a, "chunk"_a, "products"_a, at("q"), at("k"), at("v"), at("beta"), at("gate"), "gates"_a,
-          at("start"), at("restart"), at("out"), at("last"), at("marks"), "threads"_a);
+          "M"_a, "heads"_a, "keys"_a, "values"_a, "chunk"_a, "products"_a, at("q"), at("k"), at("v"), at("beta"), at("gate"),
+          "gates"_a, at("start"), at("restart"), at("out"), at("last"), at("marks"), "threads"_a);
     m.def("delta_backward", &backward, nb::kw_only(), "element_size"_a, "T"_a, "B"_a, "R"_a, at("batch_sizes"), at("resets"),
-          "M"_a, "heads"_a, "keys"_a, "values"_a, "chunk"_a, "products"_a, at("q"), at("k"), at("v"), at("beta"), at("gate"), "gates"_a,
-          at("start"), at("restart"), at("marks"), at("grad_out"), at("grad_last"), at("grad_q"), at("grad_k"), at("grad_v"),
-          at("grad_beta"), at("grad_gate"), at("grad_start"), at("grad_restart"), "threads"_a);
+          "M"_a, "heads"_a, "keys"_a, "values"_a, "chunk"_a, "products"_a, at("q"), at("k"), at("v"), at("beta"), at("gate"),
+          "gates"_a, at("start"), at("restart"), at("marks"), at("grad_out"), at("grad_last"), at("grad_q"), at("grad_k"),
+          at("grad_v"), at("grad_beta"), at("grad_gate"), at("grad_start"), at("grad_restart"), "threads"_a);
 }
 
 }  // namespace orthornn

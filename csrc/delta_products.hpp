@@ -9,8 +9,8 @@
 // One sequence and head and one block of columns at a time, so that the block's K x 16 numbers (AVX2) stay in the first cache
 // level and each is read once for a chunk of updates, in register blocks. A chunk ends where an episode does.
 //
-// Exactness is that of delta.hpp: L and the two solves are in double, with the rounded alpha and x, so that a chunk whose keys
-// come again errs in no direction.
+// Exactness is that of delta.hpp: L and the two solves are in double, with the rounded alpha and x, so that a chunk whose
+// keys come again errs in no direction.
 //
 // What is not finite. Rows of a solve depend on earlier ones alone, so the first row that is not finite is where the block of
 // columns is lost. Steps before it are read from products without the rows from there on; the others are done one by one.
@@ -48,7 +48,8 @@ double delta_dot(const T* a, const T* b, i64 n) {
     double sums[8] = {};
     i64 i = 0;
     for (; i + 8 <= n; i += 8)
-        for (int lane = 0; lane < 8; ++lane) sums[lane] += static_cast<double>(a[i + lane]) * static_cast<double>(b[i + lane]);
+        for (int lane = 0; lane < 8; ++lane)
+            sums[lane] += static_cast<double>(a[i + lane]) * static_cast<double>(b[i + lane]);
     for (; i < n; ++i) sums[i % 8] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
     double total = 0;
     for (const double sum : sums) total += sum;
@@ -116,14 +117,14 @@ struct DeltaChunk {
     i64 begin, end, n, steps, first;  // steps of the sequence; updates; of these the first in the caller's chunk
     bool fresh;                       // an episode begins here
     const Scaled<T>* keys;
-    i64* at;                          // each update's place in the caller's arrays
-    T *given, *reads;                 // (n + steps): k_j and q_t; Q, the same with what the gates leave: one memory without
-    T *writes, *seen;                 // -E (n), -P (steps, n)
-    T* values;                        // v_j, of whole vectors
-    double *inner, *lower;            // k_j'k_i and q_t'k_i (n + steps, n); L (n, n)
-    double *decay, *since;            // with a gate per head D (n, n) and a (n)
-    double *tau, *by_value;           // (n)
-    Gate<T> kept;                     // a of the last update
+    i64* at;                 // each update's place in the caller's arrays
+    T *given, *reads;        // (n + steps): k_j and q_t; Q, the same with what the gates leave: one memory without
+    T *writes, *seen;        // -E (n), -P (steps, n)
+    T* values;               // v_j, of whole vectors
+    double *inner, *lower;   // k_j'k_i and q_t'k_i (n + steps, n); L (n, n)
+    double *decay, *since;   // with a gate per head D (n, n) and a (n)
+    double *tau, *by_value;  // (n)
+    Gate<T> kept;            // a of the last update
 
     i64 rows() const { return n + steps; }
 };
@@ -140,14 +141,33 @@ struct DeltaChunks {
     i64 count = 0;
 
     explicit DeltaChunks(const DeltaWork<T>& work)
-        : w(work), K(w.K), M(w.M), steps(maximum<i64>(1, delta_chunk / w.M)), C(steps * w.M),
-          row(row_stride<T>(w.K)), wide(round_up(C, width<T>)), wide_double(round_up(C, width<double>)),
-          limit(w.rows.resets ? w.in.chunk : (w.in.chunk + steps - 1) / steps), gated(w.in.gate != nullptr),
-          by_key(gated && w.in.gates > 1), given((w.updates + w.in.chunk) * row), reads(gated ? (w.updates + w.in.chunk) * row : 1),
-          writes(w.updates * row), seen(w.in.chunk * wide), values(w.updates * w.stride), kept(limit * w.in.gates),
-          inner((w.updates + w.in.chunk) * wide_double), lower(w.updates * C), decay(gated && !by_key ? w.updates * C : 1),
-          since(w.updates), tau(w.updates), by_value(w.updates), turned(K * wide_double), keys_double((C + steps) * K),
-          at(w.updates), chunks(limit) {}
+        : w(work),
+          K(w.K),
+          M(w.M),
+          steps(maximum<i64>(1, delta_chunk / w.M)),
+          C(steps * w.M),
+          row(row_stride<T>(w.K)),
+          wide(round_up(C, width<T>)),
+          wide_double(round_up(C, width<double>)),
+          limit(w.rows.resets ? w.in.chunk : (w.in.chunk + steps - 1) / steps),
+          gated(w.in.gate != nullptr),
+          by_key(gated && w.in.gates > 1),
+          given((w.updates + w.in.chunk) * row),
+          reads(gated ? (w.updates + w.in.chunk) * row : 1),
+          writes(w.updates * row),
+          seen(w.in.chunk * wide),
+          values(w.updates * w.stride),
+          kept(limit * w.in.gates),
+          inner((w.updates + w.in.chunk) * wide_double),
+          lower(w.updates * C),
+          decay(gated && !by_key ? w.updates * C : 1),
+          since(w.updates),
+          tau(w.updates),
+          by_value(w.updates),
+          turned(K * wide_double),
+          keys_double((C + steps) * K),
+          at(w.updates),
+          chunks(limit) {}
 
     // Where the chunk that begins at step t ends, of those between `begin` and `end`.
     i64 end_of(i64 t, i64 begin, i64 end, i64 b) const {
@@ -162,13 +182,14 @@ struct DeltaChunks {
         ++count;
     }
 
-    // Of update l with a gate per key entry, with d (n, K) the keys of the updates before it with what the gates left of them:
+    // Of update l with a gate per key entry, with d (n, K) the keys of the updates before it as the gates left them:
     // d = g o d, and d_l = k_l. `previous` is d before, or null for d itself.
-    void decay_keys(const DeltaChunk<T>& c, i64 h, i64 l, i64 b, const T* previous, T* d) const {
+    void decay_keys(const DeltaChunk<T>& c, i64 b, i64 h, i64 l, const T* previous, T* d) const {
         const T* const g = l % M ? nullptr : w.gate(w.row(c.begin + l / M, b), h).factors;
         if (!previous) previous = d;
         for (i64 i = 0; i < l; ++i)
-            if (g) for (i64 x = 0; x < K; ++x) d[i * row + x] = g[x] * previous[i * row + x];
+            if (g)
+                for (i64 x = 0; x < K; ++x) d[i * row + x] = g[x] * previous[i * row + x];
             else if (d != previous) copy(d + i * row, previous + i * row, K);
         copy(d + l * row, c.given + l * row, K);
     }
@@ -176,10 +197,26 @@ struct DeltaChunks {
 private:
     void prepare(DeltaChunk<T>& c, i64 index, const Scaled<T>* keys, i64 b, i64 h, i64 origin, i64 begin, i64 end) {
         const i64 step = begin - origin, e = step * M;
-        c = {begin, end, (end - begin) * M, end - begin, e, w.resets(w.row(begin, b)), keys + e, at + e,
-             given + (e + step) * row, gated ? reads + (e + step) * row : given + (e + step) * row, writes + e * row,
-             seen + step * wide, values + e * w.stride, inner + (e + step) * wide_double, lower + e * C, decay + (gated && !by_key ? e * C : 0),
-             since + e, tau + e, by_value + e, {gated ? kept + index * w.in.gates : nullptr, w.in.gates}};
+        c = {begin,
+             end,
+             (end - begin) * M,
+             end - begin,
+             e,
+             w.resets(w.row(begin, b)),
+             keys + e,
+             at + e,
+             given + (e + step) * row,
+             gated ? reads + (e + step) * row : given + (e + step) * row,
+             writes + e * row,
+             seen + step * wide,
+             values + e * w.stride,
+             inner + (e + step) * wide_double,
+             lower + e * C,
+             decay + (gated && !by_key ? e * C : 0),
+             since + e,
+             tau + e,
+             by_value + e,
+             {gated ? kept + index * w.in.gates : nullptr, w.in.gates}};
         for (i64 j = 0; j < c.n; ++j) {
             c.at[j] = w.update(w.row(begin + j / M, b), j % M, h);
             const double s = c.keys[j].inverse;
@@ -212,7 +249,8 @@ private:
         if (!gated) {
             for (i64 j = 0; j < c.n; ++j) copy(c.lower + j * C, c.inner + j * wide_double, j);
             for (i64 t = 0; t < c.steps; ++t)
-                for (i64 i = 0; i < (t + 1) * M; ++i) c.seen[t * wide + i] = -static_cast<T>(c.inner[(c.n + t) * wide_double + i]);
+                for (i64 i = 0; i < (t + 1) * M; ++i)
+                    c.seen[t * wide + i] = -static_cast<T>(c.inner[(c.n + t) * wide_double + i]);
             for (i64 j = 0; j < c.n; ++j)
                 for (i64 x = 0; x < K; ++x) c.writes[j * row + x] = -c.given[j * row + x];
             return;
@@ -251,7 +289,7 @@ private:
             const T* const g = w.gate(w.row(c.begin + j / M, b), h).factors;
             if (j % M == 0)
                 for (i64 x = 0; x < K; ++x) a[x] *= g[x];
-            decay_keys(c, h, j, b, nullptr, c.writes);
+            decay_keys(c, b, h, j, nullptr, c.writes);
             const T* const k = c.given + j * row;
             for (i64 i = 0; i < j; ++i) c.lower[j * C + i] = delta_dot(c.writes + i * row, k, K);
             for (i64 x = 0; x < K; ++x) c.reads[j * row + x] = a[x] * k[x];
@@ -353,7 +391,8 @@ void delta_gated(const T* from, T* to, Gate<T> gate, i64 keys, i64 columns) {
 template <class T>
 void delta_after(const DeltaChunk<T>& c, i64 row, i64 keys, i64 columns, const T* from, const T* alpha, T* to) {
     if (c.kept.factors) delta_gated(from, to, c.kept, keys, columns);
-    delta_product<T>(keys, columns, {c.n, c.writes, 1, row, alpha, columns, c.kept.factors ? to : from, columns, to, columns});
+    delta_product<T>(keys, columns,
+                     {c.n, c.writes, 1, row, alpha, columns, c.kept.factors ? to : from, columns, to, columns});
 }
 
 template <class T>
@@ -362,8 +401,12 @@ struct DeltaProductsForwardPart : DeltaForwardPart<T> {
     Buffer<T> read, alpha_rows, out;  // of a chunk: (updates and steps, block), (updates, block), (steps, whole rows)
     Buffer<double> solved;
     explicit DeltaProductsForwardPart(const DeltaWork<T>& w)
-        : DeltaForwardPart<T>(w), chunks(w), read((chunks.C + chunks.steps) * w.block), alpha_rows(chunks.C * w.block),
-          out(chunks.steps * w.stride), solved(chunks.C * w.block) {}
+        : DeltaForwardPart<T>(w),
+          chunks(w),
+          read((chunks.C + chunks.steps) * w.block),
+          alpha_rows(chunks.C * w.block),
+          out(chunks.steps * w.stride),
+          solved(chunks.C * w.block) {}
 };
 
 template <class T>
@@ -378,7 +421,8 @@ struct DeltaProductsForward : DeltaForwardWork<T> {
     // block of columns.
     void ask(const DeltaChunk<T>& c, i64 b, i64 h, i64 column, i64 columns) const {
         const i64 end = minimum(c.end + c.steps, length(rows, b));
-        for (i64 t = c.end + c.steps * column / stride; t < minimum(c.end + c.steps * (column + columns) / stride, end); ++t) {
+        for (i64 t = c.end + c.steps * column / stride; t < minimum(c.end + c.steps * (column + columns) / stride, end);
+             ++t) {
             const i64 row = this->row(t, b);
             this->ask_for(row, h);
             for (i64 i = 0; i < D; i += 64 / static_cast<i64>(sizeof(T))) __builtin_prefetch(this->out(row, h) + i, 1);
@@ -395,7 +439,8 @@ struct DeltaProductsForward : DeltaForwardWork<T> {
         delta_solves<T>[columns / width<T> - 1].down(*this, c, given.C, column, read, alpha, own.solved.data);
         const i64 good = finite_rows(alpha, c.n, columns) / M;
         if (good < c.steps) clear(alpha + good * M * columns, (c.n - good * M) * columns);
-        delta_product<T>(good, columns, {c.n, c.seen, given.wide, 1, alpha, columns, read + c.n * columns, columns, out, stride});
+        delta_product<T>(good, columns,
+                         {c.n, c.seen, given.wide, 1, alpha, columns, read + c.n * columns, columns, out, stride});
         if (good == c.steps) return delta_after(c, given.row, K, columns, S.at, alpha, S.at);
         this->steps(own, c.keys, b, h, c.begin, c.end, column, columns, f, [&](i64 t, const T* o) {
             if (t >= c.begin + good) copy(out + (t - c.begin) * stride, o, columns);
@@ -415,9 +460,8 @@ struct DeltaProductsForward : DeltaForwardWork<T> {
                 if (!was_short) given.add(own.keys.data, b, h, t, t, last);
                 this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
                     if (!was_short) return run(own, given.chunks[0], b, h, column, columns, f);
-                    this->steps(own, own.keys.data, b, h, t, last, column, columns, f, [&](i64 at, const T* o) {
-                        copy(own.out + (at - t) * stride + column, o, columns);
-                    });
+                    this->steps(own, own.keys.data, b, h, t, last, column, columns, f,
+                                [&](i64 at, const T* o) { copy(own.out + (at - t) * stride + column, o, columns); });
                 });
                 for (i64 at = t; at < last; ++at) copy(this->out(this->row(at, b), h), own.out + (at - t) * stride, D);
                 was_short = (last - t) * M < short_chunk && last < end && (last - begin) % given.steps;

@@ -10,27 +10,45 @@ namespace orthornn::ORTHORNN_ISA {
 template <class T>
 struct DeltaProductsBackwardPart : DeltaBackwardPart<T> {
     DeltaChunks<T> chunks;
-    const i64 all, wide_all;  // rows of k and q of a chunk at most, and as whole vectors
-    Buffer<T> starts, ends, zeros;             // states before each chunk, and G there; of a block
+    const i64 all, wide_all;                            // rows of k and q of a chunk at most, and as whole vectors
+    Buffer<T> starts, ends, zeros;                      // states before each chunk, and G there; of a block
     Buffer<T> alphas, arriving, turned, alphas_turned;  // of a block: alpha; [x; do]; and transposed
-    Buffer<T> y, grad_o;                         // of all blocks, one after another; whole rows
-    Buffer<bool> good;                           // blocks that are finite
-    Buffer<T> by_reads, by_writes, by_inner, by_kept;      // of each chunk, summed over blocks: S [x; do]', G alpha',
-                                                           // [x; do] alpha', rows of G o S
+    Buffer<T> y, grad_o;                                // of all blocks, one after another; whole rows
+    Buffer<bool> good;                                  // blocks that are finite
+    Buffer<T> by_reads, by_writes, by_inner, by_kept;   // of each chunk, summed over blocks: S [x; do]', G alpha',
+                                                        // [x; do] alpha', rows of G o S
     Buffer<double> solved, by_decay, by_since;
-    Buffer<const T*> start;                      // of each chunk, where its state begins
-    Buffer<const T*> end;                        // and G ends
+    Buffer<const T*> start;                                 // of each chunk, where its state begins
+    Buffer<const T*> end;                                   // and G ends
     Buffer<T> rows, written, coefficients, decayed, since;  // of one chunk
     explicit DeltaProductsBackwardPart(const DeltaWork<T>& w)
-        : DeltaBackwardPart<T>(w), chunks(w), all(chunks.C + chunks.steps), wide_all(round_up(all, width<T>)),
-          starts(chunks.limit * w.K * w.block), ends((chunks.limit + 1) * w.K * w.block), zeros(w.K * w.block),
-          alphas(w.updates * w.block), arriving((w.updates + w.in.chunk) * w.block),
-          turned(w.block * wide_all), alphas_turned(w.block * chunks.wide), y(w.updates * w.stride),
-          grad_o(w.in.chunk * w.stride), good(w.stride / w.block + 1), by_reads(chunks.limit * w.K * wide_all),
-          by_writes(chunks.limit * w.K * chunks.wide), by_inner(chunks.limit * all * chunks.wide),
-          by_kept(chunks.limit * w.K), solved(chunks.C * w.block), by_decay(chunks.C * chunks.C), by_since(chunks.C),
-          start(chunks.limit), end(chunks.limit), rows(all * chunks.row), written(chunks.C * chunks.row),
-          coefficients(maximum(all * wide_all, w.K)), decayed(chunks.by_key ? chunks.C * chunks.C * chunks.row : 1),
+        : DeltaBackwardPart<T>(w),
+          chunks(w),
+          all(chunks.C + chunks.steps),
+          wide_all(round_up(all, width<T>)),
+          starts(chunks.limit * w.K * w.block),
+          ends((chunks.limit + 1) * w.K * w.block),
+          zeros(w.K * w.block),
+          alphas(w.updates * w.block),
+          arriving((w.updates + w.in.chunk) * w.block),
+          turned(w.block * wide_all),
+          alphas_turned(w.block * chunks.wide),
+          y(w.updates * w.stride),
+          grad_o(w.in.chunk * w.stride),
+          good(w.stride / w.block + 1),
+          by_reads(chunks.limit * w.K * wide_all),
+          by_writes(chunks.limit * w.K * chunks.wide),
+          by_inner(chunks.limit * all * chunks.wide),
+          by_kept(chunks.limit * w.K),
+          solved(chunks.C * w.block),
+          by_decay(chunks.C * chunks.C),
+          by_since(chunks.C),
+          start(chunks.limit),
+          end(chunks.limit),
+          rows(all * chunks.row),
+          written(chunks.C * chunks.row),
+          coefficients(maximum(all * wide_all, w.K)),
+          decayed(chunks.by_key ? chunks.C * chunks.C * chunks.row : 1),
           since(chunks.by_key ? (chunks.C + 1) * chunks.row : 1) {}
 };
 
@@ -69,9 +87,11 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
         const T* G = this->columns(own.G.data, column).at;
         for (i64 i = given.count - 1; i >= 0; --i) {
             const DeltaChunk<T>& c = given.chunks[i];
-            T *const y = this->y(own, column) + c.first * columns, *const x = own.arriving + (c.first + c.first / M) * columns;
+            T *const y = this->y(own, column) + c.first * columns, *const x =
+                                                                       own.arriving + (c.first + c.first / M) * columns;
             T* const grad_o = x + c.n * columns;
-            for (i64 t = 0; t < c.steps; ++t) copy(grad_o + t * columns, own.grad_o + (c.first / M + t) * this->stride + column, columns);
+            for (i64 t = 0; t < c.steps; ++t)
+                copy(grad_o + t * columns, own.grad_o + (c.first / M + t) * this->stride + column, columns);
             delta_product<T>(c.n, columns, {K, c.writes, given.row, 1, G, columns, nullptr, 0, y, columns});
             delta_product<T>(c.n, columns, {c.steps, c.seen, 1, given.wide, grad_o, columns, y, columns, y, columns});
             delta_solves<T>[columns / width<T> - 1].up(*this, c, given.C, column, y, x, own.solved.data);
@@ -79,7 +99,8 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             own.end[i] = G;
             T* const to = own.ends + i * K * block;
             if (c.kept.factors) delta_gated(G, to, c.kept, K, columns);
-            delta_product<T>(K, columns, {c.rows(), c.reads, 1, given.row, x, columns, c.kept.factors ? to : G, columns, to, columns});
+            delta_product<T>(K, columns,
+                             {c.rows(), c.reads, 1, given.row, x, columns, c.kept.factors ? to : G, columns, to, columns});
             G = c.fresh ? own.zeros.data : to;
         }
         return true;
@@ -92,9 +113,10 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
         for (i64 i = 0; i < given.count; ++i) {
             const DeltaChunk<T>& c = given.chunks[i];
             const T *const p = own.p + c.first * columns, *const y = this->y(own, column) + c.first * columns;
-            const T *const alpha = own.alphas + c.first * columns, *const x = own.arriving + (c.first + c.first / M) * columns;
+            const T *const alpha = own.alphas + c.first * columns, *const x =
+                                                                       own.arriving + (c.first + c.first / M) * columns;
             for (i64 j = 0; j < c.n; ++j) {
-                const T *const v = c.values + j * this->stride + column;
+                const T* const v = c.values + j * this->stride + column;
                 Vector<T> by_v = zero<T>(), by_p = zero<T>();
                 for (i64 k = 0; k < columns; k += width<T>) {
                     const Vector<T> from = load<T>(y + j * columns + k);
@@ -111,9 +133,12 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             delta_transpose(alpha, c.n, columns, columns, own.alphas_turned.data, wide);
             T *const by_reads = own.by_reads + i * K * all, *const by_writes = own.by_writes + i * K * wide;
             T* const by_inner = own.by_inner + i * own.all * wide;
-            delta_product<T>(K, all, {columns, own.start[i], columns, 1, own.turned.data, all, by_reads, all, by_reads, all});
-            delta_product<T>(K, wide, {columns, own.end[i], columns, 1, own.alphas_turned.data, wide, by_writes, wide, by_writes, wide});
-            delta_product<T>(c.rows(), wide, {columns, x, columns, 1, own.alphas_turned.data, wide, by_inner, wide, by_inner, wide});
+            delta_product<T>(K, all,
+                             {columns, own.start[i], columns, 1, own.turned.data, all, by_reads, all, by_reads, all});
+            delta_product<T>(
+                K, wide, {columns, own.end[i], columns, 1, own.alphas_turned.data, wide, by_writes, wide, by_writes, wide});
+            delta_product<T>(c.rows(), wide,
+                             {columns, x, columns, 1, own.alphas_turned.data, wide, by_inner, wide, by_inner, wide});
             if (given.gated)
                 for (i64 k = 0; k < K; ++k) {
                     Vector<T> sum = zero<T>();
@@ -141,7 +166,8 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
     // Asks for the rows of the chunks before those that end at `begin`, some with each block of columns.
     void ask(i64 begin, i64 b, i64 h, i64 column, i64 columns) const {
         const i64 steps = in.chunk, first = maximum<i64>(begin - steps, 0);
-        for (i64 t = first + steps * column / this->stride; t < minimum(first + steps * (column + columns) / this->stride, begin); ++t) {
+        for (i64 t = first + steps * column / this->stride;
+             t < minimum(first + steps * (column + columns) / this->stride, begin); ++t) {
             const i64 row = this->row(t, b);
             this->ask_for(row, h);
             if (call.grad_out) prefetch(static_cast<const T*>(call.grad_out) + (row * H + h) * D, D);
@@ -178,7 +204,8 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             if (r < c.n)
                 for (i64 x = 0; x < K; ++x) to[x] -= decay(c.n - 1, r) * own.written[r * row + x];
         }
-        delta_product<T>(c.rows(), round_up(K, width<T>), {c.rows(), factors, all, 1, c.given, row, own.rows.data, row, own.rows.data, row});
+        delta_product<T>(c.rows(), round_up(K, width<T>),
+                         {c.rows(), factors, all, 1, c.given, row, own.rows.data, row, own.rows.data, row});
         for (i64 r = 0; r < c.rows(); ++r) {
             T* const to = r < c.n ? own.by_k + (c.first + r) * K : own.by_q + (c.first / M + r - c.n) * K;
             for (i64 x = 0; x < K; ++x) to[x] += own.rows[r * row + x];
@@ -219,7 +246,7 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
         const i64 wide = given.wide, row = given.row, level = given.C * row;
         for (i64 x = 0; x < K; ++x) own.since[x] = 1;
         for (i64 l = 0; l < c.n; ++l) {
-            given.decay_keys(c, h, l, b, l ? own.decayed + (l - 1) * level : nullptr, own.decayed + l * level);
+            given.decay_keys(c, b, h, l, l ? own.decayed + (l - 1) * level : nullptr, own.decayed + l * level);
             const Gate<T> gate = this->gate(this->row(c.begin + l / M, b), h);
             for (i64 x = 0; x < K; ++x) own.since[(l + 1) * row + x] = own.since[l * row + x] * (l % M ? T(1) : gate.of(x));
         }
@@ -231,7 +258,8 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             for (i64 x = 0; x < K; ++x) to[x] += factor * from[x];
         };
         const auto visit = [&](i64 r, i64 l, i64 before, T* to) {
-            const T *const by_read = own.rows + r * row, *const own_row = c.given + r * row, *const a = own.since + (l + 1) * row;
+            const T *const by_read = own.rows + r * row, *const own_row = c.given + r * row,
+                           *const a = own.since + (l + 1) * row;
             for (i64 i = 0; i < before; ++i) {
                 const T factor = -by_inner[r * wide + i];
                 add_row(factor, own_row, by_decayed + i * row);

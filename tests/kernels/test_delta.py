@@ -353,8 +353,12 @@ def test_what_a_step_reads_has_the_bits_of_earlier_inputs_alone(case, way):
                 options["reset"][rows.stop :] = True
             found, _ = replace(case, tensors=later, options=options)(torch.float32)
             assert torch.equal(found[rows], want[rows])
-        short = {name: tensor if name in ("state", "restart") else tensor[rows] for name, tensor in case.tensors.items()}
-        options = {name: tensor[: t + 1] if name == "batch_sizes" else tensor[rows] for name, tensor in case.options.items()}
+        short = {
+            name: tensor if name in ("state", "restart") else tensor[rows] for name, tensor in case.tensors.items()
+        }
+        options = {
+            name: tensor[: t + 1] if name == "batch_sizes" else tensor[rows] for name, tensor in case.options.items()
+        }
         found, _ = replace(case, tensors=short, options=options)(torch.float32)
         assert torch.equal(found, want[rows])
 
@@ -373,6 +377,23 @@ def test_a_sequence_has_the_bits_that_it_has_alone(way):
         loss = out[:, at].square().sum() + last[at].sum()
         grads = torch.autograd.grad(loss, list(leaves.values()))
         found.append([out[:, at], last[at], *(g[:, at] if g.shape[0] == 37 else g[at] for g in grads)])
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize("gate", [None, "head", "key"])
+@pytest.mark.parametrize("resets", [False, True])
+@pytest.mark.parametrize("values", [16, 48, 19])
+def test_one_step_has_the_same_bits_with_and_without_gradients(values, resets, gate, isa):
+    """Without gradients, a state of whole vectors is not copied first."""
+    case = Case(steps=1, batch=5, heads=2, updates=2, keys=6, values=values, gate=gate, resets=resets).draw()
+    if resets:
+        case.options["reset"][0, 1:4] = torch.tensor([True, False, True])
+    found = []
+    for wanted in (False, True):
+        tensors = {name: tensor.float().requires_grad_(wanted) for name, tensor in case.tensors.items()}
+        given = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        found.append(delta_rnn(**tensors, **case.options))
+        assert all(torch.equal(tensors[name], given[name]) for name in given)
     assert all(map(torch.equal, *found))
 
 

@@ -53,15 +53,15 @@ def stored(call: DeltaCall) -> int:
 def by_products(call: DeltaCall, backward: bool) -> bool:
     """Return whether products over chunks of updates take less time than one update after the other.
 
-    Products take 2KV multiply-adds an update and per chunk of 16 some more for their K + V numbers each, in registers; single
-    updates read and write the state from the cache. What decides is how K V compares with K + V.
+    An update takes K V multiply-adds for each reading or writing of the state: from the cache where updates are made singly,
+    in registers for a chunk of updates. Products take in proportion to K + V more. So K V / (K + V) decides.
     """
     M, _, K, V = call.shape
     if M > LONGEST_STEP or call.layout.length * M < LONGEST_STEP:
         return False
     gate = None if call.gate is None else "key" if call.gate.shape[-1] > 1 else "head"
-    least = LEAST_BACKWARD if backward else LEAST_FORWARD
-    return 2 * K * V >= least[gate] * (K + V)
+    least = (LEAST_BACKWARD if backward else LEAST_FORWARD)[gate]
+    return least * (K + V) <= 2 * K * V
 
 
 def _steps(call: DeltaCall) -> int:
