@@ -57,9 +57,9 @@ def compiled() -> AbstractContextManager[object]:
 
 def layer(heads: int = 16, size: int = 128, width: int = 256) -> nn.Module:
     """Return a layer with random weights."""
-    sizes = {"linear_key_head_dim": size, "linear_value_head_dim": size, "hidden_size": width}
-    counts = {"linear_num_key_heads": heads, "linear_num_value_heads": heads}
-    return modeling.Qwen3NextGatedDeltaNet(modeling.Qwen3NextConfig(**sizes, **counts), 0)
+    names = {"key_head_dim": size, "value_head_dim": size, "num_key_heads": heads, "num_value_heads": heads}
+    sizes = {f"linear_{name}": value for name, value in names.items()}
+    return modeling.Qwen3NextGatedDeltaNet(modeling.Qwen3NextConfig(hidden_size=width, **sizes), 0)
 
 
 def difference(net: nn.Module, x: Tensor) -> float:
@@ -79,10 +79,9 @@ def times_faster(steps: int, heads: int = 16, size: int = 128, rounds: int = 5) 
     query, key, value = torch.randn(3, 1, steps, heads, size).unbind()
     decay, beta = torch.rand(2, 1, steps, heads).unbind()
     leaves = [leaf.requires_grad_() for leaf in (query, key, value, -decay, beta)]
-    functions = (modeling.torch_chunk_gated_delta_rule, gated_delta_rule)
-    least = [[float("inf")] * 2 for _ in functions]
+    least = [[float("inf")] * 2 for _ in range(2)]
     for _ in range(rounds):
-        for times, function in zip(least, functions):
+        for times, function in zip(least, (modeling.torch_chunk_gated_delta_rule, gated_delta_rule)):
             for backward in (False, True):
                 start = time.process_time()
                 with torch.set_grad_enabled(backward):
@@ -97,5 +96,5 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     torch.set_num_threads(1)
     steps = int((*sys.argv[1:], 1024)[0])
-    print(f"largest relative difference {difference(layer(), torch.randn(1, steps, 256)):.1e}")
+    print(f"difference relative to the largest entry: {difference(layer(), torch.randn(1, steps, 256)):.1e}")
     print("{:.1f} times faster forward, {:.1f} with backward".format(*times_faster(steps)))
