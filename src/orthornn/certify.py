@@ -29,7 +29,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from ._checks import check_choice, check_dtype, check_finite, check_integer, check_module, check_number, check_shape, check_tensor
+from ._checks import (
+    check_choice,
+    check_dtype,
+    check_finite,
+    check_integer,
+    check_module,
+    check_number,
+    check_same,
+    check_shape,
+    check_tensor,
+)
 from .activations import Activation, LeakyReLU
 from .errors import ArgumentError, ArgumentTypeError
 from .modules.blocks import OrthogonalBlocks
@@ -37,7 +47,7 @@ from .modules.layer import Layer
 from .modules.rnn import OrthogonalRNN
 from .parametrizations.matrices import as_complex
 
-__all__ = ["Mode", "bound", "certified_accuracy", "certified_radius", "influence", "movements"]
+__all__ = ["bound", "certified_accuracy", "certified_radius", "influence", "movements"]
 
 Mode = Literal["every", "energy", "one"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -55,7 +65,8 @@ def influence(network: nn.Module, steps: int, of: Of = "input") -> Tensor:
 
     Args:
         network: An OrthogonalRNN, or OrthogonalBlocks without norm, whose outputs are its states at every step; or a model
-            with one of these as ``core``, a torch.nn.Linear as ``head``, ``output`` ("all" or "last") and perhaps ``pool``.
+            with one of these as ``core``, a torch.nn.Linear as ``head``, and perhaps ``output`` ("all" or
+            "last", the default) and ``pool`` ("last", "mean" or "both").
         steps: Length of the sequences, T.
         of: Whether d_s is the norm by which the ``"input"`` of step s moves, or a disturbance of the ``"state"`` of every
             layer and direction after step s, such as its rounding. Default: ``"input"``.
@@ -136,20 +147,35 @@ def certified_radius(
         state_error: As for :func:`bound`. Default: 0.
     """
     if getattr(network, "output", "last") != "last":
-        raise ArgumentError("Expected a network that is read after the last step, but got one that is read at every step.")
+        raise ArgumentError(
+            "Expected a network that is read after the last step, but got one that is read at every step."
+        )
     check_number("state_error", state_error, 0)
     _core(network)
     parts = _by_length(x)
     check_shape("targets", targets, (sum(len(places) for places, _ in parts),))
-    check_dtype("targets", targets, (torch.int64,))
-    radii = targets.new_empty(targets.shape, dtype=torch.float64)
+    radii = torch.empty(len(targets), dtype=torch.float64, device=parts[0][1].device)
     for places, sequences in parts:
         radii[places] = _radii(network, sequences, targets[places], mode, state_error)
     return radii
 
 
+def check_classes(targets: Tensor, scores: Tensor) -> None:
+    """Raise an error unless the targets are classes (B,) of scores (B, O)."""
+    check_shape("targets", targets, (scores.shape[0],))
+    check_dtype("targets", targets, (torch.int64,))
+    check_same("scores", scores.argmax(1), targets=targets)
+    if targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < scores.shape[1]:
+        raise ArgumentError(f"Expected targets in 0..{scores.shape[1] - 1}, but got {targets.tolist()}.")
+
+
 def certified_accuracy(
-    network: nn.Module, x: Tensor | PackedSequence, targets: Tensor, eps: float, mode: Mode = "every", state_error: float = 0.0
+    network: nn.Module,
+    x: Tensor | PackedSequence,
+    targets: Tensor,
+    eps: float,
+    mode: Mode = "every",
+    state_error: float = 0.0,
 ) -> float:
     """Return the share of sequences whose class is right, and stays so for every change of their input by at most eps.
 
@@ -171,8 +197,7 @@ def _radii(network: nn.Module, x: Tensor, targets: Tensor, mode: Mode, state_err
         exact = _total(torch.linalg.vector_norm(jacobian[:, None] - jacobian[None], dim=-1), mode)
         moved = torch.minimum(moved, _outward(exact, steps) + _slack(network, steps) * movements(model, steps))
     scores = model(x.double() if x.is_floating_point() else x)
-    if targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < scores.shape[1]:
-        raise ArgumentError(f"Expected targets in 0..{scores.shape[1] - 1}, but got {targets.tolist()}.")
+    check_classes(targets, scores)
     margins = scores.gather(1, targets[:, None]) - scores
     if state_error:
         margins = margins - state_error * movements(model, steps, of="state")[targets]
@@ -185,7 +210,9 @@ def _by_length(x: Tensor | PackedSequence) -> list[tuple[Tensor, Tensor]]:
     """Return (places in the batch, sequences (T, b, ...)) for each length."""
     if isinstance(x, PackedSequence):
         rows, lengths = pad_packed_sequence(x)
-        found = [(length, (lengths == length).nonzero().squeeze(1).to(rows.device)) for length in lengths.unique().tolist()]
+        found = [
+            (length, (lengths == length).nonzero().squeeze(1).to(rows.device)) for length in lengths.unique().tolist()
+        ]
         return [(places, rows[:length, places]) for length, places in found]
     check_tensor("x", x)
     check_shape("x", x, ("T", "B", "I") if x.is_floating_point() else ("T", "B"))
@@ -371,8 +398,7 @@ def _jacobian(network: nn.Module, steps: int) -> Tensor | None:
         outputs = model(x)
         outputs = outputs[0] if isinstance(outputs, tuple) else outputs
         outputs = outputs[-1] if every else outputs
-        outputs = torch.view_as_real(outputs).flatten() if outputs.is_complex() else outputs.flatten()
-        rows = [torch.autograd.grad(y, x, retain_graph=True)[0] for y in outputs]
+        rows = [torch.autograd.grad(y, x, retain_graph=True)[0] for y in _as_real(outputs).flatten()]
     return torch.stack(rows).squeeze(2)
 
 
@@ -412,7 +438,30 @@ def _wide(network: nn.Module) -> Any:
     for module in wide.modules():
         if isinstance(module, OrthogonalRNN):
             module.clip_backward = None  # of the gradient, which is to be the derivative
+    if hasattr(wide, "head"):
+        _check_forward(wide)
     return wide
+
+
+def _check_forward(model: Any) -> None:
+    """Raise ArgumentError for a model that computes something else from the outputs of its core than its head does."""
+    core = model.core
+    x = torch.linspace(-1, 1, 3 * 2 * core.input_size, dtype=torch.float64).view(3, 2, -1)
+    x = x.to(next(model.parameters()).device)
+    every, last = core(x)[0], core(x, output="last")[0]
+    parts = {"all": every, "last": last, "mean": every.mean(0)}
+    features = torch.cat([_as_real(parts[name]) for name in _readings(model)], dim=-1)
+    expected = model.head(features)
+    found = model(x)
+    if found.shape != expected.shape or not torch.allclose(found, expected, rtol=1e-8, atol=1e-8, equal_nan=True):
+        raise ArgumentError(
+            "Expected a model that applies its head to the outputs of its core, and nothing else, but got one that returns "
+            "something else. Set its attributes output ('all' or 'last') and pool, or certify a model of these two."
+        )
+
+
+def _as_real(outputs: Tensor) -> Tensor:
+    return torch.view_as_real(outputs).flatten(-2) if outputs.is_complex() else outputs
 
 
 def _core(network: Any) -> OrthogonalRNN | OrthogonalBlocks:
@@ -422,6 +471,8 @@ def _core(network: Any) -> OrthogonalRNN | OrthogonalBlocks:
             f"Expected an OrthogonalRNN or OrthogonalBlocks, or a model with one as its core, but got "
             f"{type(core).__name__}. Gates multiply by states: their products have no bound for all inputs."
         )
+    if core.batch_first:
+        raise ArgumentError("Expected a network that reads (T, B, I), but got batch_first=True. Set it to False.")
     added = [name for name in ("recent", "series") if getattr(network, name, None) is not None]
     if added:
         raise ArgumentError(
@@ -444,11 +495,13 @@ def _readings(network: Any) -> Sequence[str]:
     if not hasattr(network, "head"):
         return ("all",)
     _head(network)
-    if network.output == "all":
+    if getattr(network, "output", "last") == "all":
         return ("all",)
     pool = getattr(network, "pool", "last")
     if pool == "summary":
-        raise ArgumentError("Expected the pool 'last', 'mean' or 'both', but got 'summary', whose maximum is not covered.")
+        raise ArgumentError(
+            "Expected the pool 'last', 'mean' or 'both', but got 'summary', whose maximum is not covered."
+        )
     return ("last", "mean") if pool == "both" else (pool,)
 
 
@@ -464,4 +517,6 @@ def _check_blocks(core: OrthogonalBlocks) -> None:
             "all inputs. Train with another."
         )
     if core.stride > 1:
-        raise ArgumentError(f"Expected blocks with stride=1, but got {core.stride}. Certify the network without a stride.")
+        raise ArgumentError(
+            f"Expected blocks with stride=1, but got {core.stride}. Certify the network without a stride."
+        )

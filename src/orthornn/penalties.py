@@ -8,13 +8,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ._checks import check_number, check_same, check_shape
-from .certify import Mode, movements
+from ._checks import check_dtype, check_number, check_same, check_shape
+from .certify import Mode, check_classes, movements
 from .errors import ArgumentTypeError, DTypeError, ShapeError
 from .kernels.interception import no_autocast
 from .modules.tracing import LayerTrace
 
-__all__ = ["certified_margin", "gradient_norm", "norm_stabilizer", "soft_orthogonality", "spectrum_prior", "weight_decay"]
+__all__ = [
+    "certified_margin",
+    "gradient_norm",
+    "norm_stabilizer",
+    "soft_orthogonality",
+    "spectrum_prior",
+    "weight_decay",
+]
 
 
 def soft_orthogonality(W: Tensor, strength: float = 1.0) -> Tensor:
@@ -145,12 +152,12 @@ def certified_margin(
         mode: As for :func:`orthornn.certify.bound`. Default: ``"every"``.
         strength: Factor, at least 0. Default: 1.
     """
-    check_shape("scores", scores, ("B", "O"))
-    _check_inexact("scores", scores)
-    check_shape("targets", targets, (scores.shape[0],))
     eps = check_number("eps", eps, 0)
-    moved = movements(network, steps, mode).to(scores.dtype)
+    moved = movements(network, steps, mode)
     check_shape("scores", scores, ("B", moved.shape[0]))
+    check_dtype("scores", scores)
+    check_classes(targets, scores)
+    moved = moved.to(scores.dtype)
     short = eps * moved[targets] + scores - scores.gather(1, targets[:, None])
     return _strength(strength) * short.clamp_min(0).amax(1).sum() / max(1, len(scores))
 
