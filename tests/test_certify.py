@@ -279,7 +279,9 @@ def test_certified_accuracy_falls_from_the_accuracy():
     x, targets = torch.randn(T, 50, I).double(), torch.randint(CLASSES, (50,))
     accuracy = float((model(x).argmax(1) == targets).double().mean())
     shares = [certified_accuracy(model, x, targets, eps) for eps in (0.0, 1e-4, 1e-2, 10.0)]
-    assert shares[0] == accuracy and shares == sorted(shares, reverse=True) and shares[-1] == 0
+    assert shares[0] == accuracy
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] == 0
     wrong = model(x).argmax(1) != targets
     assert (certified_radius(model, x, targets)[wrong] == 0).all()
 
@@ -322,7 +324,7 @@ def test_modrelu_that_jumps_is_refused(name):
         rnn.bias_ih_l0.fill_(-0.1)
         assert bound(rnn, 1.0, T) > 0
         rnn.bias_ih_l0[1] = 1e-3
-    with pytest.raises(ArgumentError, match="continuous nonlinearity.*it jumps"):
+    with pytest.raises(ArgumentError, match=r"continuous nonlinearity.*it jumps"):
         bound(rnn, 1.0, T)
 
 

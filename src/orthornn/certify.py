@@ -14,8 +14,8 @@ and readouts compose: c_s, the influence of step s, is found from the output dow
                      <=  eps max_s c_s     "one": one d_s <= eps, the others are 0.
 
 For a linear network the derivative of an output is the same everywhere, and the bound for it is exact. Numbers are computed
-in float64 and rounded outwards; docs/derivations/certificates.md has the steps. What is certified is the function of the stored
-parameters, evaluated without rounding and in evaluation mode.
+in float64 and rounded outwards; docs/derivations/certificates.md has the steps. What is certified is the function of the
+stored parameters, evaluated without rounding and in evaluation mode.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _HELD = ("orthogonal", "unitary", "O", "SO", "det=-1", "U", "subset")  # groups 
 def influence(network: nn.Module, steps: int, of: Of = "input") -> Tensor:
     """Return c (S,), float64: the outputs move by at most sum_s c_s d_s in Euclidean norm, if step s moves by d_s.
 
-    S is the number of steps. Of a network that is read at every step, c is that of the step which moves most: of one direction
-    the last one; of two directions c has 2 steps - 1 entries, by distance from the step that is read.
+    S is the number of steps. Of a network that is read at every step, c is that of the step which moves most: of one
+    direction the last one; of two directions c has 2 steps - 1 entries, by distance from the step that is read.
 
     Args:
         network: An OrthogonalRNN, or OrthogonalBlocks without norm, whose outputs are its states at every step; or a model
@@ -227,8 +227,8 @@ class _Influences(NamedTuple):
 
 
 def _influences(network: nn.Module, steps: int) -> _Influences:
-    """Return what moves the parts that a head reads: the states of each direction for each of the things pooled, or the output
-    of blocks.
+    """Return what moves the parts that a head reads: for each of the things pooled the states of each direction, or the
+    output of blocks.
     """
     core, readings = _core(network), _readings(network)
     blocks = isinstance(core, OrthogonalBlocks)
@@ -341,8 +341,8 @@ def _slope(layer: Layer) -> Tensor | float:
 def _check_no_jump(phi: Activation, b: Tensor) -> None:
     if phi.name in ("modrelu", "complex_modrelu") and bool((b > 0).any()):
         raise ArgumentError(
-            f"Expected a continuous nonlinearity, but got {phi.name} with b up to {float(b.detach().max()):.3g}: above 0 it jumps "
-            f"from -b to b at 0, and no bound exists. Keep b at most 0, or use nonlinearity='scaled_tanh'."
+            f"Expected a continuous nonlinearity, but got {phi.name} with b up to {float(b.detach().max()):.3g}: above 0 "
+            f"it jumps from -b to b at 0, and no bound exists. Keep b at most 0, or use nonlinearity='scaled_tanh'."
         )
 
 
@@ -513,8 +513,8 @@ def _check_blocks(core: OrthogonalBlocks) -> None:
         )
     if core.mixing == "glu":
         raise ArgumentError(
-            "Expected blocks with mixing='gelu' or 'mlp', but got 'glu': it multiplies states by gates, and no bound holds for "
-            "all inputs. Train with another."
+            "Expected blocks with mixing='gelu' or 'mlp', but got 'glu': it multiplies states by gates, and no bound "
+            "holds for all inputs. Train with another."
         )
     if core.stride > 1:
         raise ArgumentError(

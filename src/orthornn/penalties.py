@@ -140,8 +140,8 @@ def certified_margin(
 ) -> Tensor:
     """Return strength times the mean over the batch of max(0, max_j (eps m_yj - (s_y - s_j))), j over the classes but y.
 
-    m_ij is by how much the difference of the scores i and j moves at most (:func:`orthornn.certify.movements`). The penalty is
-    0 where every sequence keeps its class whatever moves its input by eps (Tsuzuku et al., 2018, add the same to scores).
+    m_ij is by how much the difference of the scores i and j moves at most (:func:`orthornn.certify.movements`). The penalty
+    is 0 where every sequence keeps its class whatever moves its input by eps (Tsuzuku et al., 2018, add the same to scores).
 
     Args:
         network: The classifier, as :func:`orthornn.certify.movements` takes it.

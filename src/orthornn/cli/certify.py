@@ -39,8 +39,8 @@ class CertifyArguments:
     _: KW_ONLY
     run: Path = field(metadata={"positional": "RUN"})
     """Run directory of a classifier that is read after the last step."""
-    eps: tuple[float, ...] = field(metadata={"parse": parse_sizes})
-    """How far inputs move, in Euclidean norm and as the network reads them, such as 0.01,0.1."""
+    eps: str
+    """How far inputs move, in Euclidean norm and as the network reads them, separated by commas, such as 0.01,0.1."""
     mode: Mode = "every"
     """What moves by at most eps: the input of every step, the energy of all (the root of the sum of squares), or the input of
     one step, whichever."""
@@ -57,6 +57,7 @@ DESCRIPTION = (
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     arguments = read_options(CertifyArguments, "orthornn certify", DESCRIPTION, words or ["--help"])
+    sizes = parse_sizes(arguments.eps)
     loaded = load(arguments.run, arguments.checkpoint)
     task = loaded.config.task
     if task.metric != "accuracy" or task.output != "last":
@@ -72,7 +73,7 @@ def main(words: Sequence[str]) -> int:
     radii = torch.cat([_radii(loaded.model, batch, arguments.mode) for batch in task.test(_BATCH)])
     check_data(folder, task)  # now, as the task may have fetched them first
     shares = {"accuracy": float((radii > 0).double().mean())}
-    shares |= {f"certified at {eps:g}": float((radii > eps).double().mean()) for eps in arguments.eps}
+    shares |= {f"certified at {eps:g}": float((radii > eps).double().mean()) for eps in sizes}
     show("   ".join(f"{name} {share:.6g}" for name, share in shares.items()))
     return 0
 
