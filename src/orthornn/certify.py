@@ -5,8 +5,8 @@ most 1 for most, lets its states differ by
 
     e_t <= rho e_{t-1} + kappa d_t,    rho = L |g| ||W||_2,    kappa = L ||V||_2,    e_0 = 0
 
-(rho = |g| ||W||_2 with a linear transition), so that e_t <= sum_s rho^(t-s) kappa d_s. An orthogonal W has rho = 1: what
-came long ago counts as much as what comes now, and no more, where another W lets it grow as rho^T. Layers, directions, pools
+(rho = |g| ||W||_2 with a linear transition), so that e_t <= sum_s rho^(t-s) kappa d_s. An orthogonal W has rho = 1: a
+change long ago counts as much as one now, and no more, where another W lets it grow as rho^T. Layers, directions, pools
 and readouts compose: c_s, the influence of step s, is found from the output down, and the output moves by at most
 
     sum_s c_s d_s    <=  eps sum_s c_s     "every": every d_s <= eps
