@@ -102,7 +102,7 @@ CASES = {
         lambda: OrthogonalRNN(2, 11, 2, parametrization=Rotations(), nonlinearity="tanh", gain=0.9),
         "rotations",
     ),
-    "no bias": (lambda: OrthogonalRNN(2, 6, bias=False, nonlinearity="relu"), "dense"),
+    "no bias": (lambda: OrthogonalRNN(2, 6, parametrization=Householder(), bias=False, nonlinearity="relu"), "dense"),
     "torch": (lambda: nn.RNN(2, 6, 2, nonlinearity="relu"), "dense"),
     **{
         f"{name}, {n}": (lambda name=name, n=n: OrthogonalRNN(2, n, nonlinearity=name), "")

@@ -150,7 +150,9 @@ def test_what_is_not_in_the_reflectors_is_not_trained():
 def test_training_brings_the_integers_nearer():
     """With weights of three bits, whose error is larger than that of the states."""
     torch.manual_seed(0)
-    teacher = network(nonlinearity="tanh", size=24, outputs=2)
+    method = Householder(reflections=16, base="rotations")
+    teacher = network(parametrization=method, nonlinearity="tanh", size=24, outputs=2)
+    nn.init.uniform_(teacher.core.bias_ih_l0, -0.2, 0.2)
     x = torch.randn(30, 64, 3)
     with torch.no_grad():
         wanted = teacher(x)
