@@ -319,7 +319,7 @@ def _response(layer: Layer, V: Tensor, carried: Tensor) -> Tensor:
 def _carry(layer: Layer) -> Tensor:
     """Return rho: by how much a difference of states grows at most in one step."""
     W = layer.transition.matrix()
-    group = layer.transition.method.group  # type: ignore[union-attr]
+    group = layer.transition.method.group
     norm = _norm(W.detach() if group in _HELD else W)
     gain = layer.gain.double() if isinstance(layer.gain, Tensor) else torch.tensor(layer.gain, dtype=torch.float64)
     return gain.abs().to(norm.device) * norm * (1.0 if layer.linear_transition else _slope(layer))
