@@ -10,9 +10,8 @@ from orthornn import cli
 from orthornn.certify import certified_radius
 from orthornn.learn.predict import load
 
-TRAIN = (
-    "--target kind --sequence id --recipe none --hidden-size 5 --steps 60 --lr 0.02 --batch-size 8 --threads 1".split()
-)  # noqa: SIM905
+DATA = ["--target", "kind", "--sequence", "id", "--recipe", "none"]
+TRAIN = [*DATA, "--hidden-size", "5", "--steps", "60", "--lr", "0.02", "--batch-size", "8", "--threads", "1"]
 
 
 @pytest.fixture
