@@ -65,12 +65,12 @@ def told_times(task: Task, file: Table) -> str:
     if own.time is None:
         return ""
     sequences = together(own, file)
-    told = told_grid(file, own.time, sequences.order, sequences.rows.lengths)
+    told = told_grid(file, own.time, sequences.order, sequences.rows.lengths, own.irregular)
     return f"{own.time}: {told}" if told else ""
 
 
 class Forecasts(NamedTuple):
-    """What a series is forecast to be after its end.
+    """A forecast of the steps after the end of a series.
 
     name: Of the series. steps: (H,) int64, counted from its first step as `Series.steps`. times: (H,) str, None where the
     table has no times on a grid. values: (H, C Q) float64, the quantiles of a column side by side.
@@ -182,7 +182,7 @@ class TablePredictor:
         """Forecast the steps after the end of every sequence of a file."""
         task, file = forecast_task(self._task), read_table(self._task, self._description, path)
         clock = None
-        if task.time is not None:
+        if task.time is not None and not task.irregular:  # then the next row may come at any time
             sequences = together(task, file)
             clock = clock_of(file, task.time, sequences.order, sequences.rows.lengths)
         leads, found = np.array(task.leads), []

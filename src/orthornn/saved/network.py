@@ -71,6 +71,7 @@ def make_model(model: Model, description: dict[str, Any], device: str | None = N
             tokens=description["input"] == "tokens",
             known_inputs=sum(lead > 0 for lead in description.get("leads") or ()),
             series=(len(description["series"]), description["embedding"]) if description.get("series") else None,
+            elapsed=description.get("time_unit") is not None,
             device=device,
         )
     finally:

@@ -191,44 +191,45 @@ def _factor(sign: int) -> int:
     return 100 if sign > 0 else 1000
 
 
-_GUIDE = "your_data.md#default-model-and-training"
+_GUIDE = "table_models.md#default-model-and-training"
+_REFERENCES = "references.md#random-convolutions"
 _INTRODUCTION = f"""\
 `orthornn train FILE --target COLUMN` trains a [default network](../how_to/{_GUIDE}). This page
 compares it with gated networks and with plain methods. `python -m orthornn_evidence.own_data.results page` writes it from
 `results/own-data`."""
 _HEAD = f"""\
-Mean and standard deviation over three seeds; another number of seeds is in parentheses. The best mean of a row is bold.
-The weights are those of the best validation. Two methods are level where their means differ by at most {NOISE:g} standard
-errors of the difference. Every network is what `orthornn train` trains with the options of its name, listed at the end:
-at most 12000 parameters, 600 updates of up to 32 sequences (an epoch, if that is more), and an end after ten validations
-without a better one. `auto` has two minutes for search and training. `plain` is the plain method with the best validation.
-MiniRocket, and Hydra with MultiRocket, are those of the package aeon with its own settings, of one seed
-([references](../references.md#random-convolutions)).
+The tables show mean and standard deviation over three seeds, or over the number of seeds in parentheses. The best mean of a
+row is bold. All results use the weights of the best validation. Two methods are level if their means differ by at most
+{NOISE:g} standard errors of the difference. `orthornn train` trained every network with the options at the end of this page:
+at most 12000 parameters and 600 updates of up to 32 sequences (or one epoch, if that is more), stopping after ten validations
+without improvement. `auto` has two minutes for search and training. `plain` is the plain method with the best validation.
+MiniRocket, and Hydra with MultiRocket, come from the package aeon, with its settings and one seed
+([references](../{_REFERENCES})).
 
-On `events` the LSTM and the GRU, read at their last step, stay near the level of chance, and some of their trainings ended
-early; the LSTM that reads the mean of its outputs learns the task in the same 600 updates. On `ItalyPowerDemand` two
-plain methods tie on the ten validation sequences, and the one that is not shown does better on the test. A forecast with
-a deviation of 0 is the regression from which training starts; no update improved its validation. A loss is the mean
-squared error of standardized targets: 1000 thousandths is what the training mean would reach there."""
+On `events`, the LSTM and the GRU, read at their last step, stay near chance, and some of their runs ended early; the LSTM
+that reads the mean of its outputs learns the task in the same 600 updates. On `ItalyPowerDemand`, two plain methods tie on
+the ten validation sequences, and the one that is not shown does better on the test. A forecast with a deviation of 0 is the
+regression from which training starts: no update improved its validation. A loss is the mean squared error of standardized
+targets, so predicting the training mean would cost 1000 thousandths."""
 _TRIED = """\
-On `oscillator`, the frequency of a noisy oscillation, the LSTM and the GRU are better than the default, with its
-decays or without: `--model auto` tries them, too."""
+On `oscillator`, the frequency of a noisy oscillation, the LSTM and the GRU are better than the default, with or without its
+decays; `--model auto` tries them, too."""
 _ABOUT_VARIANTS = """\
-`lstm, pooled` reads the mean of the LSTM's outputs in the place of the last one, as the default does; `strict` is the default
-without its decays, so that its transitions are orthogonal; `no recipe` is the command with `--recipe none`. Percent, or
-thousandths, as above."""
+`lstm, pooled` reads the mean of the LSTM's outputs instead of the last one, as the default does; `strict` is the default
+without its decays, so its transitions are orthogonal; `no recipe` is the command with `--recipe none`. Numbers are in percent
+or thousandths, as above."""
 _ABOUT_SETS = """\
-"sequences": pieces for training, validation and test. The sets `sensors`, `events` and `oscillator` are made by
-`orthornn_evidence.own_data.sets`; `digits` are spoken digits of six speakers (Jakobovski et al., free-spoken-digit-dataset,
-20 log-mel bands, numbers 0 to 4 of each speaker for the test); the others are from the UCR/UEA archive and the files of the
-package aeon, with their own test parts or the default split."""
+"sequences": numbers for training, validation and test. `orthornn_evidence.own_data.sets` generates `sensors`, `events` and
+`oscillator`. `digits` are spoken digits of six speakers (Jakobovski et al., free-spoken-digit-dataset, 20 log-mel bands,
+numbers 0 to 4 of each speaker for the test). The others come from the UCR/UEA archive and the files of the package aeon, with
+their own test parts or the default split."""
 _COMMANDS = """\
 ## Commands
 
     orthornn train FILE --target COLUMN --seed SEED OPTIONS
     python -m orthornn_evidence.own_data.results run --made FOLDER --series FOLDER --digits FOLDER --out results/own-data
 
-`plan` in the place of `run` prints what is missing and the processor time that it takes.
+`plan` instead of `run` prints what is missing and its processor time.
 
 | name | options |
 |---|---|"""

@@ -38,6 +38,7 @@ from ...compact_wy import factors
 from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
 from ...modules import OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell
 from ...rotation_basis import decompose
+from ..network import check_steps_are_equal
 
 CForm = Literal["auto", "dense", "reflections", "rotations"]
 FORMS: tuple[str, ...] = get_args(CForm)
@@ -299,6 +300,7 @@ def fold_network(model: Any, description: dict[str, Any] | None = None, form: CF
 
 def _fold(model: Any, form: CForm) -> FoldedNetwork:
     """Return the numbers of a network as it computes, without the scaling of a run."""
+    check_steps_are_equal(model)
     core, head = (model.core, model.head) if hasattr(model, "core") and hasattr(model, "head") else (model, None)
     core = core.rnn if isinstance(core, OrthogonalRNNCell) else core
     _check(core, head)

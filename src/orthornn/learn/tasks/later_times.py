@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..files.columns import Table
-from ..files.dates import compact_nanoseconds, respelled
-from .time_grid import DAYS, Steps, instants, numbers_of_times, steps_of, within
+from ..files.dates import respelled
+from .time_grid import DAYS, Steps, steps_of, times_in, within
 
 _DAY = 24 * 3600 * 10**9
 _DAY_OF_MONTH, _BEFORE_END, _WORKING_DAY, _ = DAYS
@@ -71,15 +71,10 @@ def clock_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> 
         order: The rows (R,), a sequence after the other, each in order of time.
         lengths: Of the sequences.
     """
-    cells, column = file.labels(name, "time"), file.columns[name]
-    dates = instants(column)
-    if dates is None:
-        numbers = numbers_of_times(file, name)
-        dates = compact_nanoseconds(numbers)
-    times = numbers if dates is None else dates
+    cells, (times, are_dates) = file.labels(name, "time"), times_in(file, name)
     inside = within(lengths)
     steps = np.diff(times[order])[inside]
     if not len(steps) or steps.min() <= 0:
         return None
-    found = steps_of(times[order], inside, dates is not None)
-    return None if found is None else Clock(cells, times, found, dates is not None)
+    found = steps_of(times[order], inside, are_dates)
+    return None if found is None else Clock(cells, times, found, are_dates)

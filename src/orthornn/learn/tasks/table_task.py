@@ -145,6 +145,8 @@ class TableTask(TableOptions):
         found = {**described(data.channels), **scaling}
         if self.embedding is not None:
             found |= {"series": data.series, "embedding": self.embedding}
+        if self.irregular:
+            found["time_unit"] = float(data.deviation[-1])
         if self.table_roles().sequence is not None:
             found["sequence"] = self.table_roles().sequence
         numbers = [channel for channel in data.channels if channel.kind == "number"]

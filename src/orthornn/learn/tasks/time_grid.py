@@ -15,6 +15,7 @@ from ..files import cells
 from ..files.columns import Table
 from ..files.dates import are_dates, compact_nanoseconds, has_offset, nanoseconds_of_dates
 
+_NEIGHBORS = "; the network takes them for neighbors"
 _HOUR = 3600 * 10**9
 _DAY = 24 * _HOUR
 _MONTHS = (3, 4, 9, 10, 11)  # in which clocks change
@@ -48,10 +49,16 @@ class Steps(NamedTuple):
     day: str = ""
 
 
-def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> str:
-    """Return what there is to say about the times of sequences, put in this order; empty if there are no two."""
+def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray, are_read: bool = False) -> str:
+    """Return what there is to say about the times of sequences, put in this order; empty if there are no two.
+
+    are_read: Whether the network reads the time between steps.
+    """
     found = grid_of(file, name, order, lengths)
-    return "" if found is None else found.told
+    if found is None:
+        return ""
+    advice = "" if are_read else f"{_NEIGHBORS}, unless it is trained with irregular, --irregular"
+    return found.told.replace(_NEIGHBORS, advice)
 
 
 def grid_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> Grid | None:
@@ -64,13 +71,19 @@ def grid_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> G
         lengths: Of the sequences.
     """
     column = file.columns[name]
-    dates = instants(column)
-    if dates is None:
-        numbers = numbers_of_times(file, name)
-        dates = compact_nanoseconds(numbers)
-    times = numbers if dates is None else dates
-    local = dates is not None and not has_offset(column[0])
-    return grid_of_times(times[order], lengths, dates is not None, lambda row: _shown(column[order[row]]), local)
+    times, are_dates = times_in(file, name)
+    local = are_dates and not has_offset(column[0])
+    return grid_of_times(times[order], lengths, are_dates, lambda row: _shown(column[order[row]]), local)
+
+
+def times_in(file: Table, name: str) -> tuple[np.ndarray, bool]:
+    """Return a column of times (R,), and whether they are dates: then in nanoseconds since 1970, int64; else numbers."""
+    dates = _instants(file.columns[name])
+    if dates is not None:
+        return dates, True
+    numbers = _numbers(file, name)
+    dates = compact_nanoseconds(numbers)
+    return (numbers, False) if dates is None else (dates, True)
 
 
 def grid_of_times(
@@ -106,7 +119,7 @@ def grid_of_times(
     gaps = [f"{best.counts[at] - 1} after {shown(place)}" for at, place in zip(missing, places[:_MOST])]
     told = (
         f"{every}, with {len(places)} gap(s), where steps are missing: {', '.join(gaps)}"
-        f"{', ...' if len(places) > _MOST else ''}; the network takes them for neighbors{hint}"
+        f"{', ...' if len(places) > _MOST else ''}{_NEIGHBORS}{hint}"
     )
     return Grid(told, "gaps")
 
@@ -227,7 +240,7 @@ def _shown(cell: object) -> str:
     return cells.shown(str(cell) if isinstance(cell, np.datetime64) else cell)
 
 
-def numbers_of_times(file: Table, name: str) -> np.ndarray:
+def _numbers(file: Table, name: str) -> np.ndarray:
     """Return times that are no dates as int64 or float64: the differences count, so that no ranks are in their place."""
     column = file.columns[name]
     if column.dtype.kind in "iu" and column.max() <= np.iinfo(np.int64).max:
@@ -235,7 +248,7 @@ def numbers_of_times(file: Table, name: str) -> np.ndarray:
     return file.numbers(name, "time")
 
 
-def instants(column: np.ndarray) -> np.ndarray | None:
+def _instants(column: np.ndarray) -> np.ndarray | None:
     """Return dates as nanoseconds, int64; None if the column holds none, or some that are too far away."""
     try:
         if column.dtype.kind == "M":
