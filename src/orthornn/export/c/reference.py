@@ -49,12 +49,12 @@ def follow(network: FoldedNetwork, steps: int, eps: float) -> Reference:
     rows: list[Array] = []
     largest, tolerance = 1.0, 0.0
     for row in x:
-        for k, h in enumerate(rounded):
+        for k, h in enumerate(rounded[: len(network.layers)]):
             signs = random.choice([-1.0, 1.0], len(h))
             rounded[k] = h + signs * eps * sums**0.5 * float(np.abs(h).max())
         with np.errstate(over="ignore", invalid="ignore"):
             (y, states), (z, rounded) = network.step(row, states), network.step(row, rounded)
-            largest = max(largest, *(float(np.abs(values).max()) for values in (y, *states)))
+            largest = max(largest, *(float(np.abs(values).max()) for values in (y, *states[: len(network.layers)])))
             allowed = 8 * eps * (steps + sums) * largest * network.readout_norm
             off = _MARGIN * float(np.abs(y - z).max())
         if not (np.isfinite(largest) and max(largest, allowed) <= _LARGEST):
