@@ -1,14 +1,15 @@
 """A trained network as C99: one header, one source, no heap.
 
 `to_c` writes NAME.h, NAME.c and NAME_selftest.c, and files for build systems. The weights are constants, the state is a
-struct of the caller's, and nothing of libc is used but tanhf, hypotf, erff and fabsf where an activation needs them (no
-function at all with integers). See docs/how_to/microcontroller.md.
+struct of the caller's, and nothing of libc is used but tanhf, hypotf, erff, expf, sqrtf and fabsf where an activation or a
+normalization needs them (no function at all with integers). See docs/how_to/microcontroller.md.
 
-folded         the network as numbers, in float64
+folded         the network as numbers, in float64; blocks and reading have what is next to the recurrences
 bounds         how large inputs and states become, for the scales of integers
 fixed          the network in integers, and its twin in Python
 rounded        the network with weights as those integers, to be trained
-body           the functions, whatever the numbers; float_numbers and fixed_numbers are their two dialects
+body           the functions, whatever the numbers; float_numbers and fixed_numbers are their two dialects; float_blocks
+               the parts that only float32 has
 reference      what the network must return, and how closely
 module         whether a module computes that
 source, text   the files; project_files those of build systems
@@ -100,14 +101,15 @@ def to_c(
     """Write a network as C99.
 
     Args:
-        network: An OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN; a module with such a ``core`` and a linear
-            ``head``, whose ``forward``, if it has one, returns ``head`` of the core's outputs; or a run, as
+        network: An OrthogonalRNN, OrthogonalBlocks, an OrthogonalRNNCell or a torch.nn.RNN; a module with such a ``core``
+            and a linear ``head``, whose ``forward``, if it has one, returns ``head`` of the core's outputs; or a run, as
             `orthornn.load` returns it: then the C takes inputs in the units of the training data, and has its labels; or
             what :func:`rounded` returns.
         folder: Where to write; it is made if it is missing.
         name: Begins the names of the files and functions; a C identifier. Default: ``"network"``.
         numbers: ``"float32"``; or ``"int16"`` or ``"int8"``, weights of so many bits with an int16 state and 32-bit
-            sums, for which `calibration` or `input_range` tells how large numbers become. Default: ``"float32"``.
+            sums, for which `calibration` or `input_range` tells how large numbers become; not for OrthogonalBlocks, pools and
+            lags. Default: ``"float32"``.
         form: ``"dense"``, ``"reflections"`` (N M numbers) or ``"rotations"`` (linear layers with an orthogonal W) for
             all layers; ``"auto"`` takes the one with the fewest multiply-adds for each. Default: ``"auto"``.
         calibration: With integers: raw inputs (B, T, I) or (T, I), or tokens (B, T), that are typical, or a list of
