@@ -321,3 +321,30 @@ def test_what_train_makes_by_default_is_exported_and_predicts_the_same(kind, tmp
     if kind == "forecast":
         head = (run / "export" / "network.h").read_text()
         assert " *   0: a+1\n *   1: a+2\n *   2: a+3\n" in head
+
+
+def test_what_cannot_go_is_refused_before_the_training(tmp_path, capsys):
+    file, words = table(tmp_path, "classify")
+    words = [
+        "train",
+        str(file),
+        *words,
+        "--steps",
+        "1",
+        "--hidden-size",
+        "4",
+        "--for-c",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main([*words, "--model", "lstm"]) == 2
+    assert "LSTM, which has no C form" in capsys.readouterr().err
+    assert main([*words, "--model", "auto"]) == 2
+    assert "Expected --for-c only with one model" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert main(words) == 0
+    before = capsys.readouterr().out
+    assert main(["export", str(tmp_path / "run"), "--c"]) == 0
+    costs = re.findall(r"(flash.*?)calls of expf", capsys.readouterr().out, re.DOTALL)
+    assert len(costs) == 1
+    assert costs[0] in before

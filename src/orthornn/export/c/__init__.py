@@ -50,6 +50,7 @@ __all__ = [
     "fold_network",
     "model_of",
     "rounded",
+    "sizes_of",
     "to_c",
     "write_files",
 ]
@@ -146,23 +147,14 @@ def to_c(
     flags = {"makefile": makefile, "arduino": arduino, "zephyr": zephyr, "force": force}
     for flag, value in flags.items():
         check_flag(flag, value)
-    model, description = model_of(network)
-    warn_of_large_offsets(description)
-    warn_of_held_steps(description)
-    folded = fold_network(model, description, form)
-    if folded.tokens and folded.input_size > _LARGEST_TOKEN_CLASSES:
-        raise ArgumentError(
-            f"Expected at most {_LARGEST_TOKEN_CLASSES} classes of input, but got {folded.input_size}. A token is a uint16_t."
-        )
-    check_against_module(folded, model, description)
-    folded = replace(folded, threshold=getattr(network, "threshold", None))
+    folded = _folded(network, form)
     fixed = None
     if numbers == "float32":
         if any(option is not None for option in (calibration, input_range, steps)):
             raise ArgumentError(
                 "Expected numbers='int16' or 'int8' with calibration, input_range and steps, but got numbers='float32'."
             )
-        made = Generated(folded, FloatDialect(folded), name, ("Numbers are float32.",))
+        made = _floats(folded, name)
         vectors = _float_vectors(folded)
     else:
         check_number("margin", margin, 1.0, 1024.0)
@@ -175,6 +167,33 @@ def to_c(
         made, vectors = _integers(fixed, name), _fixed_vectors(fixed)
     files = _texts(made, vectors, makefile, arduino, zephyr)
     return CExport(write_files(Path(folder), files, force), made.sizes(), folded, fixed)
+
+
+def sizes_of(network: Any) -> Sizes:
+    """Return what `to_c` says that a network costs in float32, trained or not.
+
+    Raises:
+        ArgumentError: If it has no C form.
+    """
+    return _floats(_folded(network, "auto"), "network").sizes()
+
+
+def _folded(network: Any, form: CForm) -> FoldedNetwork:
+    """Return the numbers of a network that has a C form, and computes nothing else."""
+    model, description = model_of(network)
+    warn_of_large_offsets(description)
+    warn_of_held_steps(description)
+    folded = fold_network(model, description, form)
+    if folded.tokens and folded.input_size > _LARGEST_TOKEN_CLASSES:
+        raise ArgumentError(
+            f"Expected at most {_LARGEST_TOKEN_CLASSES} classes of input, but got {folded.input_size}. A token is a uint16_t."
+        )
+    check_against_module(folded, model, description)
+    return replace(folded, threshold=getattr(network, "threshold", None))
+
+
+def _floats(folded: FoldedNetwork, name: str) -> Generated:
+    return Generated(folded, FloatDialect(folded), name, ("Numbers are float32.",))
 
 
 def _warn_of_wide_bounds(

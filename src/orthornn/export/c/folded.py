@@ -308,8 +308,8 @@ def fold_network(model: Any, description: dict[str, Any] | None = None, form: CF
     """Return the numbers of a network; see the module's docstring.
 
     Args:
-        model: An OrthogonalRNN, OrthogonalBlocks, OrthogonalRNNCell or torch.nn.RNN; or a network with such a ``core`` and a linear
-            ``head``, as `orthornn.load(RUN).model` is.
+        model: An OrthogonalRNN, OrthogonalBlocks, OrthogonalRNNCell or torch.nn.RNN; or a network with such a ``core`` and
+            a linear ``head``, as `orthornn.load(RUN).model` is.
         description: A run's description.json: scaling, labels and so on.
         form: Of the transitions; "auto" is the one with the fewest multiply-adds.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,13 @@ class Sizes:
         weights: Bytes of constants in flash, without code.
         ram: Bytes of one state.
         multiply_adds: Per step, the readout included.
+        calls: How often a step calls a function of math.h for its blocks and its readout.
     """
 
     weights: int
     ram: int
     multiply_adds: int
+    calls: Mapping[str, int] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """Return the table as lines of text."""
@@ -39,6 +41,7 @@ class Sizes:
             f"flash, weights     {self.weights:>10} bytes",
             f"RAM, one state     {self.ram:>10} bytes",
             f"work, one step     {self.multiply_adds:>10} multiply-adds",
+            *(f"{f'calls of {name}':<19}{count:>10}" for name, count in self.calls.items()),
         ]
 
 
@@ -129,7 +132,7 @@ class Generated:
             weights += 2 * _BYTES["float"] * self.network.input_size  # of NAME_input
         numbers = sum(length for _, length in self.fields())
         ram = numbers * _BYTES[self.dialect.number] + (_BYTES["uint32_t"] if self.network.reading.counts else 0)
-        return Sizes(weights, ram, self.network.multiply_adds)
+        return Sizes(weights, ram, self.network.multiply_adds, self.network.function_calls)
 
     @property
     def input_type(self) -> str:
@@ -295,7 +298,6 @@ def _head(made: Generated, file: str) -> str:
         lines += ["Outputs, in this order:"]
         lines += [f"  {k}: {text.comment(output)}" for k, output in enumerate(network.outputs)]
     lines += ["", *made.sizes().lines()]
-    lines += [f"{f'calls of {name}':<19}{count:>10}" for name, count in network.function_calls.items()]
     return "/* " + "\n * ".join(lines).replace(" * \n", " *\n") + "\n */\n"
 
 
@@ -344,9 +346,9 @@ def _functions(made: Generated) -> str:
     for k, layer in enumerate(network.layers):
         first = f"l{k}_h0[i]" if layer.h0.any() else ("0.0f" if dialect.number == "float" else "0")
         resets.append(f"    for (i = 0; i < {layer.size}; i++)\n        state->h{k}[i] = {first};\n")
-    for field, length in made.fields():
-        if field in ("u", "sum", "lost", "largest", "recent"):
-            resets.append(f"    for (i = 0; i < {length}; i++)\n        state->{field}[i] = 0.0f;\n")
+    for member, length in made.fields():
+        if member in ("u", "sum", "lost", "largest", "recent"):
+            resets.append(f"    for (i = 0; i < {length}; i++)\n        state->{member}[i] = 0.0f;\n")
     resets += ["    state->count = 0;\n"] if network.reading.counts else []
     out.append(f"void {name}_reset({name}_state *state)\n{{\n    int i;\n{''.join(resets)}}}\n")
     out.append(f"void {name}_init({name}_state *state)\n{{\n    {name}_reset(state);\n}}\n")
