@@ -17,6 +17,8 @@ from orthornn.export import rounded, to_audio, to_c
 from orthornn.layout import SequenceLayout
 from orthornn.learn.predict import load
 from orthornn.learn.systems import SequenceModel, build
+from orthornn.learn.systems.recent_steps import RecentSteps
+from orthornn.learn.systems.series_vectors import SeriesVectors
 from support.compiled_c import COMPILERS, Compiled, command, selftest_passes
 from support.tolerances import tolerance
 
@@ -58,37 +60,45 @@ CASES = {
     "one lag": lambda: with_lags(made_of(blocks(3, 6, 8), "both"), lags=1),
     "lags, known": lambda: with_lags(made_of(blocks(4, 6, 8), "mean"), lags=3, known_inputs=1),
     "lags, all known": lambda: with_lags(made_of(blocks(2, 6, 8)), lags=3, known_inputs=2),
+    "series": lambda: with_series(made_of(blocks(4, 6, 8, depth=2), "mean")),
+    "series, lags": lambda: with_series(with_lags(made_of(blocks(4, 6, 8, depth=2)), lags=3, width=2)),
     "lags of one input": lambda: with_lags(made_of(blocks(1, 6, 8)), lags=4),
 }
 
 
-def with_lags(model, **options):
-    core = model.core
-    found = build("blocks", core.input_size, 3, hidden_size=2, lags=options["lags"], dtype=torch.float64, output="all")
-    recent = type(found.recent)(
-        options["lags"], core.input_size, 3, options.get("known_inputs", 0), dtype=torch.float64
-    )
-    nn.init.normal_(recent.weight)
-    model.recent = recent
+def with_lags(model, lags, known_inputs=0, width=None):
+    width = model.core.input_size if width is None else width
+    model.recent = RecentSteps(lags, width, 3, known_inputs, dtype=torch.float64)
+    nn.init.normal_(model.recent.weight)
+    return model
+
+
+def with_series(model):
+    """Of 4 inputs of the core, 2 are a vector of one of 3 series."""
+    model.series = SeriesVectors(3, 2, dtype=torch.float64)
     return model
 
 
 def inputs_of(model, steps):
     if model.token_classes is not None:
         return torch.randint(model.token_classes, (steps,))
-    return torch.randn(steps, model.core.input_size).double() * 2 + 0.5
+    x = torch.randn(steps, model.core.input_size).double() * 2 + 0.5
+    if model.series is not None:
+        x = torch.cat([x[:, :2], torch.randint(4, (steps, 1))], 1)
+    return x
 
 
 def every_step(model, x):
     """The prediction after each step, by the definition of the pools, and the largest number on the way to it."""
     with torch.no_grad():
-        out = model.core(x[:, None])[0][:, 0]
+        read, lagged = model.read(x[:, None])
+        out = model.core(read)[0][:, 0]
         count = torch.arange(1, len(out) + 1)[:, None]
         pools = {"last": out, "mean": out.cumsum(0) / count, "largest": out.cummax(0).values}
         names = {"both": ("last", "mean"), "summary": ("last", "mean", "largest")}.get(model.pool, (model.pool,))
         y = model.head(torch.cat([pools[name] for name in names], -1))
         if model.recent is not None:
-            y = y + model.recent(x[:, None], "all")[:, 0]
+            y = y + model.recent(lagged, "all")[:, 0]
         whole = model(x[:, None])
     last = whole[0] if model.output == "last" else whole[-1, 0]
     assert torch.allclose(y[-1], last, rtol=1e-9, atol=1e-9)
@@ -101,7 +111,7 @@ def enlarged(model, x):
     with torch.no_grad():
         norm = max(float(block.mix[0].weight.abs().sum(1).max()) for block in model.core.blocks)
         norm *= np.prod([float(part.weight.abs().sum(1).max()) for part in parts])
-        u, largest = x[:, None], 1.0
+        u, largest = model.read(x[:, None])[0], 1.0
         for block in model.core.blocks:
             read = u if block.norm is None else block.norm(u)
             largest = max(largest, float(block.recurrence(read)[0].abs().max()))
@@ -136,6 +146,16 @@ def test_the_self_test_passes_under_sanitizers_without_a_warning(case, compiler,
     to_c(CASES[case](), tmp_path)
     selftest_passes(tmp_path, compiler=compiler)
     assert int(re.findall(r"t < (\d+);", (tmp_path / "network_selftest.c").read_text())[0]) > 10
+
+
+def test_a_series_that_there_is_not_has_the_mean_of_all_vectors(tmp_path):
+    compiled = Compiled(to_c(CASES["series"](), tmp_path))
+    x = np.ones((5, 3), np.float32)
+    x[:, 2] = 3
+    expected = compiled.run(x)
+    for number in (-1, 4, 1e30, -1e30, np.nan, np.inf):
+        x[:, 2] = number
+        assert np.array_equal(compiled.run(x), expected)
 
 
 def test_streams_side_by_side_and_a_reset_begin_anew(tmp_path):

@@ -109,8 +109,8 @@ def to_c(
         folder: Where to write; it is made if it is missing.
         name: Begins the names of the files and functions; a C identifier. Default: ``"network"``.
         numbers: ``"float32"``; or ``"int16"`` or ``"int8"``, weights of so many bits with an int16 state and 32-bit
-            sums, for which `calibration` or `input_range` tells how large numbers become; not for OrthogonalBlocks, pools and
-            lags. Default: ``"float32"``.
+            sums, for which `calibration` or `input_range` tells how large numbers become; not for OrthogonalBlocks, pools,
+            lags and vectors of series. Default: ``"float32"``.
         form: ``"dense"``, ``"reflections"`` (N M numbers) or ``"rotations"`` (linear layers with an orthogonal W) for
             all layers; ``"auto"`` takes the one with the fewest multiply-adds for each. Default: ``"auto"``.
         calibration: With integers: raw inputs (B, T, I) or (T, I), or tokens (B, T), that are typical, or a list of

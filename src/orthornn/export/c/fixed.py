@@ -415,6 +415,7 @@ def check_has_integers(network: FoldedNetwork) -> None:
         "OrthogonalBlocks, whose normalization and gates are written in floating point only": bool(network.blocks),
         f"pool={reading.pool!r}": reading.pool != "last",
         "lags": reading.A is not None,
+        "vectors of series": network.vectors is not None,
     }
     found = [reason for reason, holds in reasons.items() if holds]
     if found:

@@ -192,6 +192,7 @@ def _tables(network: FoldedNetwork) -> list[Table]:
             (f"b{k}_eps", None if block.norm == "none" else [block.eps]),
         ]
     found += [
+        ("series_E", network.vectors),
         ("lags_A", network.reading.A),
         ("read_H", network.H),
         ("read_e", network.e),

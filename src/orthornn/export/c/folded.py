@@ -140,6 +140,9 @@ class FoldedNetwork:
         blocks: What is done next to each layer of OrthogonalBlocks; none of other networks.
         reading: What the readout reads besides the last output.
         outputs: Names of the outputs that are values, or None.
+        vectors: (S + 1, E): of a network that has a vector for each of S series, whose number is the last input, and
+            last the mean of all for another one; the first layer reads it in the place of the number. None of others.
+        series: Names of the series, or None.
     """
 
     layers: tuple[FoldedLayer, ...]
@@ -163,6 +166,8 @@ class FoldedNetwork:
     blocks: tuple[FoldedBlock, ...] = ()
     reading: Reading = field(default_factory=Reading)
     outputs: tuple[str, ...] | None = None
+    vectors: Array | None = None
+    series: tuple[str, ...] | None = None
 
     @property
     def output_size(self) -> int:
@@ -204,6 +209,14 @@ class FoldedNetwork:
             return x
         return x * self.input_scale + self.input_offset
 
+    def read_inputs(self, x: Array) -> tuple[Array, Array]:
+        """Return what lags and what the first layer reads from prepared input (..., I), or tokens (...,)."""
+        if self.vectors is None:
+            return x, x
+        series = len(self.vectors) - 1
+        number = np.where((x[..., -1] >= 0) & (x[..., -1] < series), x[..., -1], series).astype(int)
+        return x[..., :-1], np.concatenate([x[..., :-1], self.vectors[number]], -1)
+
     @property
     def log_odds(self) -> float:
         """How much larger the score of the second of two classes must be for it to be predicted."""
@@ -235,7 +248,7 @@ class FoldedNetwork:
         """
         after = []
         x = x if self.tokens else self.prepared(np.asarray(x, np.float64))
-        given = x
+        given, x = self.read_inputs(x)
         for k, (layer, h) in enumerate(zip(self.layers, states)):
             tokens, block = self.tokens and not k, self.blocks[k] if self.blocks else None
             a = layer.projected(x if block is None else block.normalized(x), tokens)
@@ -333,11 +346,6 @@ def _fold(model: Any, form: CForm) -> FoldedNetwork:
     core, head = (model.core, model.head) if hasattr(model, "core") and hasattr(model, "head") else (model, None)
     core = core.rnn if isinstance(core, OrthogonalRNNCell) else core
     _check(core, head)
-    if getattr(model, "series", None) is not None:
-        raise ArgumentError(
-            "Expected a network without vectors of series, but got one with some, which have no C form. Train it without "
-            "--embedding, or export it with --onnx."
-        )
     blocks: tuple[FoldedBlock, ...] = ()
     is_complex = isinstance(core, OrthogonalRNN) and core.is_complex
     if isinstance(core, OrthogonalBlocks):
@@ -358,10 +366,12 @@ def _fold(model: Any, form: CForm) -> FoldedNetwork:
         parts = PARTS[reading.pool]
         reader = np.eye(size * parts) if reader is None else reader
         reader = np.concatenate([_reader(part, is_complex, basis) for part in np.split(reader, parts, 1)], 1)
+    vectors = None if getattr(model, "series", None) is None else _array(model.series.weight)
+    vectors = None if vectors is None else np.concatenate([vectors, vectors.mean(0, keepdims=True)])
     added = None if first is None or first.bias is None else _array(first.bias)
     return FoldedNetwork(
         layers=tuple(layers),
-        input_size=core.input_size,
+        input_size=core.input_size if vectors is None else core.input_size - vectors.shape[1] + 1,
         tokens=getattr(model, "token_classes", None) is not None,
         Y=reader if second is None else _array(second.weight),
         d=added if second is None else None if second.bias is None else _array(second.bias),
@@ -371,6 +381,7 @@ def _fold(model: Any, form: CForm) -> FoldedNetwork:
         has_head=head is not None,
         blocks=blocks,
         reading=reading,
+        vectors=vectors,
     )
 
 
@@ -425,6 +436,7 @@ def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
         sample_rate=d.get("sample_rate"),
         sound=d.get("sound"),
         reading=reading,
+        series=None if d.get("series") is None else tuple(map(str, d["series"])),
         outputs=tuple(map(str, d["labels"])) if says == "values" and d.get("labels") and network.has_head else None,
     )
 
@@ -654,6 +666,7 @@ def _check_finite(network: FoldedNetwork) -> None:
     for k, block in enumerate(network.blocks):
         _check_float32(f"in block {k}", block.A, block.a, block.C, block.c, block.S)
     _check_float32("in the readout", network.H, network.e, network.Y, network.d, network.reading.A)
+    _check_float32("in the vectors of series", network.vectors)
     _check_float32("in the scaling of the inputs", network.input_scale, network.input_offset)
 
 

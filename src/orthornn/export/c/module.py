@@ -54,13 +54,14 @@ def _compare(folded: FoldedNetwork, model: Any, description: dict[str, Any] | No
     read = given.unsqueeze(0 if core.batch_first else 1)
     if folded.tokens and isinstance(core, nn.RNN):
         read = torch.nn.functional.one_hot(read, folded.input_size).to(parameter.dtype)
+    read, lagged = (read, given.unsqueeze(1)) if folded.vectors is None else model.read(read)
     states = core(read)[0]
     states = states[0] if core.batch_first else states[:, 0]
     states = torch.view_as_real(states).flatten(-2) if states.is_complex() else states
     states = _pooled(states, folded.reading.pool)
     outputs = model.head(states) if hasattr(model, "head") else states
     if folded.reading.A is not None:
-        outputs = outputs + model.recent(given.unsqueeze(1), "all")[:, 0]
+        outputs = outputs + model.recent(lagged, "all")[:, 0]
     expected = outputs.double().cpu().numpy()
     difference = float(np.abs(found - scaled(expected)).max())
     if not difference <= tolerance:

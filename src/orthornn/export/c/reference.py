@@ -34,6 +34,8 @@ def example(network: FoldedNetwork, steps: int) -> Array:
     if network.input_scale is not None and network.input_offset is not None:
         scale = np.where(network.input_scale == 0, 1, network.input_scale)
         x = (x - network.input_offset) / scale
+    if network.vectors is not None:
+        x[:, -1] = random.integers(0, len(network.vectors), steps)
     return x.astype(np.float32)
 
 

@@ -98,8 +98,8 @@ class Generated:
 
     @property
     def prepares(self) -> bool:
-        """Return whether a step scales its input: integers are scaled by the caller, once and for all."""
-        return not self.integers and self.network.input_scale is not None
+        """Return whether a step scales its input, which the caller does for integers, or reads a vector of a series."""
+        return not self.integers and (self.network.input_scale is not None or self.network.vectors is not None)
 
     @property
     def output(self) -> str:
@@ -111,7 +111,9 @@ class Generated:
         found = [(f"h{shape.index}", shape.size) for shape in self.shapes]
         dense = [shape.size for shape in self.shapes if shape.form == "dense"]
         found += [("scratch", max(dense))] if dense else []
-        found += [("prepared", self.network.input_size)] if self.prepares else []
+        vectors = self.network.vectors
+        wide = self.network.input_size + (0 if vectors is None else vectors.shape[1] - 1)
+        found += [("prepared", wide)] if self.prepares else []
         blocks, reading = self.network.blocks, self.network.reading
         if blocks:
             found += [("u", blocks[0].size)]
@@ -287,6 +289,9 @@ def _head(made: Generated, file: str) -> str:
             "Inputs, in this order:",
             *(f"  {k}: {text.comment(column)}" for k, column in enumerate(network.columns)),
         ]
+    if network.vectors is not None:
+        lines.append(f"The last input is the number of a series; {len(network.vectors) - 1} for another one.")
+        lines += [f"  {k}: {text.comment(name)}" for k, name in enumerate(network.series or ())]
     if network.says == "classes":
         won = "the largest wins"
         if network.threshold is not None:
@@ -420,16 +425,13 @@ def _read(made: Generated) -> str:
 
 
 def _step(made: Generated) -> str:
-    name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
+    name, network, dialect = made.name, made.network, made.dialect
     lines = [f"void {name}_step({name}_state *state, {made.input_type}, {dialect.wide} *y)\n{{\n"]
     reads = "x"
     shapes = made.shapes
     if made.prepares:
         reads = "state->prepared"
-        lines.append(
-            f"    {{\n        int i;\n        for (i = 0; i < {upper}_INPUTS; i++)\n"
-            f"            state->prepared[i] = (x[i] - input_center[i]) * input_scale[i] + input_offset[i];\n    }}\n"
-        )
+        lines.append(_prepared(network))
     given = reads
     for shape in shapes:
         tokens = network.tokens and shape.index == 0
@@ -442,9 +444,27 @@ def _step(made: Generated) -> str:
         else:
             lines.append(layer_step(shape, dialect, reads, tokens))
             reads = f"state->h{shape.index}"
-    lines.append(seen(network.reading, made.output, given, network.input_size))
+    lines.append(seen(network.reading, made.output, given, network.input_size - (network.vectors is not None)))
     lines.append(f"    if (y != NULL)\n        {name}_read(state, y);\n}}\n")
     return "".join(lines)
+
+
+def _prepared(network: FoldedNetwork) -> str:
+    """Return the statements that make of an input what the network reads: scaled, with the vector of its series."""
+    count, vectors = network.input_size - (network.vectors is not None), network.vectors
+    value = "x[i]"
+    if network.input_scale is not None:
+        value = "(x[i] - input_center[i]) * input_scale[i] + input_offset[i]"
+    declared, more = "        int i;\n", ""
+    if vectors is not None:
+        series, wide = len(vectors) - 1, vectors.shape[1]
+        declared = (
+            f"        const int series = x[{count}] >= 0.0f && x[{count}] < {series}.0f ? (int)x[{count}] : {series};\n"
+            f"        const float *const vector = series_E + (size_t)series * {wide};\n{declared}"
+        )
+        more = f"        for (i = 0; i < {wide}; i++)\n            state->prepared[i + {count}] = vector[i];\n"
+    scaled = f"        for (i = 0; i < {count}; i++)\n            state->prepared[i] = {value};\n" if count else ""
+    return f"    {{\n{declared}{scaled}{more}    }}\n"
 
 
 def _input_function(made: Generated) -> str:
