@@ -338,8 +338,11 @@ def test_what_train_makes_by_default_is_exported_and_predicts_the_same(kind, tmp
             assert compiled.call("label", compiled.call("best", y)).decode() == said.labels[0]
         else:
             np.testing.assert_allclose(y, said.scores[0] if kind == "regress" else said.scores, rtol=1e-5)
+    head = (run / "export" / "network.h").read_text()
+    if kind == "regress":
+        mean = loaded.description["channels"][1][2]
+        assert f" *   1: b; where it is missing, the last one, at first {mean:.6g}\n *   2: b is missing\n" in head
     if kind == "forecast":
-        head = (run / "export" / "network.h").read_text()
         assert " *   0: a+1\n *   1: a+2\n *   2: a+3\n" in head
 
 

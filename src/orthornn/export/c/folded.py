@@ -431,7 +431,7 @@ def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
         last=network.last if "output" not in d else d["output"] == "last",
         says=says,
         labels=_labels(d, network.output_size if network.has_head else 0),
-        columns=None if d.get("columns") is None else tuple(d["columns"]),
+        columns=_columns(d),
         order=None if order == tuple(range(len(order or ()))) else order,
         sample_rate=d.get("sample_rate"),
         sound=d.get("sound"),
@@ -635,6 +635,18 @@ def _base_of(W: Array) -> Base | None:
     rest[np.arange(n), np.arange(n)] = 0
     rest[np.arange(n), to] = 0
     return None if rest.any() else Base(c, s)
+
+
+def _columns(d: dict[str, Any]) -> tuple[str, ...] | None:
+    """Return the names of the inputs, with what to pass where a value is missing and an indicator says so; or None."""
+    names = d.get("columns")
+    if names is None:
+        return None
+    channels = d.get("channels") or [()] * len(names)
+    return tuple(
+        f"{name}; where it is missing, the last one, at first {channel[2]:.6g}" if channel[1:2] == ["last"] else name
+        for name, channel in zip(names, channels)
+    )
 
 
 def _entries(d: dict[str, Any], name: str, default: float, count: int) -> Array:
