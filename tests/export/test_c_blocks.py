@@ -237,7 +237,17 @@ def replaced_norm():
     return model
 
 
+def named(**parts):
+    """A network of somebody else's, whose parts have the names of ours."""
+    model = SequenceModel(OrthogonalRNN(2, 4), nn.Linear(4, 1), output="last").eval()
+    for name, part in parts.items():
+        setattr(model, name, part)
+    return model
+
+
 REFUSED = {
+    "another pool": (lambda: named(pool=nn.MaxPool1d(2)), "but got pool=MaxPool1d"),
+    "another recent": (lambda: named(recent=nn.Linear(2, 1)), "recent=Linear, which have no C form"),
     "stride": (lambda: build("blocks", 2, 1, hidden_size=4, stride=2).eval(), "stride=1, but got stride=2"),
     "two directions": (lambda: OrthogonalBlocks(2, 3, bidirectional=True), "one direction"),
     "dropout": (lambda: OrthogonalBlocks(2, 3, depth=2, dropout=0.5), r"Call \.eval\(\) first"),

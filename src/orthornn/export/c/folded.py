@@ -366,8 +366,10 @@ def _fold(model: Any, form: CForm) -> FoldedNetwork:
         parts = PARTS[reading.pool]
         reader = np.eye(size * parts) if reader is None else reader
         reader = np.concatenate([_reader(part, is_complex, basis) for part in np.split(reader, parts, 1)], 1)
-    vectors = None if getattr(model, "series", None) is None else _array(model.series.weight)
-    vectors = None if vectors is None else np.concatenate([vectors, vectors.mean(0, keepdims=True)])
+    vectors = None
+    if isinstance(getattr(getattr(model, "series", None), "weight", None), Tensor):
+        vectors = _array(model.series.weight)
+        vectors = np.concatenate([vectors, vectors.mean(0, keepdims=True)])
     added = None if first is None or first.bias is None else _array(first.bias)
     return FoldedNetwork(
         layers=tuple(layers),

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import ArgumentError
+
 Array = np.ndarray
 PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}
 """How often a readout has each output, by its pool."""
@@ -80,9 +82,18 @@ class Reading:
 
 
 def reading_of(model: Any, size: int) -> Reading:
-    """Return what the readout of a network reads. size: numbers of an output."""
+    """Return what the readout of a network reads. size: numbers of an output.
+
+    Raises:
+        ArgumentError: If it has a pool or lags of another kind.
+    """
     pool = getattr(model, "pool", "last") if getattr(model, "output", "all") == "last" else "last"
     recent = getattr(model, "recent", None)
+    if not isinstance(pool, str) or pool not in PARTS or not (recent is None or hasattr(recent, "known_inputs")):
+        raise ArgumentError(
+            f"Expected a pool of {', '.join(PARTS)} and lags as build makes them, but got pool={pool!r:.40} and "
+            f"recent={type(recent).__name__}, which have no C form. Name the parts of your own module otherwise."
+        )
     if recent is None:
         return Reading(pool, size)
     A = recent.weight.detach().cpu().double().numpy()
