@@ -236,6 +236,8 @@ class TableTask(TableOptions):
             "summary features": plain.summary_features(rows, lengths)[counted],
             "flattened steps": plain.flattened(rows, lengths, steps)[counted],
         }
+        if plain.can_convolve(len(lengths), rows.shape[1], self.steps):
+            found[plain.SERIES] = plain.stretched(rows, lengths, self.steps)[counted]
         return plain.Samples(found, targets[counted])
 
     def read_new(self, path: Path | Frame, description: Mapping[str, Any]) -> Table:
