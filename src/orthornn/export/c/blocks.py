@@ -1,4 +1,4 @@
-r"""What OrthogonalBlocks compute around their recurrences, as plain numbers, in float64.
+r"""The parts of OrthogonalBlocks next to their recurrences, as plain numbers, in float64.
 
     h_t = W h_{t-1} + V n(u_t) + b,        u_t  <-  S u_t + mix(h_t)
 

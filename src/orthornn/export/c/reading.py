@@ -1,4 +1,4 @@
-"""What a readout reads besides the last output: a pool of the outputs of all steps, and the last steps of the input."""
+"""The input of a readout besides the last output: a pool of the outputs of all steps, and the last steps of the input."""
 
 from __future__ import annotations
 
