@@ -85,7 +85,15 @@ def trained(name: str, dropped: float, rate: float, seed: int, budget: Budget) -
     """Return a network after its training."""
     torch.manual_seed(seed)
     kind, options = NETWORKS[name]
-    model = build(kind, 2, 1, elapsed=name == _OVER_TIME, parameters=budget.parameters, pool="mean", **options)
+    model = build(
+        kind,
+        2,
+        1,
+        last_input="elapsed" if name == _OVER_TIME else None,
+        parameters=budget.parameters,
+        pool="mean",
+        **options,
+    )
     optimizer = torch.optim.Adam(model.parameters(), rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, budget.updates)
     for update in range(budget.updates):

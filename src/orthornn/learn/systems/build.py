@@ -33,8 +33,7 @@ def build(
     output: Literal["all", "last"] = "last",
     tokens: bool = False,
     known_inputs: int = 0,
-    series: tuple[int, int] | None = None,
-    elapsed: bool = False,
+    last_input: tuple[int, int] | Literal["elapsed"] | None = None,
     device: torch.device | str | int | None = None,
     dtype: torch.dtype | None = None,
     **options: Any,
@@ -48,10 +47,9 @@ def build(
         output: ``"all"`` to read out every step, ``"last"`` for the last step only; see :class:`SequenceModel`.
         tokens: Whether the input is int64 classes 0..input_size - 1.
         known_inputs: How many of the inputs, the last ones, are values of later steps, known ahead.
-        series: How many series have a vector of their own, and how many numbers it has; the last input is then the number of
-            the series, and those that are known ahead are before it.
-        elapsed: Whether the last input is the time since the step before, which a core of rotations turns and decays over;
-            those that are known ahead are before it.
+        last_input: What the last input is; those that are known ahead are before it. (S, K): the number of one of S series,
+            which have vectors of K numbers. "elapsed": the time since the step before, which a core of rotations turns and
+            decays over. Default: None, a number like the others.
         device: Where the parameters are.
         dtype: Of the parameters.
         **options: ``hidden_size`` or ``parameters``, and the options of the model of this name.
@@ -75,6 +73,7 @@ def build(
     check_integer("output_size", output_size, 1)
     check_integer("known_inputs", known_inputs, 0, input_size)
     read, of_core = input_size, input_size
+    elapsed, series = last_input == "elapsed", None if isinstance(last_input, str) else last_input
     if series is not None:
         check_integer("series", series[0], 1)
         check_integer("embedding", series[1], 1, LARGEST_VECTOR)

@@ -26,8 +26,8 @@ OWN = (OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM, ReflectionRNN, Delta
 
 
 class Read(NamedTuple):
-    """What the parts of a model read of an input: the core, `recent`, and the times of the core by the name of its argument;
-    none of a core that takes none.
+    """The parts of an input: for the core, for `recent`, and the times of the core by the name of its argument, none of a
+    core that takes none.
     """
 
     core: Any
