@@ -11,7 +11,7 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-evidence test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu gpu-compile pages stub docs docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
+.PHONY: help install demo test test-evidence test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu gpu-compile pages stub docs test-site docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
 
 help:  ## what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -114,6 +114,9 @@ $(DOCS): $(INSTALLED) pyproject.toml
 
 docs: $(DOCS)  ## the documentation in docs/_build/html; executes the tutorials, warnings are errors (some minutes, then seconds)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -d docs/_build/doctrees docs docs/_build/html
+
+test-site: $(DOCS)  ## the search of the site leads to the right pages (a minute; Debian: apt-get install nodejs)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m site tests/test_site.py
 
 docs-serve: docs  ## the documentation at http://localhost:8000
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000

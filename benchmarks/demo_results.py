@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ WORDS = {
 
 
 def main(folder: Path, out: Path) -> None:
-    """Read the runs of a demo, and write demo.json and demo.png."""
+    """Read the runs of a demo, and write demo.json, from which docs/pictures.py draws the README's picture."""
     models = {}
     for name, words in WORDS.items():
         result = json.loads((folder / name / "result.json").read_text(encoding="utf-8"))
@@ -39,7 +38,6 @@ def main(folder: Path, out: Path) -> None:
     }
     out.mkdir(parents=True, exist_ok=True)
     (out / "demo.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    shutil.copy(folder / "demo.png", out / "demo.png")
 
 
 if __name__ == "__main__":

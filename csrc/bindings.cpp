@@ -15,6 +15,7 @@ using namespace nb::literals;
 namespace orthornn {
 
 void add_delta(nb::module_&);        // delta_bindings.cpp
+void add_irregular(nb::module_&);    // irregular_bindings.cpp
 void add_reflections(nb::module_&);  // reflections_bindings.cpp
 
 namespace {
@@ -179,7 +180,7 @@ NB_MODULE(_native, m) {
     using namespace orthornn;
     keep_freed_memory();
     m.doc() = "Sequence kernels on addresses; see orthornn.kernels for the interface meant for use.";
-    m.attr("interface") = 10;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
+    m.attr("interface") = 11;  // rises with every change of what follows; orthornn.kernels.backends.cpp asks for it
     m.def("isa", [] { return std::string(name(chosen())); }, "The instruction set in use; ORTHORNN_ISA overrides it.");
     m.def(
         "supported_isas",
@@ -222,5 +223,6 @@ NB_MODULE(_native, m) {
     m.def("factors", &factors, nb::kw_only(), "element_size"_a, "N"_a, "M"_a, at("packed"), at("free"), at("U"), at("S"),
           "threads"_a);
     add_delta(m);
+    add_irregular(m);
     add_reflections(m);
 }

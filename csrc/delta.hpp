@@ -1,8 +1,8 @@
 // The delta rule: a matrix state that each step multiplies by I - beta k k' and to which it adds beta k v'; see
 // delta_call.hpp for what it takes and ../docs/derivations/delta_rule.md for the derivation.
 //
-// One sequence and head at a time, in columns of up to four vectors: 64 x 64 floats stay in the first cache level, and each
-// update reads them twice and writes them once. Forward stores the state before every chunk of steps. Backward takes the
+// One sequence and head at a time, in columns of up to four vectors, which stay in the first cache level: each update reads
+// them twice and writes them once. Forward stores the state before every chunk of steps. Backward takes the
 // chunks from the last one on: it repeats a chunk's updates from the stored state, keeps the state after each, and then goes
 // through the chunk in reverse order with G = dL/dS.
 //
@@ -13,12 +13,14 @@
 #include "chain.hpp"
 #include "delta_call.hpp"
 #include "reflections.hpp"
+#include "tile.hpp"
 
 namespace orthornn::ORTHORNN_ISA {
 
 constexpr int delta_block = 4;  // vectors of a block of columns
 
-// A block of columns of a state: `at` is its first number, rows are `stride` apart.
+// A block of columns of a state: `at` is its first number, rows are `stride` apart. In the kernels' own memory the blocks
+// of a state are one after another, each contiguous: rows of one block that were a whole state apart would share cache sets.
 template <class T>
 struct Columns {
     T* at;
@@ -166,8 +168,16 @@ struct DeltaWork {
     Buffer<i64> first;                             // the row of each step's first sequence
 
     DeltaWork(const Rows& r, const DeltaInputs& i)
-        : rows(r), in(i), M(i.M), H(i.heads), K(i.keys), D(i.values), updates(i.chunk * i.M),
-          stride(round_up(i.values, width<T>)), block(minimum<i64>(stride, delta_block * width<T>)), first(r.T + 1) {
+        : rows(r),
+          in(i),
+          M(i.M),
+          H(i.heads),
+          K(i.keys),
+          D(i.values),
+          updates(i.chunk * i.M),
+          stride(round_up(i.values, width<T>)),
+          block(minimum<i64>(stride, delta_block * width<T>)),
+          first(r.T + 1) {
         for (i64 t = 0; t < rows.T; ++t) first[t + 1] = first[t] + running(rows, t);
     }
 
@@ -184,15 +194,34 @@ struct DeltaWork {
     i64 state(i64 b, i64 h) const { return (b * H + h) * K * D; }
     i64 mark(i64 t, i64 b, i64 h) const { return (t / in.chunk) * rows.B * H * K * D + state(b, h); }
 
-    // Between a state (keys, values) and whole vectors per row; a null state is zero.
+    // Asks the memory for the inputs of a row.
+    void ask_for(i64 row, i64 h) const {
+        prefetch(q(row, h), K);
+        for (i64 i = 0; i < M; ++i) {
+            prefetch(k(update(row, i, h)), K);
+            prefetch(v(update(row, i, h)), D);
+        }
+    }
+
+    // The block of columns of a state that begins at one of them.
+    Columns<T> columns(T* state, i64 begin) const { return {state + begin * K, minimum(block, stride - begin)}; }
+
+    // Between a state (keys, values) and its blocks of whole vectors; a null state is zero.
     void unpack(const T* from, T* to) const {
-        for (i64 i = 0; i < K; ++i) {
-            if (from) copy(to + i * stride, from + i * D, D);
-            clear(to + i * stride + (from ? D : 0), stride - (from ? D : 0));
+        for (i64 begin = 0; begin < stride; begin += block) {
+            const Columns<T> own = columns(to, begin);
+            const i64 count = from ? minimum(own.stride, D - begin) : 0;
+            for (i64 i = 0; i < K; ++i) {
+                if (count) copy(own.row(i), from + i * D + begin, count);
+                clear(own.row(i) + count, own.stride - count);
+            }
         }
     }
     void pack(const T* from, T* to) const {
-        for (i64 i = 0; i < K; ++i) copy(to + i * D, from + i * stride, D);
+        for (i64 begin = 0; begin < stride; begin += block) {
+            const i64 wide = minimum(block, stride - begin), count = minimum(wide, D - begin);
+            for (i64 i = 0; i < K; ++i) copy(to + i * D + begin, from + begin * K + i * wide, count);
+        }
     }
 
     // The key of an update with 1 / max(|k|, shortest) in double. `spare` has room for it.
@@ -244,51 +273,110 @@ struct DeltaWork {
 template <class T>
 struct DeltaForwardPart {
     Buffer<T> S, p, alpha, o, spare;
-    Buffer<Scaled<T>> keys;
+    Buffer<Scaled<T>> keys;  // of each update of a chunk
     explicit DeltaForwardPart(const DeltaWork<T>& w)
         : S(w.K * w.stride), p(w.block), alpha(w.block), o(w.block), spare(w.updates * w.K), keys(w.updates) {}
 };
 
 template <class T>
-void delta_forward(const DeltaForward& call) {
-    const FlushDenormals flush;
-    const DeltaWork<T> w(call.rows, call.in);
+struct DeltaForwardWork : DeltaWork<T> {
+    using Base = DeltaWork<T>;
+    using Base::D, Base::H, Base::in, Base::K, Base::M, Base::rows;
     using Part = DeltaForwardPart<T>;
-    const T *const start = static_cast<const T*>(call.in.start), *const restart = static_cast<const T*>(call.in.restart);
-    T *const out = static_cast<T*>(call.out), *const marks = static_cast<T*>(call.marks);
-    w.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) {
-        const i64 steps = length(call.rows, b);
-        w.unpack(start + w.state(b, h), own.S.data);
-        for (i64 begin = 0; begin < steps; begin += call.in.chunk) {
-            const i64 end = minimum(begin + call.in.chunk, steps);
-            if (marks) w.pack(own.S.data, marks + w.mark(begin, b, h));
-            for (i64 t = begin; t < end; ++t)
-                for (i64 i = 0; i < w.M; ++i) {
-                    const i64 e = (t - begin) * w.M + i;
-                    own.keys[e] = w.key(w.update(w.row(t, b), i, h), own.spare + e * w.K);
-                }
-            w.over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
-                const Columns<T> S{own.S + column, w.stride};
-                for (i64 t = begin; t < end; ++t) {
-                    const i64 row = w.row(t, b), count = minimum(columns, w.D - column);
-                    if (w.resets(row))
-                        for (i64 i = 0; i < w.K; ++i) {
-                            if (restart) copy(S.row(i), restart + w.state(b, h) + i * w.D + column, count);
-                            else clear(S.row(i), count);
-                        }
-                    for (i64 i = 0; i < w.M; ++i) {
-                        const i64 at = w.update(row, i, h);
-                        const Scaled<T>& key = own.keys[(t - begin) * w.M + i];
-                        f.read(S, S, i ? Gate<T>{nullptr, 1} : w.gate(row, h), key.k, w.K, own.p.data);
-                        w.amounts(at, key.inverse, column, columns, own.p.data, own.alpha.data);
-                        f.write(S, S, key.k, own.alpha.data, i + 1 == w.M ? w.q(row, h) : nullptr, w.K, own.o.data);
-                    }
-                    copy(out + (row * w.H + h) * w.D + column, own.o.data, count);
-                }
-            });
+    const DeltaForward& call;
+
+    explicit DeltaForwardWork(const DeltaForward& c) : Base(c.rows, c.in), call(c) {}
+
+    T* out(i64 row, i64 h) const { return static_cast<T*>(call.out) + (row * H + h) * D; }
+
+    void begin_again(Columns<T> S, i64 b, i64 h, i64 column, i64 count) const {
+        const T* const restart = static_cast<const T*>(in.restart);
+        for (i64 i = 0; i < K; ++i) {
+            if (restart) copy(S.row(i), restart + this->state(b, h) + i * D + column, count);
+            else clear(S.row(i), count);
+        }
+    }
+
+    // Steps `from` to `end` of a block of columns, whose updates have these keys; write(t, o) takes what step t reads.
+    template <class Write>
+    void steps(Part& own, const Scaled<T>* keys, i64 b, i64 h, i64 from, i64 end, i64 column, i64 columns,
+               const DeltaFunctions<T>& f, const Write& write) const {
+        const Columns<T> S = this->columns(own.S.data, column);
+        const i64 count = minimum(columns, D - column);
+        for (i64 t = from; t < end; ++t) {
+            const i64 row = this->row(t, b);
+            if (this->resets(row)) begin_again(S, b, h, column, count);
+            for (i64 i = 0; i < M; ++i) {
+                const Scaled<T>& key = keys[(t - from) * M + i];
+                f.read(S, S, i ? Gate<T>{nullptr, 1} : this->gate(row, h), key.k, K, own.p.data);
+                this->amounts(this->update(row, i, h), key.inverse, column, columns, own.p.data, own.alpha.data);
+                f.write(S, S, key.k, own.alpha.data, i + 1 == M ? this->q(row, h) : nullptr, K, own.o.data);
+            }
+            write(t, own.o.data);
+        }
+    }
+
+    void find_keys(Part& own, i64 b, i64 h, i64 begin, i64 end) const {
+        for (i64 e = 0; e < (end - begin) * M; ++e)
+            own.keys[e] = this->key(this->update(this->row(begin + e / M, b), e % M, h), own.spare + e * K);
+    }
+
+    // A sequence of one step goes from the caller's first state to the last one, which are read and written once, where they
+    // are of whole vectors. False where they are not.
+    bool single_step(Part& own, i64 b, i64 h) const {
+        if (length(rows, b) != 1 || call.marks) return false;
+        const i64 row = this->row(0, b), at = this->state(b, h);
+        const void* const first = this->resets(row) ? in.restart : in.start;
+        const auto places = reinterpret_cast<std::uintptr_t>(first) | reinterpret_cast<std::uintptr_t>(call.last);
+        if (!first || D % width<T> || places % vector_bytes) return false;
+        find_keys(own, b, h, 0, 1);
+        this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
+            // What is only read is not written to.
+            Columns<T> from{const_cast<T*>(static_cast<const T*>(first)) + at + column, D};
+            const Columns<T> to{static_cast<T*>(call.last) + at + column, D};
+            for (i64 i = 0; i < M; ++i) {
+                const Gate<T> gate = i ? Gate<T>{nullptr, 1} : this->gate(row, h);
+                f.read(from, to, gate, own.keys[i].k, K, own.p.data);
+                this->amounts(this->update(row, i, h), own.keys[i].inverse, column, columns, own.p.data, own.alpha.data);
+                f.write(gate.factors ? to : from, to, own.keys[i].k, own.alpha.data, i + 1 == M ? this->q(row, h) : nullptr,
+                        K, own.o.data);
+                from = to;
+            }
+            copy(out(row, h) + column, own.o.data, columns);
+        });
+        return true;
+    }
+
+    // body(begin, end) for every chunk of a sequence and head, from its first state to its last.
+    template <class Body>
+    void over_chunks(Part& own, i64 b, i64 h, const Body& body) const {
+        const i64 steps = length(rows, b);
+        T* const marks = static_cast<T*>(call.marks);
+        this->unpack(static_cast<const T*>(in.start) + this->state(b, h), own.S.data);
+        for (i64 begin = 0; begin < steps; begin += in.chunk) {
+            const i64 end = minimum(begin + in.chunk, steps);
+            if (marks) this->pack(own.S.data, marks + this->mark(begin, b, h));
+            body(begin, end);
             if (should_stop(call.run.interrupt)) return;
         }
-        w.pack(own.S.data, static_cast<T*>(call.last) + w.state(b, h));
+        this->pack(own.S.data, static_cast<T*>(call.last) + this->state(b, h));
+    }
+};
+
+template <class T>
+void delta_forward(const DeltaForward& call) {
+    const FlushDenormals flush;
+    const DeltaForwardWork<T> w(call);
+    using Part = DeltaForwardPart<T>;
+    w.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) {
+        if (w.single_step(own, b, h)) return;
+        w.over_chunks(own, b, h, [&](i64 begin, i64 end) {
+            w.find_keys(own, b, h, begin, end);
+            w.over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
+                w.steps(own, own.keys.data, b, h, begin, end, column, columns, f,
+                        [&](i64 t, const T* o) { copy(w.out(w.row(t, b), h) + column, o, minimum(columns, w.D - column)); });
+            });
+        });
     });
 }
 
@@ -320,9 +408,9 @@ struct DeltaBackwardWork : DeltaWork<T> {
     explicit DeltaBackwardWork(const DeltaBackward& c) : Base(c.rows, c.in), call(c) {}
 
     // The state before an update of a chunk, without its gate.
-    Columns<T> before(const Part& own, i64 row, i64 e, i64 column) const {
-        if (e % M == 0 && this->resets(row)) return {own.restart + column, stride};
-        if (e == 0) return {own.before + column, stride};
+    Columns<T> before(Part& own, i64 row, i64 e, i64 column) const {
+        if (e % M == 0 && this->resets(row)) return this->columns(own.restart.data, column);
+        if (e == 0) return this->columns(own.before.data, column);
         return {own.after + (e - 1) * K * block, block};
     }
 
@@ -340,7 +428,7 @@ struct DeltaBackwardWork : DeltaWork<T> {
     }
 
     void reverse(Part& own, i64 b, i64 h, i64 begin, i64 end, i64 column, i64 columns, const DeltaFunctions<T>& f) const {
-        const Columns<T> G{own.G + column, stride};
+        const Columns<T> G = this->columns(own.G.data, column);
         const i64 count = minimum(columns, D - column);
         for (i64 e = (end - begin) * M - 1; e >= 0; --e) {
             const i64 t = begin + e / M, row = this->row(t, b), at = this->update(row, e % M, h);
@@ -407,7 +495,9 @@ struct DeltaBackwardWork : DeltaWork<T> {
         }
     }
 
-    void run(Part& own, i64 b, i64 h) const {
+    // body(begin, end) adds the gradients of every chunk's updates, the last chunk first.
+    template <class Body>
+    void run(Part& own, i64 b, i64 h, const Body& body) const {
         const i64 steps = length(rows, b), size = K * D;
         const T* const last = static_cast<const T*>(call.grad_last);
         this->unpack(last ? last + this->state(b, h) : nullptr, own.G.data);
@@ -426,10 +516,7 @@ struct DeltaBackwardWork : DeltaWork<T> {
             clear(own.by_gate.data, in.chunk * in.gates);
             clear(own.by_v.data, updates);
             clear(own.by_p.data, updates);
-            this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
-                repeat(own, b, h, begin, end, column, columns, f);
-                reverse(own, b, h, begin, end, column, columns, f);
-            });
+            body(begin, end);
             write(own, b, h, begin, end);
             if (should_stop(call.run.interrupt)) return;
         }
@@ -442,7 +529,14 @@ void delta_backward(const DeltaBackward& call) {
     const FlushDenormals flush;
     const DeltaBackwardWork<T> work(call);
     using Part = DeltaBackwardPart<T>;
-    work.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) { work.run(own, b, h); });
+    work.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) {
+        work.run(own, b, h, [&](i64 begin, i64 end) {
+            work.over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
+                work.repeat(own, b, h, begin, end, column, columns, f);
+                work.reverse(own, b, h, begin, end, column, columns, f);
+            });
+        });
+    });
 }
 
 }  // namespace orthornn::ORTHORNN_ISA

@@ -24,6 +24,7 @@ struct DeltaInputs {
     i64 gates;            // 1 or keys
     const void* start;    // (B, heads, keys, values)
     const void* restart;  // likewise where rows have resets, or null for zero
+    bool products;        // by products over chunks of updates, not update by update
 };
 
 struct DeltaForward {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "delta_call.hpp"
+#include "irregular_call.hpp"
 #include "kernels.hpp"
 #include "reflections_call.hpp"
 
@@ -106,6 +107,11 @@ const ReflectionTable& reflections_table(Isa isa, i64 element_size) {
 
 const DeltaTable& delta_table(Isa isa, i64 element_size) {
     static const DeltaTable* const all[] = {ORTHORNN_TABLES(delta)};
+    return of(all, isa, element_size);
+}
+
+const IrregularTable& irregular_table(Isa isa, i64 element_size) {
+    static const IrregularTable* const all[] = {ORTHORNN_TABLES(irregular)};
     return of(all, isa, element_size);
 }
 

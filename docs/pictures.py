@@ -1,11 +1,18 @@
-"""Draw the pictures of the documentation from the library itself: `python docs/pictures.py` writes docs/images/*.svg.
+"""Draw the pictures of the documentation: `python docs/pictures.py` writes docs/images/*.svg.
+
+They come from the library itself and from the numbers in results/. `python docs/pictures.py NAME ...` draws some of them.
 
 Their ground is transparent and their text gray, so that one file serves a light and a dark page.
 """
 
 from __future__ import annotations
 
+import json
+import sys
+from collections import defaultdict
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -30,6 +37,7 @@ from orthornn.diagnostics import hidden_gradient_norms
 from orthornn.parametrizations import Parametrization
 
 IMAGES = Path(__file__).parent / "images"
+RESULTS = Path(__file__).parents[1] / "results"
 BLUE, ORANGE, GREEN, PURPLE, GRAY = "#3b82d6", "#e0702b", "#2f9e62", "#9b6bd3", "#808893"
 STYLE = {
     "figure.facecolor": "none",
@@ -234,17 +242,299 @@ def draw_house() -> None:
     save(figure, "house")
 
 
-def main() -> None:
-    """Draw all of them."""
+def stored(name: str) -> Any:
+    """Return a file of results/."""
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def wide(height: float, *, panels: int = 1) -> tuple[Figure, Any]:
+    """Return a figure of a page's width, whose letters a phone still shows, and its axes."""
+    mpl.rcParams["font.size"] = 16
+    figure = Figure(figsize=(9.0, height), layout="constrained")
+    return figure, figure.subplots(1, panels)
+
+
+def draw_demo() -> None:
+    """Draw the task of the demo, and how many of the ten symbols each network recalls."""
+    demo = stored("demo/demo.json")
+    names = {
+        "ornn-rotations": "reflections\nand rotations",
+        "scornn": "scaled Cayley",
+        "ornn": "reflections",
+        "lstm": "LSTM",
+    }
+    figure, axes = wide(5.0)
+    place = np.arange(len(names))[::-1]
+    for y, (name, words) in zip(place, names.items()):
+        recalled = 10 * demo["models"][name]["recall"]
+        color = ORANGE if name == "lstm" else BLUE
+        axes.barh(y, recalled, height=0.62, color=color)
+        axes.text(recalled + 0.15, y, f"{recalled:.1f}", va="center", color=color, fontsize=20, fontweight="bold")
+        axes.text(-0.2, y, words, va="center", ha="right", fontsize=18)
+    axes.plot([1.25, 1.25], [-0.5, 3.5], color=GRAY, linestyle=(0, (2, 2)), linewidth=1.5)
+    axes.text(1.25, -0.55, "guessing", ha="center", va="top")
+    axes.text(10, -0.55, "symbols recalled, of ten", ha="right", va="top")
+    for i in range(10):  # ten symbols, a gap, the same ten symbols
+        for left in (0.0, 7.0):
+            shade = (0.35, 0.9, 0.55, 0.75, 0.2, 1.0, 0.45, 0.65, 0.3, 0.8)[i]
+            axes.add_patch(
+                mpl.patches.Rectangle((left + 0.3 * i, 4.15), 0.26, 0.42, facecolor=GREEN, alpha=shade, linewidth=0)
+            )
+    axes.annotate("", (6.9, 4.36), (3.1, 4.36), arrowprops={"arrowstyle": "->", "color": GRAY, "linewidth": 1.8})
+    axes.text(5.0, 4.48, "200 steps", ha="center", va="bottom")
+    axes.text(-0.2, 4.36, "the task", va="center", ha="right", fontsize=18)
+    axes.text(1.5, 4.72, "see ten symbols", ha="center", va="bottom")
+    axes.text(8.5, 4.72, "repeat them", ha="center", va="bottom")
+    axes.set(xlim=(-3.2, 11.0), ylim=(-1.0, 5.3))
+    axes.axis("off")
+    save(figure, "demo")
+
+
+def draw_reflection() -> None:
+    """Draw one reflection in the plane: h, the mirror that is orthogonal to u, and Hh."""
+    u, h = np.array([-0.5, 1.0]), np.array([0.55, 1.55])
+    image = h - 2 * u * (u @ h) / (u @ u)
+    mirror = np.array([u[1], -u[0]]) / np.linalg.norm(u)
+    figure, axes = wide(5.0)
+    angle = np.linspace(0, 2 * np.pi, 200)
+    radius = np.linalg.norm(h)
+    axes.plot(radius * np.cos(angle), radius * np.sin(angle), color=GRAY, linewidth=1, linestyle=(0, (2, 3)))
+    axes.plot(*np.outer([-2.2, 2.2], mirror).T, color=GRAY, linewidth=2)
+    axes.plot(*np.array([h, image]).T, color=GRAY, linewidth=1.2, linestyle="--")
+    for end, color in ((h, BLUE), (image, ORANGE), (u, GREEN)):
+        axes.annotate(
+            "",
+            end,
+            (0, 0),
+            arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 3, "shrinkA": 0, "shrinkB": 0},
+        )
+    axes.text(h[0] + 0.1, h[1] + 0.05, "h", color=BLUE, fontsize=22, fontweight="bold")
+    axes.text(image[0] + 0.12, image[1] - 0.25, "H(u) h", color=ORANGE, fontsize=22, fontweight="bold")
+    axes.text(u[0] - 0.1, u[1] + 0.08, "u", color=GREEN, fontsize=22, fontweight="bold", ha="right")
+    axes.text(*(2.3 * -mirror - np.array([0, 0.1])), "mirror,\northogonal to u", ha="right", va="center")
+    axes.text(1.9, -1.15, "as long as h", ha="left", va="center")
+    axes.set(xlim=(-4.2, 3.5), ylim=(-1.8, 1.9))
+    axes.set_aspect("equal")
+    axes.axis("off")
+    save(figure, "reflection")
+
+
+def draw_block() -> None:
+    """Draw one block of OrthogonalBlocks: normalization, linear recurrence, mixing, and the skip around them."""
+    figure, axes = wide(3.6)
+    boxes = [
+        (1.75, 1.7, "norm", GRAY),
+        (4.4, 2.5, "linear\nrecurrence", BLUE),
+        (7.55, 2.0, "mix:\nglu, gelu\nor mlp", ORANGE),
+    ]
+    for middle, width, words, color in boxes:
+        axes.add_patch(
+            mpl.patches.FancyBboxPatch(
+                (middle - width / 2, -0.75),
+                width,
+                1.5,
+                boxstyle="round,pad=0.06",
+                facecolor=color,
+                alpha=0.18,
+                edgecolor="none",
+            )
+        )
+        axes.add_patch(
+            mpl.patches.FancyBboxPatch(
+                (middle - width / 2, -0.75),
+                width,
+                1.5,
+                boxstyle="round,pad=0.06",
+                facecolor="none",
+                edgecolor=color,
+                linewidth=2,
+            )
+        )
+        axes.text(middle, 0, words, ha="center", va="center", fontsize=17)
+    arrow = {"arrowstyle": "-|>", "color": GRAY, "linewidth": 2, "shrinkA": 0, "shrinkB": 0}
+    for start, end in ((0.0, 0.82), (2.68, 3.05), (5.75, 6.45), (8.65, 9.12), (9.68, 10.4)):
+        axes.annotate("", (end, 0), (start, 0), arrowprops=arrow)
+    axes.text(6.1, 0.12, "h$_t$", ha="center", va="bottom", color=BLUE)
+    axes.text(0.0, 0.15, "u$_t$", ha="center", va="bottom")
+    axes.text(10.35, 0.15, "u$_t$", ha="center", va="bottom")
+    axes.add_patch(mpl.patches.Circle((9.4, 0), 0.28, facecolor="none", edgecolor=GRAY, linewidth=2))
+    axes.text(9.4, -0.02, "+", ha="center", va="center", fontsize=20)
+    axes.plot([0.4, 0.4, 9.4], [0, 1.5, 1.5], color=GRAY, linewidth=2)
+    axes.annotate("", (9.4, 0.28), (9.4, 1.52), arrowprops=arrow)
+    axes.text(4.9, 1.58, "skip", ha="center", va="bottom")
+    loop = mpl.patches.FancyArrowPatch(
+        (5.2, -0.82),
+        (3.6, -0.82),
+        connectionstyle="arc3,rad=-0.7",
+        arrowstyle="-|>",
+        mutation_scale=20,
+        color=BLUE,
+        linewidth=2,
+    )
+    axes.add_patch(loop)
+    axes.text(5.3, -1.35, "W h$_{t-1}$", ha="left", va="center", color=BLUE)
+    axes.set(xlim=(-0.3, 10.7), ylim=(-1.8, 2.1))
+    axes.axis("off")
+    save(figure, "block")
+
+
+def draw_speed() -> None:
+    """Draw the times of a pass against n, from the stored benchmark of one thread."""
+    cases = stored("bench/one-thread.json")["cases"]
+    figure, panels = wide(5.0, panels=2)
+    curves = {"rnn": ("nn.RNN", PURPLE), "lstm": ("nn.LSTM", ORANGE)}
+    for axes, batch in zip(panels, (1, 50)):
+        ours: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        peers: dict[str, dict[int, float]] = defaultdict(dict)
+        for name, case in cases.items():
+            kind, width = name.split("-")[:2]
+            if case["batch"] == batch:
+                ours[kind].append((int(width), 1e3 * case["networks"]["ours"]["seconds"]))
+                for peer in curves:
+                    peers[peer][int(width)] = 1e3 * case["networks"][peer]["seconds"]
+        for peer, (_, color) in curves.items():
+            axes.loglog(*zip(*sorted(peers[peer].items())), "o--", color=color, linewidth=2, markersize=8)
+        axes.loglog(*zip(*sorted(ours["rotations"])), "o-", color=BLUE, linewidth=3, markersize=10)
+        axes.loglog(*zip(*sorted(ours["cayley"])), "s-", color=GREEN, linewidth=3, markersize=9)
+        widths = sorted(peers["rnn"])
+        axes.set_xticks(widths, [str(n) for n in widths])
+        axes.minorticks_off()
+        axes.set(xlabel="hidden units n", title=f"batch size {batch}", xlim=(widths[0] / 1.15, widths[-1] * 1.15))
+        ticks = (1, 3, 10, 30) if batch == 1 else (30, 100, 300, 1000, 3000)
+        axes.set_yticks(ticks, [str(ms) for ms in ticks])
+    left, right = panels
+    left.set_ylabel("ms per pass of 784 steps")
+    left.set_ylim(0.3, 70)
+    right.set_ylim(25, 4000)
+    left.text(165, 36, "nn.RNN", color=PURPLE, ha="right")
+    left.text(190, 11.5, "nn.LSTM", color=ORANGE, ha="left")
+    left.text(182, 3.6, "scaled Cayley", color=GREEN, ha="left", va="center")
+    left.text(182, 0.64, "16 reflections\nand rotations", color=BLUE, ha="center", va="top")
+    right.text(330, 1800, "nn.LSTM", color=ORANGE, ha="right")
+    right.text(300, 420, "nn.RNN", color=PURPLE, ha="right")
+    right.text(330, 75, "scaled Cayley", color=GREEN, ha="left")
+    right.text(275, 34, "16 reflections\nand rotations", color=BLUE, ha="left", va="center")
+    save(figure, "speed")
+
+
+def best_of_each_size(rows: list[dict[str, Any]]) -> dict[tuple[str, int], float]:
+    """Return the mean test accuracy over seeds, by system and parameters, of the options with the best validation."""
+    runs: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        runs[row["system"], row["parameters"]][row["command"]].append(row)
+    best = {
+        size: max(groups.values(), key=lambda group: mean(row["validation"] for row in group))
+        for size, groups in runs.items()
+    }
+    return {size: mean(row["test"] for row in group) for size, group in best.items()}
+
+
+def draw_leaderboard() -> None:
+    """Draw the test accuracy on permuted pixel MNIST against the number of parameters."""
+    points = best_of_each_size(stored("leaderboard/pixel-mnist-permuted.json"))
+    named = {
+        "blocks": BLUE,
+        "ornn-rotations": GREEN,
+        "gru": ORANGE,
+        "lstm": ORANGE,
+        "rnn": ORANGE,
+        "static perceptron": PURPLE,
+    }
+    figure, axes = wide(6.0)
+    for (system, parameters), accuracy in points.items():
+        color = named.get(system, GRAY)
+        axes.plot(
+            parameters,
+            1 - accuracy,
+            "o",
+            color=color,
+            markersize=11 if system in named else 7,
+            markeredgewidth=0,
+            alpha=0.9,
+        )
+    at = {system: max(v for (s, _), v in points.items() if s == system) for system in named}
+    for system in ("ornn-rotations", "gru", "lstm", "rnn"):
+        axes.text(17600, 1 - at[system], system, color=named[system], va="center", ha="left")
+    axes.text(110000, 1 - at["blocks"], "blocks", color=BLUE, va="center", ha="right", fontsize=18)
+    axes.text(68000, 0.028, "static perceptron,\nno recurrence", color=PURPLE, va="top", ha="center")
+    axes.text(17600, 0.0800, "gray: other recurrent networks", va="center", ha="left")
+    axes.set(xscale="log", yscale="log", xlim=(14000, 160000), ylim=(0.6, 0.006))
+    axes.minorticks_off()
+    shown = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+    axes.set_yticks([1 - accuracy for accuracy in shown], [f"{100 * accuracy:.0f} %" for accuracy in shown])
+    axes.set_xticks([16000, 67000, 135000], ["16 000", "67 000", "135 000"])
+    axes.set(xlabel="trained parameters", ylabel="test accuracy")
+    save(figure, "leaderboard")
+
+
+def draw_forecast(seen: int = 72, ahead: int = 24) -> None:
+    """Draw a forecast of 24 steps at three quantiles, by a small network that learns them from a noisy wave."""
+    random = np.random.default_rng(0)
+    steps = np.arange(3000)
+    level = np.sin(steps / 7) + 0.3 * np.sin(steps / 29)
+    series = torch.tensor(level + 0.3 * random.standard_normal(3000), dtype=torch.float32)
+    torch.manual_seed(0)
+    network = OrthogonalRNN(1, 32)
+    readout = torch.nn.Linear(32, 3 * ahead)
+    levels = torch.tensor([0.1, 0.5, 0.9])
+    optimizer = torch.optim.Adam([*network.parameters(), *readout.parameters()], lr=0.01)
+    pieces = series.unfold(0, seen + ahead, 1)
+    training = pieces[: 2700 - seen - ahead]
+    for _ in range(300):
+        batch = training[torch.randint(len(training), (32,))]
+        last = network(batch[:, :seen, None].transpose(0, 1), output="last")[0]
+        error = batch[:, seen:, None] - readout(last).view(-1, ahead, 3)
+        loss = torch.maximum(levels * error, (levels - 1) * error).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    piece = pieces[-60]
+    with torch.no_grad():
+        last = network(piece[:seen, None, None], output="last")[0]
+        low, middle, high = readout(last).view(ahead, 3).sort(dim=1).values.T.numpy()
+    figure, axes = wide(4.4)
+    future = np.arange(1, ahead + 1)
+    axes.plot(np.arange(1 - seen, 1), piece[:seen], color=GRAY, linewidth=2)
+    axes.fill_between(future, low, high, color=BLUE, alpha=0.3, linewidth=0)
+    axes.plot(future, middle, color=BLUE, linewidth=3)
+    axes.plot(future, piece[seen:], "o", color=ORANGE, markersize=6)
+    axes.axvline(0.5, color=GRAY, linewidth=1.2, linestyle="--")
+    top = float(piece.max()) + 0.35
+    axes.text(-seen / 2, top, "seen by the network", ha="center", va="bottom")
+    axes.text(ahead + 1.5, middle[-1], "median", color=BLUE, va="center")
+    axes.text(ahead + 1.5, middle[-1] + 0.55, "10 % to 90 %", color=BLUE, va="center")
+    axes.text(ahead + 1.5, middle[-1] - 0.55, "what came", color=ORANGE, va="center")
+    axes.set(
+        xlabel="steps from now", ylabel="value", xlim=(-seen, ahead + 22), ylim=(float(piece.min()) - 0.3, top + 0.4)
+    )
+    axes.set_xticks([-72, -48, -24, 0, 24])
+    axes.spines["bottom"].set_bounds(-seen, ahead)
+    save(figure, "forecast")
+
+
+DRAWN = {
+    "methods": draw_methods,
+    "circle": draw_circle,
+    "gradients": draw_gradients,
+    "cost": draw_cost,
+    "house": draw_house,
+    "demo": draw_demo,
+    "reflection": draw_reflection,
+    "block": draw_block,
+    "speed": draw_speed,
+    "leaderboard": draw_leaderboard,
+    "forecast": draw_forecast,
+}
+
+
+def main(names: list[str]) -> None:
+    """Draw the pictures of these names, or all of them."""
     torch.set_num_threads(1)
-    with mpl.rc_context(STYLE):
-        draw_methods()
-        draw_circle()
-        draw_gradients()
-        draw_cost()
-        draw_house()
+    for name in names or DRAWN:
+        with mpl.rc_context(STYLE):
+            DRAWN[name]()
     print(f"orthornn {orthornn.__version__}: {len(list(IMAGES.glob('*.svg')))} pictures in {IMAGES}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -29,11 +29,12 @@ PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts
 INCLUDED = sorted(Path(orthornn.__file__).parent.rglob("*.md"))  # shown by {include}
 HOW_TO = DOCS / "how_to"
 REFERENCE = DOCS / "reference"
-YOUR_DATA = (HOW_TO / "your_data.md").read_text(encoding="utf-8")
-FORECAST, CLASSIFICATION = re.findall(r"```python\n(.*?)```", YOUR_DATA, re.DOTALL)
-COMMANDS = [text.replace("\\\n", " ") for text in re.findall(r"```sh\northornn (.*?)\n```", YOUR_DATA, re.DOTALL)]
-FORECAST_COMMAND, CLASSIFICATION_COMMAND = (text for text in COMMANDS if re.match(r"train \S+\.(csv|parquet)", text))
-NEW_DATA = next(f"orthornn {text}" for text in COMMANDS if text.startswith("predict "))
+FORECASTS, CLASSIFY_CSV = ((HOW_TO / name).read_text(encoding="utf-8") for name in ("forecasts.md", "classify_csv.md"))
+PREDICTIONS = (HOW_TO / "predictions.md").read_text(encoding="utf-8")
+
+
+def blocks(text, language):
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def named(page: Path) -> str:
@@ -56,13 +57,15 @@ def short(command):
 
 def test_a_forecast_from_csv(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    network = run(FORECAST)["network"]
+    (code,), (command,) = blocks(FORECASTS, "python"), blocks(FORECASTS, "sh")
+    (new_data,) = blocks(PREDICTIONS, "sh")
+    network = run(code)["network"]
     baselines = network.config.task.baselines()
     assert network.result.test["loss"] < 0.5 * baselines["persistence"]
-    assert cli.main([*shlex.split(short(FORECAST_COMMAND)), "--out", "run"]) == 0
+    assert cli.main([*shlex.split(short(command))[1:], "--out", "run"]) == 0
     out = capsys.readouterr().out
-    for command in NEW_DATA.splitlines():
-        words = command.replace("runs/NAME", "run").replace("new.csv", "sine.csv")
+    for line in new_data.splitlines():
+        words = line.replace("runs/NAME", "run").replace("new.csv", "sine.csv")
         assert cli.main(shlex.split(words)[1:]) == 0
     assert "so the task is forecast" in out
     period = int(re.search(r"value has a period of (\d+) steps, so --skipped", out)[1])
@@ -75,20 +78,36 @@ def test_a_forecast_from_csv(tmp_path, monkeypatch, capsys):
     assert all(f"test loss of {name}" in out for name in baselines)
 
 
-def test_a_classification_from_parquet(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("pyarrow")
+def test_a_csv_is_classified(tmp_path, monkeypatch, capsys):
+    """The blocks of the page in their order, then its commands, on a file without classes."""
     monkeypatch.chdir(tmp_path)
-    network = run(CLASSIFICATION)["network"]
+    write, train, predict = blocks(CLASSIFY_CSV, "python")
+    install, command, scores = blocks(CLASSIFY_CSV, "sh")
+    names = run(write + train)
+    network = names["network"]
     assert network.result.test["accuracy"] > 0.8 > 0.6 > network.config.task.trivial_metric
-    assert cli.main([*shlex.split(short(CLASSIFICATION_COMMAND)), "--out", "run"]) == 0
-    assert "kind holds names, so the task is classify" in capsys.readouterr().out
+    rows = Path("gestures.csv").read_text(encoding="utf-8").splitlines()
+    assert "```\n" + "\n".join(rows[:4]) + "\n```" in CLASSIFY_CSV
+    capsys.readouterr()
+    exec(predict, names)
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["0", "circle"],
+        ["1", "shake"],
+        ["2", "circle"],
+    ]
+    assert cli.main([*shlex.split(short(command).replace("--out gestures", "--out again"))[1:]]) == 0
+    assert "gesture holds names, so the task is classify" in capsys.readouterr().out
+    Path("new.csv").write_text("\n".join(row.rpartition(",")[0] for row in rows), encoding="utf-8")
+    assert cli.main(shlex.split(scores)[1:]) == 0
+    assert Path("predictions.csv").read_text(encoding="utf-8").splitlines()[1].startswith("0,circle,")
+    assert "tables" in install
 
 
 OTHERS = [
     (named(page), code)
     for page in PAGES
     # above; of a run that is not there; two files, which test_testing.py writes
-    if page.name not in ("your_data.md", "runs.md", "your_parametrization.md")
+    if page.name not in ("forecasts.md", "classify_csv.md", "runs.md", "your_parametrization.md")
     if not page.read_text(encoding="utf-8").startswith("---\nfile_format: mystnb")  # a notebook, which `make docs` runs
     for code in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 ]
@@ -202,6 +221,18 @@ def test_every_page_is_in_a_table_of_contents():
     assert {page.resolve() for page in PAGES} == {page.resolve() for page in listed}
 
 
+def test_no_two_pages_lead_the_search_for_one_word():
+    words = [
+        word.strip()
+        for page in PAGES
+        for entry in re.findall(r"```\{index\} (.*)", page.read_text(encoding="utf-8"))
+        for word in entry.split(",")
+    ]
+    assert {"! csv", "! reset"} <= set(words)
+    assert all(word.startswith("! ") for word in words)  # a main entry, which the search puts first
+    assert sorted(words) == sorted(set(words))
+
+
 def test_what_contributing_tells_to_copy_and_to_extend_is_there():
     root = DOCS.parent
     text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -228,7 +259,7 @@ def test_what_contributing_tells_to_copy_and_to_extend_is_there():
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
 MODULES = ("orthornn", *(f"orthornn.{name}" for name in ("modules", "parametrizations", "kernels", "activations", "optim",
-           "optim.recipes", "penalties", "diagnostics", "export", "testing", "errors")))  # fmt: skip
+           "optim.recipes", "penalties", "certify", "diagnostics", "export", "testing", "errors")))  # fmt: skip
 
 
 def public_names() -> dict[str, object]:

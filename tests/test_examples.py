@@ -49,6 +49,33 @@ def test_exact_online_learning_beats_the_trivial_predictor(capsys):
     assert rate > 0
 
 
+def test_the_kernel_stands_in_for_the_delta_rule_of_transformers(one_thread):
+    pytest.importorskip("transformers")
+    example = load("gated_delta_net")
+    torch.manual_seed(0)
+    net = example.layer(heads=2, size=24, width=16)
+    # Single precision, and a chunk of transformers is 64 steps.
+    assert example.difference(net, torch.randn(3, 70, 16)) < tolerance(torch.float32, 20 * 70 * 48)
+    assert example.difference(net, torch.randn(1, 1, 16)) < tolerance(torch.float32, 20 * 48)
+    assert all(times > 0 for times in example.times_faster(3, heads=1, size=8, rounds=1))
+    query, key, value = torch.randn(3, 2, 5, 4, 8).unbind()
+    given = (
+        query[:, :, ::2],
+        key[:, :, ::2],
+        value,
+        -torch.rand(2, 5, 4),
+        torch.rand(2, 5, 4),
+    )  # two query heads, four of values
+    options = {"initial_state": torch.randn(2, 4, 8, 8), "output_final_state": True, "use_qk_l2norm_in_kernel": True}
+    wants = example.modeling.torch_recurrent_gated_delta_rule(*given, **options)
+    for found, want in zip(example.gated_delta_rule(*given, **options), wants):
+        torch.testing.assert_close(
+            found, want, rtol=0, atol=tolerance(torch.float32, 1600) * (1 + float(want.abs().max()))
+        )
+    with pytest.raises(ValueError, match="use_qk_l2norm_in_kernel"):
+        example.gated_delta_rule(*given)
+
+
 def test_a_policy_that_learns_online_remembers(capsys, one_thread):
     """Truncated back-propagation learns, too, but the gradient of the whole past much faster."""
     example = load("online_policy")

@@ -2,11 +2,21 @@
 
 import pytest
 import torch
+from torch import nn
 
-from orthornn import OrthogonalRNN, SpectralMargin
+from orthornn import OrthogonalRNN, Rotations, SpectralMargin, Unconstrained
+from orthornn.certify import certified_accuracy, certified_radius, movements
 from orthornn.errors import ArgumentError, DTypeError, ShapeError
+from orthornn.learn.systems.sequence_model import SequenceModel
 from orthornn.modules.tracing import tracing
-from orthornn.penalties import gradient_norm, norm_stabilizer, soft_orthogonality, spectrum_prior, weight_decay
+from orthornn.penalties import (
+    certified_margin,
+    gradient_norm,
+    norm_stabilizer,
+    soft_orthogonality,
+    spectrum_prior,
+    weight_decay,
+)
 from support.tolerances import tolerance
 
 
@@ -205,3 +215,76 @@ def test_second_derivatives_where_a_penalty_begins(dtype):
 def test_a_spectrum_is_real():
     with pytest.raises(DTypeError, match="Expected s to be real"):
         spectrum_prior(torch.ones(3) * 1j)
+
+
+def classifier(**options):
+    core = OrthogonalRNN(2, 7, **options).double()
+    return SequenceModel(core, nn.Linear(7 * core.num_directions, 3).double())
+
+
+@pytest.mark.parametrize("mode", ["every", "energy", "one"])
+def test_certified_margin_is_zero_exactly_where_every_sequence_is_certified(mode):
+    model, x = classifier(nonlinearity="tanh"), torch.randn(6, 9, 2).double()
+    scores = model(x).detach()
+    targets = scores.argmax(1)
+    radius = certified_radius(model, x, targets, mode)
+    least, most = float(radius.min()), float(radius.max())
+    assert certified_margin(model, scores, targets, 0.99 * least, 6, mode) == 0
+    assert certified_margin(model, scores, targets, 1.01 * least, 6, mode) > 0
+    assert certified_margin(model, scores, targets, 0.0, 6, mode) == 0
+    moved = movements(model, 6, mode).detach()
+    short = [max(0, *(2 * most * moved[y, j] - (s[y] - s[j]) for j in range(3))) for s, y in zip(scores, targets)]
+    penalty = certified_margin(model, scores, targets, 2 * most, 6, mode, strength=0.5).detach()
+    torch.testing.assert_close(penalty, 0.5 * torch.stack([torch.as_tensor(one) for one in short]).mean())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"nonlinearity": "tanh", "parametrization": Unconstrained("glorot")},
+        {"nonlinearity": "prelu", "gain": 0.9, "learn_gain": True},
+        {"nonlinearity": "relu", "parametrization": SpectralMargin(None, init="glorot"), "num_layers": 2},
+        {"nonlinearity": "identity", "bidirectional": True, "parametrization": Rotations(decay=True)},
+    ],
+)
+def test_the_gradient_of_certified_margin(options):
+    """By finite differences, along a random direction of all parameters."""
+    model, x = classifier(**options), torch.randn(5, 4, 2).double()
+    targets, parameters = torch.tensor([0, 1, 2, 0]), list(model.parameters())
+    if options["nonlinearity"] == "prelu":
+        with torch.no_grad():
+            model.core.activation_l0[2] = 1.4
+
+    def penalty():
+        return certified_margin(model, model(x), targets, 0.3, 5)
+
+    directions = [torch.randn_like(parameter) for parameter in parameters]
+    gradients = torch.autograd.grad(penalty(), parameters, allow_unused=True)
+    slope = sum((g * d).sum() for g, d in zip(gradients, directions) if g is not None)
+    values, step = [], 1e-6
+    with torch.no_grad():
+        for sign in (1, -2):
+            for parameter, direction in zip(parameters, directions):
+                parameter += sign * step * direction
+            values.append(penalty())
+    torch.testing.assert_close((values[0] - values[1]) / (2 * step), slope, rtol=1e-5, atol=1e-6)
+
+
+def test_training_with_certified_margin_certifies_more():
+    torch.manual_seed(0)
+    x = torch.randn(8, 64, 2)
+    targets = (x[0, :, 0] > 0).long()
+    shares = []
+    for strength in (0.0, 5.0):
+        torch.manual_seed(1)
+        model = SequenceModel(OrthogonalRNN(2, 16, nonlinearity="oplu"), nn.Linear(16, 2))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(100):
+            scores = model(x)
+            loss = nn.functional.cross_entropy(scores, targets)
+            loss = loss + certified_margin(model, scores, targets, 0.2, 8, "energy", strength)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        shares.append(certified_accuracy(model.eval(), x, targets, 0.2, "energy"))
+    assert shares[1] > shares[0] + 0.1

@@ -28,12 +28,14 @@ from orthornn import (
     PeepholeLSTM,
     ReflectionRNN,
     activations,
+    certify,
     diagnostics,
     kernels,
     optim,
     penalties,
 )
 from orthornn.errors import ArgumentError, OrthornnError
+from orthornn.learn.systems.sequence_model import SequenceModel
 from orthornn.modules import Transition, hold_missing
 from orthornn.modules.tracing import tracing
 from orthornn.parametrizations.matrices import haar
@@ -226,6 +228,22 @@ def kernel_calls() -> Calls:
     }
 
 
+def classifier() -> SequenceModel:
+    return SequenceModel(network(), nn.Linear(N, K))
+
+
+def certificates() -> Calls:
+    sized = {"steps": T, "mode": "one"}
+    judged = {"x": randn(T, B, I), "targets": torch.zeros(B, dtype=torch.int64), "mode": "one", "state_error": 0.1}
+    return {
+        "influence": (certify.influence, {"network": network(), "steps": T, "of": "state"}),
+        "bound": (certify.bound, {"network": network(), "eps": 0.1, **sized, "state_error": 0.1}),
+        "movements": (certify.movements, {"network": classifier(), **sized, "of": "state"}),
+        "certified_radius": (certify.certified_radius, {"network": classifier(), **judged}),
+        "certified_accuracy": (certify.certified_accuracy, {"network": classifier(), **judged, "eps": 0.1}),
+    }
+
+
 def functions() -> Calls:
     model, trace = network(), trace_of_a_layer()
     parameter = nn.Parameter(haar(N, False).float())
@@ -250,6 +268,19 @@ def functions() -> Calls:
             penalties.gradient_norm,
             {"trace": trace, "delta": torch.ones_like(trace.projected), "strength": 1.0},
         ),
+        "certified_margin": (
+            penalties.certified_margin,
+            {
+                "network": classifier(),
+                "scores": randn(B, K),
+                "targets": torch.zeros(B, dtype=torch.int64),
+                "eps": 0.1,
+                "steps": T,
+                "mode": "one",
+                "strength": 1.0,
+            },
+        ),
+        **certificates(),
         "CayleySGD": (
             optim.CayleySGD,
             {"params": [parameter], "lr": 0.1, "momentum": 0.5, "nesterov": True, "reorthogonalize_every": 5},
@@ -373,7 +404,7 @@ def test_every_error_is_one_of_this_package(kind):
 
 
 def test_every_public_callable_is_called():
-    modules = (orthornn, kernels, penalties, diagnostics, optim)
+    modules = (orthornn, kernels, penalties, certify, diagnostics, optim)
     public = {name for module in modules for name in module.__all__ if callable(getattr(module, name))}
     called = {name.split(".")[0].split(" ")[0] for make in CALLS.values() for name in make()}
     assert public - called == ELSEWHERE

@@ -22,9 +22,10 @@ class SequenceLayout:
         batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing. Default: None, B rows in each step.
         rows: R. Needed only with ``batch_sizes``.
         resets: bool (R,), true where a sequence restarts before its step, from a state that is given. Default: None, nowhere.
+        dt: The time since the step before, float64 (R,). Default: None, 1 everywhere.
     """
 
-    __slots__ = ("_sizes", "batch", "batch_sizes", "length", "resets", "rows")
+    __slots__ = ("_sizes", "batch", "batch_sizes", "dt", "length", "resets", "rows")
 
     def __init__(
         self,
@@ -33,8 +34,9 @@ class SequenceLayout:
         batch_sizes: Tensor | None = None,
         rows: int | None = None,
         resets: Tensor | None = None,
+        dt: Tensor | None = None,
     ) -> None:
-        self.length, self.batch, self.batch_sizes, self.resets = length, batch, batch_sizes, resets
+        self.length, self.batch, self.batch_sizes, self.resets, self.dt = length, batch, batch_sizes, resets, dt
         self.rows: int = length * batch if rows is None else rows
         self._sizes: list[int] | None = None
 
@@ -191,26 +193,36 @@ class SequenceLayout:
     def reversed(self) -> SequenceLayout:
         """Return the layout of what `reverse` returns.
 
-        A reset before step t separates t - 1 from t in both directions: backwards it is before step t - 1.
+        A reset before step t separates t - 1 from t in both directions: backwards it is before step t - 1. So is the time
+        between the two; that before the first step backwards is 1.
         """
-        if self.resets is None or self.length == 0:
+        if (self.resets is None and self.dt is None) or self.length == 0:
             return self
-        backwards = self.reverse(self.unflatten(self.resets.unsqueeze(1)))
-        later = self.previous(self.flatten(backwards), self.resets.new_zeros(self.batch, 1))
-        return SequenceLayout(self.length, self.batch, self.batch_sizes, self.rows, later.squeeze(1))
+        resets = None if self.resets is None else self._backwards(self.resets, 0)
+        dt = None if self.dt is None else self._backwards(self.dt, 1)
+        return SequenceLayout(self.length, self.batch, self.batch_sizes, self.rows, resets, dt)
+
+    def _backwards(self, between: Tensor, first: int) -> Tensor:
+        """Return what is between each step and the one before it, (R,), for steps backwards, where nothing is before the
+        first.
+        """
+        backwards = self.flatten(self.reverse(self.unflatten(between.unsqueeze(1))))
+        return self.previous(backwards, between.new_full((self.batch, 1), first)).squeeze(1)
 
     def segments(self, length: int) -> list[tuple[slice, SequenceLayout]]:
         """Return (rows, layout) of successive pieces of ``length`` steps, the last one perhaps shorter."""
-        sizes, B, T, resets = self.sizes, self.batch, self.length, self.resets
+        sizes, B, T = self.sizes, self.batch, self.length
         firsts = range(0, T, length)
         if sizes is None:
-            cuts = [(min(length, T - t), slice(t * B, min(t + length, T) * B)) for t in firsts]
-            return [(rows, SequenceLayout(n, B, resets=None if resets is None else resets[rows])) for n, rows in cuts]
-        parts = [SequenceLayout.of_sizes(sizes[t : t + length]) for t in firsts]
-        stops = list(accumulate(part.rows for part in parts))
-        for stop, part in zip(stops, parts):
-            part.resets = None if resets is None else resets[stop - part.rows : stop]
-        return [(slice(stop - part.rows, stop), part) for stop, part in zip(stops, parts)]
+            parts = [SequenceLayout(min(length, T - t), B) for t in firsts]
+        else:
+            parts = [SequenceLayout.of_sizes(sizes[t : t + length]) for t in firsts]
+        stops = accumulate(part.rows for part in parts)
+        cuts = [(slice(stop - part.rows, stop), part) for stop, part in zip(stops, parts)]
+        for rows, part in cuts:
+            part.resets = None if self.resets is None else self.resets[rows]
+            part.dt = None if self.dt is None else self.dt[rows]
+        return cuts
 
 
 def restarted(h: Tensor, reset: Tensor | None, restart: Tensor | None) -> Tensor:

@@ -6,14 +6,22 @@ Weight decay belongs on the composite W, not on reflectors, factors or angles, w
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ._checks import check_number, check_same, check_shape
+from ._checks import check_dtype, check_number, check_same, check_shape
+from .certify import Mode, check_classes, movements
 from .errors import ArgumentTypeError, DTypeError, ShapeError
 from .kernels.interception import no_autocast
 from .modules.tracing import LayerTrace
 
-__all__ = ["gradient_norm", "norm_stabilizer", "soft_orthogonality", "spectrum_prior", "weight_decay"]
+__all__ = [
+    "certified_margin",
+    "gradient_norm",
+    "norm_stabilizer",
+    "soft_orthogonality",
+    "spectrum_prior",
+    "weight_decay",
+]
 
 
 def soft_orthogonality(W: Tensor, strength: float = 1.0) -> Tensor:
@@ -119,6 +127,39 @@ def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Te
         reached = reached & ~resets
     ratio = torch.where(reached, after / torch.where(reached, before, 1), 1)
     return _strength(strength) * (ratio - 1).square().mean()
+
+
+def certified_margin(
+    network: nn.Module,
+    scores: Tensor,
+    targets: Tensor,
+    eps: float,
+    steps: int,
+    mode: Mode = "every",
+    strength: float = 1.0,
+) -> Tensor:
+    """Return strength times the mean over the batch of max(0, max_j (eps m_yj - (s_y - s_j))), j over the classes but y.
+
+    m_ij is by how much the difference of the scores i and j moves at most (:func:`orthornn.certify.movements`). The penalty
+    is 0 where every sequence keeps its class whatever moves its input by eps (Tsuzuku et al., 2018, add the same to scores).
+
+    Args:
+        network: The classifier, as :func:`orthornn.certify.movements` takes it.
+        scores: What it returned, (B, O).
+        targets: Classes y (B,), integers.
+        eps: How far inputs move, at least 0.
+        steps: Length of the sequences, T.
+        mode: As for :func:`orthornn.certify.bound`. Default: ``"every"``.
+        strength: Factor, at least 0. Default: 1.
+    """
+    eps = check_number("eps", eps, 0)
+    moved = movements(network, steps, mode)
+    check_shape("scores", scores, ("B", moved.shape[0]))
+    check_dtype("scores", scores)
+    check_classes(targets, scores)
+    moved = moved.to(scores.dtype)
+    short = eps * moved[targets] + scores - scores.gather(1, targets[:, None])
+    return _strength(strength) * short.clamp_min(0).amax(1).sum() / max(1, len(scores))
 
 
 def _strength(value: float) -> float:

@@ -16,6 +16,7 @@ COMMANDS = {
     "report": "write one HTML page about finished and unfinished runs",
     "predict": "write the predictions of a trained network for the sequences of a file",
     "evaluate": "print the loss and the metrics of a trained network on a file",
+    "certify": "print how many sequences keep their class whatever moves their inputs by at most eps",
     "generate": "print text that a network trained on characters draws",
     "export": "write a trained network as ONNX, torch.export, safetensors, C, or C++ for audio",
     "sweep": "train with a grid of settings, or with random ones, on one machine or a cluster",

@@ -314,6 +314,7 @@ WRONG = {
     ("compare", "copying", "--out="): "a file or a folder as out, but got an empty name",
     ("predict", "run", ""): "a file or a folder as data, but got an empty name",
     ("evaluate", ""): "a file or a folder as run, but got an empty name",
+    ("certify", "", "--eps", "1"): "a file or a folder as run, but got an empty name",
     ("report", ""): "a file or a folder as runs, but got an empty name",
     ("report", "runs", ""): "a file or a folder as runs, but got an empty name",
     ("train", "adding", "--variant", "helfrich2018", "--epochs", "0"): "epochs to be above 0, but got 0",

@@ -481,7 +481,6 @@ REFUSED = {
         ArgumentError,
         "torch.nn.Linear as readout",
     ),
-    "blocks": (lambda: build("blocks", 2, 1, hidden_size=4), ArgumentError, "gates between their recurrences"),
     "nan": (poisoned, NonFiniteError, "got nan in layer 0"),
     "beyond float32": (lambda: poisoned(1e39, torch.float64), NonFiniteError, r"got 1e\+39 in layer 0"),
     "one step": (lambda: amplified_input(2e38), NonFiniteError, "first step float32 can hold"),

@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from orthornn import Householder, OrthogonalRNN
+from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN
 from orthornn.export import to_c
 from support.devices import needs, on_aarch64, on_cortex_m4
 
@@ -17,6 +17,7 @@ NETWORKS = {
     "dense": lambda: OrthogonalRNN(3, 24, 2, nonlinearity="tanh"),
     "complex": lambda: OrthogonalRNN(2, 11, parametrization=Householder(reflections=2, field="complex")),
     "linear": lambda: OrthogonalRNN(2, 33, nonlinearity="identity"),
+    "blocks": lambda: OrthogonalBlocks(3, 16, depth=2).eval(),
     "pairs": lambda: OrthogonalRNN(2, 33, nonlinearity="oplu"),
 }
 

@@ -35,6 +35,7 @@ from orthornn.export.graphs import SequenceGraph, prepare
 from orthornn.learn.systems import MODELS, SequenceModel, build
 from orthornn.learn.tasks import Adding
 from orthornn.learn.training import train
+from support.compiled_c import COMPILERS, Compiled
 from support.run_cases import config
 from support.tolerances import tolerance
 from support.versions import TORCH
@@ -554,12 +555,19 @@ def load_file_of_state(folder, session):
     return np.zeros((rows, 1, width), np.float32)
 
 
-@pytest.mark.parametrize("name", ["blocks", "gru"])
-def test_a_network_with_vectors_of_series_has_no_c_form(name, tmp_path):
-    model = build(name, 3, 1, hidden_size=4, output="all", series=(3, 2))
-    with pytest.raises(ArgumentError, match="no C form"):
-        export.to_c(model, tmp_path / "c")
-    assert not (tmp_path / "c").exists()
+@pytest.mark.skipif(not COMPILERS, reason="needs a C compiler")
+def test_vectors_of_series_and_what_is_known_ahead_are_the_same_in_c(shops, tmp_path):
+    loaded = orthornn.load(shops / "run")
+    with pytest.warns(OrthornnWarning, match="does not sort the 3 quantiles"):
+        compiled = Compiled(export.to_c(loaded, tmp_path / "c"))
+    with pytest.warns(OrthornnWarning, match="have no forecast, because price is not given"):
+        found = loaded.predict_table(shops / "new.csv")
+    assert len(found) == 3
+    for one, said in found:
+        forecasts = np.sort(compiled.run(one.values).reshape(-1, 2, 3)).reshape(-1, 6)
+        np.testing.assert_allclose(forecasts, said.scores, rtol=1e-5, atol=1e-4)
+    head = (tmp_path / "c" / "network.h").read_text()
+    assert " * The last input is the number of a series; 3 for another one.\n *   0: a\n *   1: b\n *   2: c\n" in head
 
 
 def test_a_series_that_training_did_not_have_is_an_error_or_has_the_mean_of_all_vectors(shops):

@@ -11,12 +11,28 @@ from torch import Tensor
 
 from orthornn.errors import ArgumentError, BackendError, DTypeError, ShapeError
 from orthornn.kernels import delta_rnn
-from orthornn.kernels.delta import chunked, kernel
+from orthornn.kernels.delta import chunked, cpp, kernel
 from orthornn.kernels.delta.call import DeltaCall
 from orthornn.layout import SequenceLayout
 from support.tolerances import tolerance
 
-BACKENDS = ("reference", "chunked", "cpp")
+WAYS = {"updates": False, "products": True}  # of the compiled kernel
+BACKENDS = ("reference", "chunked", *WAYS)
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    """One of the two ways of the compiled kernel, whatever the sizes."""
+    monkeypatch.setattr(cpp, "by_products", lambda call, backward: WAYS[request.param])
+
+
+@pytest.fixture
+def backend(request, monkeypatch):
+    """The name of a backend, of one of WAYS for the compiled kernel that goes this way."""
+    if request.param not in WAYS:
+        return request.param
+    monkeypatch.setattr(cpp, "by_products", lambda call, backward: WAYS[request.param])
+    return "cpp"
 
 
 @dataclass(frozen=True)
@@ -32,6 +48,7 @@ class Case:
     gate: str | None = None  # "head" or "key"
     resets: bool = False
     ragged: bool = False
+    often: float = 0.3  # that a step resets
     tensors: dict[str, Tensor] = field(default_factory=dict)
     options: dict[str, Tensor] = field(default_factory=dict)
 
@@ -60,7 +77,7 @@ class Case:
             gate.view(-1)[::7], gate.view(-1)[1::7] = 0, 1  # both ends
             tensors["gate"] = gate
         if self.resets:
-            options["reset"] = torch.rand(*lead, generator=generator) < 0.3
+            options["reset"] = torch.rand(*lead, generator=generator) < self.often
             tensors["restart"] = normal(self.batch, heads, keys, values)
         return replace(self, tensors=tensors, options=options)
 
@@ -77,6 +94,9 @@ CASES = [
     Case(steps=11, batch=4, updates=2, keys=6, values=20, gate="key", resets=True, ragged=True),
     Case(steps=66, batch=1, keys=3, values=70, resets=True),  # more columns than a block of every instruction set
     Case(steps=7, batch=5, heads=3, ragged=True),
+    Case(steps=83, batch=2, keys=5, values=9, gate="head", resets=True, often=0.06),
+    Case(steps=75, batch=3, updates=2, keys=3, values=18, gate="key", resets=True, ragged=True, often=0.06),
+    Case(steps=3, batch=2, updates=20, keys=6, values=5, gate="head"),  # more updates in a step than in a chunk
 ]
 IDS = [f"{c.steps}x{c.updates}-{c.keys}x{c.values}-{c.gate}-{c.resets}-{c.ragged}" for c in CASES]
 
@@ -131,14 +151,15 @@ def test_plain_torch_is_the_definition(case, backend):
     against_oracle(case, backend, torch.float64)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_the_kernel_is_the_definition(case, isa):
+def test_the_kernel_is_the_definition(case, isa, way):
     against_oracle(case, "cpp", torch.float64)
 
 
-@pytest.mark.parametrize("case", CASES[2:6], ids=IDS[2:6])
-def test_the_kernel_in_single_precision(case, isa):
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("case", CASES[2:6] + CASES[8:], ids=IDS[2:6] + IDS[8:])
+def test_the_kernel_in_single_precision(case, isa, way):
     against_oracle(case, "cpp", torch.float32)
 
 
@@ -180,9 +201,10 @@ def test_a_long_key_counts_as_its_direction(case, backend, dtype, exponent):
     long_keys(case, backend, dtype, exponent)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", CASES[2:6:3], ids=IDS[2:6:3])
 @pytest.mark.parametrize(("dtype", "exponent"), LONG)
-def test_a_long_key_counts_as_its_direction_in_the_kernel(case, dtype, exponent, isa):
+def test_a_long_key_counts_as_its_direction_in_the_kernel(case, dtype, exponent, isa, way):
     long_keys(case, "cpp", dtype, exponent)
 
 
@@ -221,9 +243,9 @@ def spoiled(case: Case, name: str, value: float) -> list[dict[str, Tensor]]:
     return found
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("case", "name"), SPOILED)
-@pytest.mark.parametrize("backend", ["chunked", "cpp"])
+@pytest.mark.parametrize("backend", ["chunked", *WAYS], indirect=True)
 def test_what_is_not_finite_reaches_the_same_in_every_backend(backend, case, name):
     """As in the loop over steps: earlier steps, other columns, heads, episodes and sequences are none the wiser, nor are
     their gradients, whatever the loss reads."""
@@ -253,7 +275,7 @@ def test_what_is_not_finite_reaches_the_same_in_every_backend(backend, case, nam
                 assert not all(bool(grad.isfinite().all()) for grad in read_all)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
 def test_what_overflows_ends_with_its_episode(backend):
     """Finite values that together are too large for float32: steps before and the next episode see none of it."""
     case = Case(steps=12, batch=2, keys=3, values=4).draw()
@@ -273,7 +295,7 @@ def test_what_overflows_ends_with_its_episode(backend):
     torch.testing.assert_close(found[1], expected[1], rtol=0, atol=bound)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
 def test_gradcheck(backend):
     case = Case(steps=3, batch=2, updates=2, keys=3, values=2, gate="key", resets=True).draw()
     case.tensors["gate"].clamp_(0.2, 0.8)
@@ -289,7 +311,7 @@ def test_gradcheck(backend):
     assert torch.autograd.gradgradcheck(call, leaves, fast_mode=True)
 
 
-def test_threads_give_the_same_bits():
+def test_threads_give_the_same_bits(way):
     case = Case(batch=5, heads=3, updates=2, keys=7, values=9, gate="head", resets=True).draw()
     leaves = [leaf.requires_grad_() for leaf in case.tensors.values()]
     found = {}
@@ -305,7 +327,95 @@ def test_threads_give_the_same_bits():
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(found[threads], found[1]))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+EARLIER = [CASES[3], CASES[8], CASES[9], Case(steps=70, batch=2, keys=3, values=70, resets=True, often=0.5)]
+
+
+@pytest.mark.parametrize("case", EARLIER, ids=str)
+def test_what_a_step_reads_has_the_bits_of_earlier_inputs_alone(case, way):
+    """Whatever comes later: other numbers, NaN, resets, and how many steps there are."""
+    case = case.draw()
+    want, _ = case(torch.float32)
+    first = 0
+    for t in range(case.steps):
+        sizes = case.options.get("batch_sizes")
+        first += case.batch if sizes is None else int(sizes[t])
+        if t % 9 and t != case.steps - 2:
+            continue
+        rows = slice(0, t + 1) if sizes is None else slice(0, first)
+        for value in (0.5, math.nan):
+            later = {name: tensor.clone() for name, tensor in case.tensors.items()}
+            for name in ("q", "k", "v", "beta", "gate"):
+                if name in later:
+                    later[name][rows.stop :] = value if name in ("q", "k", "v") else 0.5
+            options = dict(case.options)
+            if case.resets:
+                options["reset"] = options["reset"].clone()
+                options["reset"][rows.stop :] = True
+            found, _ = replace(case, tensors=later, options=options)(torch.float32)
+            assert torch.equal(found[rows], want[rows])
+        short = {
+            name: tensor if name in ("state", "restart") else tensor[rows] for name, tensor in case.tensors.items()
+        }
+        options = {
+            name: tensor[: t + 1] if name == "batch_sizes" else tensor[rows] for name, tensor in case.options.items()
+        }
+        found, _ = replace(case, tensors=short, options=options)(torch.float32)
+        assert torch.equal(found, want[rows])
+
+
+def test_a_sequence_has_the_bits_that_it_has_alone(way):
+    """Whatever its company, and what is not finite there."""
+    case = Case(steps=37, batch=3, heads=2, keys=7, values=33, gate="head", resets=True, often=0.1).draw()
+    alone = {name: tensor[:, 1:2] if tensor.shape[0] == 37 else tensor[1:2] for name, tensor in case.tensors.items()}
+    case.tensors["v"][5, 0, 0, 0, 3] = case.tensors["k"][9, 2, 0, 1, 0] = math.nan
+    single = replace(case, batch=1, tensors=alone, options={"reset": case.options["reset"][:, 1:2]})
+    found = []
+    for one in (case, single):
+        leaves = {name: tensor.requires_grad_() for name, tensor in one.tensors.items()}
+        out, last = replace(one, tensors=leaves)(torch.float32)
+        at = slice(1, 2) if one.batch == 3 else slice(0, 1)
+        loss = out[:, at].square().sum() + last[at].sum()
+        grads = torch.autograd.grad(loss, list(leaves.values()))
+        found.append([out[:, at], last[at], *(g[:, at] if g.shape[0] == 37 else g[at] for g in grads)])
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize("gate", [None, "head", "key"])
+@pytest.mark.parametrize("resets", [False, True])
+@pytest.mark.parametrize("values", [16, 48, 19])
+def test_one_step_has_the_same_bits_with_and_without_gradients(values, resets, gate, isa):
+    """Without gradients, a state of whole vectors is not copied first."""
+    case = Case(steps=1, batch=5, heads=2, updates=2, keys=6, values=values, gate=gate, resets=resets).draw()
+    if resets:
+        case.options["reset"][0, 1:4] = torch.tensor([True, False, True])
+    found = []
+    for wanted in (False, True):
+        tensors = {name: tensor.float().requires_grad_(wanted) for name, tensor in case.tensors.items()}
+        given = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        found.append(delta_rnn(**tensors, **case.options))
+        assert all(torch.equal(tensors[name], given[name]) for name in given)
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize("gate", [None, "head", "key"])
+def test_both_ways_agree_where_each_is_chosen(gate, monkeypatch):
+    """States of 128 x 128, as deployed networks have them: products for many steps, single updates for one."""
+    case = Case(steps=150, batch=1, heads=2, keys=128, values=128, gate=gate).draw()
+    chosen, found = cpp.by_products, {}
+    for name, way in {"chosen": chosen, **{name: lambda *_, to=to, **__: to for name, to in WAYS.items()}}.items():
+        monkeypatch.setattr(cpp, "by_products", way)
+        leaves = {key: tensor.clone().requires_grad_() for key, tensor in case.tensors.items()}
+        out, last = replace(case, tensors=leaves)(torch.float32)
+        found[name] = [out, last, *torch.autograd.grad(out.square().sum() + last.sum(), list(leaves.values()))]
+    assert all(map(torch.equal, found["chosen"], found["products"]))
+    for mine, theirs in zip(found["products"], found["updates"]):
+        bound = tolerance(torch.float32, 20 * 150 * 256) * (1 + float(theirs.detach().abs().max()))
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=bound)
+    one = call_of(case, {name: t if name == "state" else t[:1] for name, t in case.tensors.items()}, "cpp")
+    assert not chosen(one, backward=False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
 def test_a_pair_is_stored_and_read_again(backend):
     """With beta = 1, o is the value last written along q; a value written twice is replaced, not added to."""
     k = torch.eye(3, dtype=torch.float64)[[0, 1, 0, 2, 2]]
@@ -323,7 +433,7 @@ def test_a_pair_is_stored_and_read_again(backend):
     torch.testing.assert_close(last[0, 0], v[[2, 1, 4]])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
 def test_a_short_key_fades_with_the_gradient_of_its_formula(backend):
     """Below 1e-6, and at zero: k^ = k / 1e-6, in the product and in what is written."""
     for scale in (1e-7, 0.0):
@@ -342,11 +452,11 @@ def test_a_short_key_fades_with_the_gradient_of_its_formula(backend):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=0)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("gate", "symbols"), [(None, None), (None, 1), (None, 3), ("head", None), ("head", 3), ("key", 3)]
 )
-@pytest.mark.parametrize("backend", ["cpp", "chunked"])
+@pytest.mark.parametrize("backend", [*WAYS, "chunked"], indirect=True)
 def test_the_norm_is_kept_over_a_hundred_thousand_steps(backend, gate, symbols):
     """beta = 2 and a gate of 1, in float32: the norm of S, and of its gradient, within 1e-4."""
     steps, size, generator = 100_000, 16, torch.Generator().manual_seed(0)
@@ -380,7 +490,7 @@ def test_what_is_kept_for_the_backward_pass_is_a_state_per_chunk():
 
 
 @pytest.mark.parametrize("resets", [False, True])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
 def test_no_steps(backend, resets):
     case = Case(steps=0, resets=resets).draw()
     leaves = [leaf.requires_grad_() for leaf in case.tensors.values()]
@@ -480,7 +590,7 @@ def test_the_extension_checks_what_it_is_given():
     }
     numbers = {"element_size": 4, "T": T, "B": B, "R": T * B, "M": M, "heads": H, "keys": K, "values": V}
     absent = dict.fromkeys(("batch_sizes", "resets", "gate", "restart", "marks"), 0)
-    rest = {"gates": 1, "chunk": 64, "threads": 1}
+    rest = {"gates": 1, "chunk": 64, "products": False, "threads": 1}
     good = {**{name: t.data_ptr() for name, t in tensors.items()}, **numbers, **absent, **rest}
     native.delta_forward(**good)
     assert tensors["out"].isfinite().all()

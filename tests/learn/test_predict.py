@@ -161,7 +161,8 @@ def test_a_table_like_the_one_it_learned_from(name, table, tmp_path, capsys):
     bare.write_text(
         "\n".join(",".join(line.split(",")[c] for c in columns) for line in held_out.read_text().splitlines())
     )
-    assert main(["predict", str(tmp_path / "run"), str(bare), "--out", str(tmp_path / "scores.csv")]) == 0
+    more = ["--every-step"] if name == "forecast" else []
+    assert main(["predict", str(tmp_path / "run"), str(bare), "--out", str(tmp_path / "scores.csv"), *more]) == 0
     written = [line.split(",") for line in (tmp_path / "scores.csv").read_text().splitlines()]
     assert written[0][0] == "sequence"
     names = [lines[1 + at].split(",")[0] for at, _ in chosen]
@@ -292,6 +293,62 @@ def test_a_class_that_is_called_none_is_learned_from_a_text_file(tmp_path, capsy
     test.to_csv(tmp_path / "test.csv", index=False)  # words that training knows are words in the other file
     found = orthornn.train(frame, "kind", **more, test_data=tmp_path / "test.csv", missing="hold", out=tmp_path / "two")
     assert sum(len(batch.targets) for batch in found.config.task.test(99)) == 9
+
+
+def series_of_days(known=False):
+    """Two series of unequal length, by day, not in order; with `known`, the price of the two days after each end."""
+    pandas = pytest.importorskip("pandas")
+    random, parts = np.random.default_rng(0), []
+    for name, first, steps in (("a", "2023-12-01", 60), ("b", "2024-01-10", 47)):
+        days = pandas.date_range(first, periods=steps + 2 * known)
+        part = pandas.DataFrame({"shop": name, "day": days.strftime("%Y-%m-%d"), "price": random.random(len(days))})
+        part["sold"] = [*random.standard_normal(steps), *[None] * (2 * known)]
+        parts.append(part)
+    return pandas.concat(parts).sample(frac=1, random_state=0, ignore_index=True)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_the_steps_after_the_end_are_forecast_with_their_dates(known, tmp_path):
+    frame = series_of_days()
+    more = {"sequence": "shop", "time": "day", "horizons": 2, "quantiles": "0.1,0.9", "skipped": 3, "lags": 0}
+    more |= {"inputs": "sold", "known": "price"} if known else {"inputs": "sold,price"}
+    loaded = orthornn.train(frame, "sold", **more, model="gru", hidden_size=3, steps=1, out=tmp_path / "run")
+    asked = series_of_days(known)
+    found = loaded.forecast_frame(asked)
+    assert list(found.columns) == ["sequence", "step", "time", "forecast sold q0.1", "forecast sold q0.9"]
+    ends = {"a": ["2024-01-30", "2024-01-31"], "b": ["2024-02-26", "2024-02-27"]}
+    for name, own in found.groupby("sequence"):
+        assert own["time"].tolist() == ends[name]
+        assert own["step"].tolist() == ([60, 61] if name == "a" else [47, 48])
+    for one, said in loaded.predict_table(asked):
+        values = found[found["sequence"] == one.name].iloc[:, 3:].to_numpy()
+        assert np.allclose(values.ravel(), said.scores[-1])
+    asked.to_csv(tmp_path / "asked.csv", index=False)
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "asked.csv"), "--out", str(tmp_path / "f.csv")]) == 0
+    written = (tmp_path / "f.csv").read_text().splitlines()
+    assert written[0] == "sequence,step,time,forecast sold q0.1,forecast sold q0.9"
+    assert sorted(line.split(",")[:3] for line in written[1:]) == [
+        [name, str(step), day] for name, at in (("a", 60), ("b", 47)) for step, day in enumerate(ends[name], at)
+    ]
+
+
+def test_forecasts_without_a_grid_of_times_have_the_numbers_of_their_steps(table, tmp_path):
+    train(config(task=OWN["forecast"](data=str(table), sequence="id", missing="hold"), steps=1), tmp_path / "run")
+    found = orthornn.load(tmp_path / "run").forecasts(table)
+    assert len(found) == 40
+    assert all(one.times is None and one.values.shape == (1, 1) for one in found)
+    by_name = {one.name: one for one, _ in orthornn.load(tmp_path / "run").predict_table(table)}
+    assert all(one.steps.tolist() == [by_name[one.name].steps[-1] + 2] for one in found)
+
+
+def test_only_a_network_that_forecasts_does(table, tmp_path, capsys):
+    train(config(task=OWN["classify"](data=str(table), sequence="id", missing="hold"), steps=1), tmp_path / "run")
+    with pytest.raises(ArgumentError, match="Expected a network that forecasts, but got one that learned classify"):
+        orthornn.load(tmp_path / "run").forecast_frame(table)
+    words = ["predict", str(tmp_path / "run"), str(table), "--out", str(tmp_path / "s.csv"), "--every-step"]
+    assert main(words) == 2
+    assert "Expected a network that forecasts" in capsys.readouterr().err
+    assert not (tmp_path / "s.csv").exists()
 
 
 def test_what_a_step_of_a_stream_has_is_told(table, tmp_path):

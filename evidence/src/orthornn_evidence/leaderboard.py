@@ -57,13 +57,18 @@ from .tasks import Groups, ModularSums, PixelMNIST
 _WITHOUT = ("--out", "--threads", "--seed")  # options of a command that say nothing about what was trained
 _TITLE = """# Leaderboard
 
-Each table ranks trained networks on one task by their test result, with their cost. *Test* uses the weights of the best
-validation, *last weights* those of the last update; ± is the standard deviation over seeds. ‖W'W − I‖ is the distance of the
-trained W from orthogonal: about 1e-6 is rounding, more is a network whose W need not be orthogonal. A static perceptron
-receives the whole sequence as one vector: a network that is no better has not shown that it remembers. *CPU s*
-is the processor time of one training in seconds, with its evaluations. `orthornn train --help` tells what each system is.
+Each table ranks trained networks on one task by their test result, with their cost.
 
-Written by `orthornn leaderboard page`."""
+- *test* uses the weights of the best validation, *last weights* the weights after the last update; ± is the standard
+  deviation over seeds.
+- ‖W'W − I‖ is the distance of the trained W from orthogonal: about 1e-6 is rounding; if it is larger, W need not be
+  orthogonal.
+- *CPU s* is the processor time of one training in seconds, with its evaluations.
+- A static perceptron receives the whole sequence as one vector: a network that is not better has not shown that it remembers.
+
+`orthornn train --help` describes each system, and the [commands](#commands) of all rows are at the end of this page.
+`orthornn leaderboard add RUN` adds a run of yours, and `orthornn leaderboard page` writes this page."""
+_COMMANDS = "## Commands\n\nIn the order of the rows."
 # Metrics by their names in the results.
 _METRICS = {"bpc": "bits per character", "recall": "the share of the symbols that are recalled"}
 _RECORDED = "python -m orthornn.lab.leaderboard"  # as older files name this command
@@ -258,19 +263,18 @@ def stored(path: Path) -> list[dict[str, Any]]:
 
 def page(folder: Path) -> str:
     """Return the page of all that is stored in a folder."""
-    parts = [_TITLE]
+    parts, commands = [_TITLE], [_COMMANDS]
     for path in sorted(folder.glob("*.json")):
         entries = stored(path)
+        task = _plain(entries[0]["task"])
         words = "\n".join(_folded(_plain(own[0]["command"]).replace("`", "'")) for own in _by_training(entries))
-        parts.append(
-            f"## {_plain(entries[0]['task'])}\n\n{_measured(entries[0])}\n\n{markdown(table(entries))}\n\n"
-            f"The commands of the rows, in the same order:\n\n```sh\n{words}\n```"
-        )
+        parts.append(f"## {task}\n\n{_measured(entries[0])}\n\n{markdown(table(entries))}")
+        commands.append(f"### Commands for {task}\n\n```sh\n{words}\n```")
     if len(parts) == 1:
         raise ArgumentError(
             f"Expected results in {folder}, but got none. Store some with: add RUN --out {shell_word(folder)}."
         )
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *commands]) + "\n"
 
 
 def _measured(one: Mapping[str, Any]) -> str:

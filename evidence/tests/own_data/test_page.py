@@ -45,6 +45,24 @@ def test_wins_and_losses_are_counted_by_the_direction_of_the_metric():
     assert "the LSTM and the GRU are better" in page(sets, stored)
 
 
+def test_random_convolutions_have_columns_verdicts_and_ranks():
+    sets = {}
+    for name, rocket in (("sensors", 0.9), ("digits", 0.7)):
+        sets[name] = about(name, 0.5)
+        test = {"validation": {"accuracy": 0.1}, "test": {"accuracy": rocket}}
+        sets[name]["methods"] += [{"name": one, **test} for one in ("MiniRocket", "Hydra with MultiRocket")]
+    stored = [one for name in sets for one in runs(name, "default", [0.8, 0.81, 0.79])]
+    lines = page(sets, stored).splitlines()
+    assert "| set | default | MiniRocket | Hydra with MultiRocket | plain |" in lines
+    assert "| sensors | 80.0 ± 1.0 | **90.0** | **90.0** | 50.0 |" in lines
+    assert (
+        "- The default is better than MiniRocket on 1 of 2 sets, level (within 2 standard errors) on 0, and worse on 1: "
+        "sensors." in lines
+    )
+    (ranks,) = [line for line in lines if line.startswith("- Mean rank")]
+    assert ranks.endswith("default 2.00, MiniRocket 2.00, Hydra with MultiRocket 2.00.")
+
+
 def test_trainings_of_another_recipe_are_left_out():
     changed = runs("sensors", "gru", [0.9], words="--model gru")
     text = page({"sensors": about("sensors", 0.5)}, changed + runs("sensors", "default", [0.8]))

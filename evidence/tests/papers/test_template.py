@@ -111,6 +111,14 @@ def test_an_unfinished_row_is_refused_and_in_the_appendix(results, changes, comp
     assert "| oRNN, test loss | 0.500 | 0.123 |" in filled("{{unfinished}}", folder)
 
 
+def test_the_appendix_shows_the_numbers_of_a_short_run_only_if_asked(results):
+    folder = results({**ROW, "share": 0.02}, complete=False)
+    short, whole = (filled(place, folder) for place in ("{{unfinished}}", "{{unfinished | table1}}"))
+    assert "0.123" not in short
+    assert "| 2 % |" in short
+    assert "| oRNN, test loss | 0.500 | 0.123 |" in whole
+
+
 def test_what_a_page_shows_is_not_in_the_appendix(results):
     folder, shown = results(ROW), set()
     fill("{{table paper2017/table1}}", folder, folder / "page.md", shown)

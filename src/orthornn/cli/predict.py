@@ -7,13 +7,14 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ..errors import DataError
+from ..errors import ArgumentError, DataError
 from ..learn.files.columns import Table, is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import Loaded, load
-from ..learn.predict_tables import read_table, told_times
+from ..learn.predict_tables import forecast_task, heads_of_forecasts, read_table, rows_of_forecasts, told_times
 from ..learn.report.lines import say, show
-from ..learn.score_files import write_anomalies, write_scores, write_table
+from ..learn.score_files import write_anomalies, write_forecasts, write_scores, write_table
+from ..learn.tasks.forecast import Forecast
 from ..learn.tasks.table_task import TableTask
 from ..saved.run_files import check_is_run, run_in
 from .arguments import read_options
@@ -64,6 +65,9 @@ class PredictArguments(Marks):
     """File to write: one line per prediction, with the scores of every output."""
     force: bool = False
     """Replace the file if it exists."""
+    every_step: bool = False
+    """For networks that forecast: one line for every step of DATA, with what was forecast there. Default: only what comes
+    after the end of each series."""
     anomalies: bool = False
     """For networks that forecast: write the distance of each value from its forecast, in standard deviations."""
     checkpoint: str = "chosen"
@@ -85,12 +89,23 @@ def main(words: Sequence[str]) -> int:
     check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)
     loaded = arguments.read_by(load(arguments.run, arguments.checkpoint))
+    task = loaded.config.task
+    if arguments.every_step:
+        forecast_task(task)
+        if arguments.anomalies:
+            raise ArgumentError("Expected --every-step or --anomalies, but got both. Name one.")
     if arguments.anomalies:
         scored = loaded.anomalies(arguments.data)
         write_anomalies(arguments.out, scored)
         show(f"{_counted(len(scored))}: {arguments.out}")
         return 0
-    if isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
+    if isinstance(task, Forecast) and is_table(arguments.data) and not arguments.every_step:
+        later = loaded.forecasts(read_once(loaded, arguments.data))
+        rows = (row for one in later for row in rows_of_forecasts(one))
+        write_forecasts(arguments.out, heads_of_forecasts(task, later), rows)
+        show(f"{_counted(len(later))}, {sum(len(one.steps) for one in later)} step(s) after the end: {arguments.out}")
+        return 0
+    if isinstance(task, TableTask) and is_table(arguments.data):
         found = loaded.predict_table(read_once(loaded, arguments.data))
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
         show(f"{_counted(len(found))}: {arguments.out}")

@@ -19,7 +19,7 @@ from torch.nn.utils import parametrize
 from ..errors import ArgumentError, ArgumentTypeError, DeviceError, DTypeError
 from ..modules import OrthogonalRNN
 from .layers import Recurrence, fold_layers, fold_parametrizations_
-from .network import Network
+from .network import Network, check_steps_are_equal
 from .units import centered
 
 _TRANSFORMS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]]
@@ -342,6 +342,7 @@ def check_network(model: Any) -> None:
             f"orthornn.load(RUN).model, or a module with these attributes: the recurrent network, a torch.nn.Linear, "
             f"'all' or 'last', and None for real inputs."
         )
+    check_steps_are_equal(model)
     if model.output not in ("all", "last"):
         raise ArgumentError(
             f"Expected the network's output to be 'all' or 'last', but got {model.output!r}. Set it to how forward reads the "

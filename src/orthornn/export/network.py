@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from ..errors import ArgumentError
+
 
 class Network(Protocol):
     """A recurrent core and a head, such as `orthornn.load(RUN).model`.
@@ -41,3 +43,12 @@ class Network(Protocol):
 
     def to(self, device: Any) -> Any:
         """Move to a device; called only for a network that is not on the CPU."""
+
+
+def check_steps_are_equal(model: Any) -> None:
+    """Raise ArgumentError for a network that reads the time between its steps, whose W is another one at each."""
+    if getattr(model, "elapsed", False):
+        raise ArgumentError(
+            "Expected a network whose steps are equal in time, but got one that reads the time between them, which has no "
+            "exported form: each step has a matrix of its own. Train it without irregular, --irregular."
+        )

@@ -18,7 +18,7 @@ from ..activations import Activation
 from ..compact_wy import Base, packed_reflections
 from ..layout import SequenceLayout
 
-Kind = Literal["dense", "compact_wy", "rotations", "reflections"]
+Kind = Literal["dense", "compact_wy", "rotations", "reflections", "irregular"]
 
 
 class Options(NamedTuple):
@@ -27,7 +27,7 @@ class Options(NamedTuple):
     Attributes:
         kind: How the transition is given: "dense" is W (N, N); "compact_wy" is reflectors, U (N, M) or packed (P,),
             with the base (c, s); "rotations" is W in its own basis with its rotations (c, s); "reflections" are those of
-            every step (reflections/call.py).
+            every step (reflections/call.py); "irregular" are rotations over irregular time (irregular/call.py).
         activation: phi.
         clip: The bound on entries of dL/da_t inside back-propagation, or None.
         only_last: Return only the last state of each sequence.

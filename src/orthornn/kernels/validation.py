@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
@@ -26,6 +27,7 @@ from ..layout import SequenceLayout
 from . import dispatch
 from .call import Call, Kind, Options
 from .checkpointing import MODES, segment_length
+from .interception import can_be_read
 from .projection import is_tokens, stored_dtype
 
 Output = Literal["all", "last"]
@@ -150,6 +152,39 @@ def check_reset(reset: Tensor, shape: tuple[int, ...], device: torch.device) -> 
         )
     if reset.device != device:
         raise DeviceError(f"Expected reset on {device}, as the input is, but got {reset.device}. Move it with .to().")
+
+
+def check_dt(dt: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    """Raise DTypeError, ShapeError or DeviceError unless times are real numbers, of this shape, and on this device."""
+    check_tensor("dt", dt)
+    if not dt.is_floating_point():
+        raise DTypeError(f"Expected dt in a floating-point dtype, but got {dt.dtype}. Convert it with .double().")
+    if tuple(dt.shape) != tuple(shape):
+        raise ShapeError(
+            f"Expected dt of shape {tuple(shape)}, a time for each step and sequence, but got {tuple(dt.shape)}. Pass the "
+            f"time since the step before."
+        )
+    if dt.device != device:
+        raise DeviceError(f"Expected dt on {device}, but got {dt.device}. Move it with .to('{device}').")
+
+
+def times_of(dt: Tensor) -> Tensor | None:
+    """Return times in float64; None where each is the constant 1, so that the recurrence is the ordinary one.
+
+    Raises:
+        ArgumentError: If a time is not positive and finite, where values can be read.
+    """
+    if can_be_read(dt):
+        low, high = (float(end) for end in dt.detach().aminmax())
+        if not (low > 0 and high < math.inf):
+            found = f"values from {low:.9g} to {high:.9g}" if low != high else f"{low:.9g}"
+            raise ArgumentError(
+                f"Expected dt to be positive and finite, but got {found}. Pass the time since the step before, and of "
+                f"steps at the same time one, such as their mean."
+            )
+        if low == high == 1 and not dt.requires_grad:
+            return None
+    return dt.double()
 
 
 def check_dense(h0: Tensor, W: Tensor) -> int:

@@ -366,7 +366,11 @@ def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:
     sign = -1 if task.higher_is_better else 1
     for one in sorted(found, key=lambda one: sign * one.validation[task.metric]):
         cells = [
-            _shown(task, scores[metric]) if metric == task.metric else f"{scores[metric]:.4g}"
+            _shown(task, scores[metric])
+            if metric == task.metric
+            else f"{scores[metric]:.4g}"
+            if metric in scores
+            else ""
             for metric in metrics
             for scores in (one.validation, one.test)
         ]

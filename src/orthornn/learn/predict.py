@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .predict_arrays import Prediction, Predictor
-    from .predict_tables import TablePredictor
+    from .predict_tables import Forecasts, TablePredictor
     from .runs.run import RunResult
     from .tasks.table_series import Series
     from .training.config import RunConfig
@@ -155,6 +155,19 @@ class Loaded:
         """
         return self._tables.predict_table(path)
 
+    def forecasts(self, path: Any) -> list[Forecasts]:
+        """Forecast the steps after the end of each series of a file that `predict_table` takes.
+
+        Returns:
+            One of them for each sequence, in the order in which the file has them: name, steps (H,), times (H,) or None,
+            values (H, C) for C targets, or (H, C Q) with Q quantiles.
+
+        Raises:
+            ArgumentError: If the network makes no forecasts.
+            DataError: If the file does not fit.
+        """
+        return self._tables.forecasts(path)
+
     def predict_frame(self, frame: Any) -> Any:
         """Predict the sequences of a DataFrame, or of a file; return a DataFrame.
 
@@ -166,9 +179,28 @@ class Loaded:
             table has it), in the order in which they come, where there is a prediction at every step the step and its time
             (as the table has it, if the network learned from a column of times), the label for classes (of the type of
             the column that named them in training), and the score of every output. Where the name of the first column or of
-            the times is that of a predicted one, such as `label`, they are called `sequence` and `time`.
+            the times is that of a predicted one, such as `label`, they are called `sequence` and `time`. Of a network that
+            forecasts, the row of a step has what was forecast there; for the steps after the end see `forecast_frame`.
         """
         return self._tables.predict_frame(frame)
+
+    def forecast_frame(self, frame: Any) -> Any:
+        """Forecast the steps after the end of each series of a DataFrame, or of a file; return a DataFrame.
+
+        Args:
+            frame: A DataFrame with the columns that the network learned from, or the path of such a file.
+
+        Returns:
+            A DataFrame of the same library (of pandas or polars for a file) with a row for each series and step that the
+            network forecasts: "sequence", "step", counted from the first of the series, "time", spelled as in the table, if
+            the network learned from a column of times and these are on a grid, and "forecast COLUMN" for each target, or one
+            for each quantile, "forecast COLUMN q0.9".
+
+        Raises:
+            ArgumentError: If the network makes no forecasts.
+            DataError: If the table does not fit.
+        """
+        return self._tables.forecast_frame(frame)
 
     def evaluate_table(self, path: Any) -> dict[str, float]:
         """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""

@@ -156,8 +156,13 @@ class Predictor:
         self._check_one_direction("to stream")
         stream = Stream(self.model)
         scores = np.full(self.description["output_size"], np.nan, np.float32)
+        timed, waited = self.description.get("time_unit") is not None, 0.0
         for value in tokens_or_values:
-            if holds is None or not _is_held(value, holds):
+            if holds is not None and _is_held(value, holds):
+                waited += float(value[-1]) if timed else 0.0  # time passes while the state is held
+            else:
+                if waited:
+                    value, waited = [*value[:-1], value[-1] + waited], 0.0
                 scores = self._scores(stream(prepared([[value]], self.description, ordered=False)[0])[0]).numpy()
             yield scores
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from .tasks.channels import Channel
 from .tasks.classification_metrics import classification_scores
 from .tasks.decision_threshold import decided_of
 from .tasks.forecast import Forecast
+from .tasks.later_times import clock_of
 from .tasks.regression_metrics import own_scores
 from .tasks.table_options import modes_of
 from .tasks.table_sequences import together
@@ -63,8 +65,21 @@ def told_times(task: Task, file: Table) -> str:
     if own.time is None:
         return ""
     sequences = together(own, file)
-    told = told_grid(file, own.time, sequences.order, sequences.rows.lengths)
+    told = told_grid(file, own.time, sequences.order, sequences.rows.lengths, own.irregular)
     return f"{own.time}: {told}" if told else ""
+
+
+class Forecasts(NamedTuple):
+    """A forecast of the steps after the end of a series.
+
+    name: Of the series. steps: (H,) int64, counted from its first step as `Series.steps`. times: (H,) str, None where the
+    table has no times on a grid. values: (H, C Q) float64, the quantiles of a column side by side.
+    """
+
+    name: str
+    steps: np.ndarray
+    times: list[str] | None
+    values: np.ndarray
 
 
 class TablePredictor:
@@ -163,13 +178,39 @@ class TablePredictor:
         named = {name: value for name, value in more.items() if isinstance(value, float)}
         return {"loss": float(nats.mean()), "accuracy": float((winners == classes).mean()), **named}
 
+    def forecasts(self, path: Any) -> list[Forecasts]:
+        """Forecast the steps after the end of every sequence of a file."""
+        task, file = forecast_task(self._task), read_table(self._task, self._description, path)
+        clock = None
+        if task.time is not None and not task.irregular:  # then the next row may come at any time
+            sequences = together(task, file)
+            clock = clock_of(file, task.time, sequences.order, sequences.rows.lengths)
+        leads, found = np.array(task.leads), []
+        for one, said in self.predict_table(file):
+            last = one.steps[-1]
+            at = last + leads
+            times = None
+            if clock is not None:  # of rows that say what is known ahead, the table's own
+                end = len(one.rows) - 1
+                times = [
+                    str(clock.cells[one.rows[step]]) if step <= end else clock.after(one.rows[end], step - end)
+                    for step in at.tolist()
+                ]
+            found.append(Forecasts(one.name, at, times, said.scores[-1].astype(np.float64).reshape(len(leads), -1)))
+        return found
+
+    def forecast_frame(self, frame: Any) -> Any:
+        """Forecast the steps after the end of every sequence of a DataFrame, or of a file; return a DataFrame."""
+        narwhals = import_optional("narwhals", "data", "DataFrames")
+        name = source(frame)
+        found, library = self.forecasts(read_table(self._task, self._description, name)), _library_of(narwhals, frame)
+        rows = [row for one in found for row in rows_of_forecasts(one)]
+        heads = heads_of_forecasts(forecast_task(self._task), found)
+        return narwhals.from_dict(dict(zip(heads, map(list, zip(*rows)))), backend=library).to_native()
+
     def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
         """Return how far the values of a file are from their forecasts, by sequence."""
-        task = self._task
-        if not isinstance(task, Forecast):
-            raise ArgumentError(
-                f"Expected a network that forecasts, but got one that learned {task.name}. Train one with ahead=1, --ahead 1."
-            )
+        task = forecast_task(self._task)
         lead, columns, count = task.leads[0], len(task.target_columns), max(1, len(task.levels))
         place = int(np.argmin(np.abs(np.array(task.levels) - 0.5))) if task.levels else 0
         chosen = np.arange(columns) * count + place
@@ -218,6 +259,28 @@ class TablePredictor:
                 at = slice(row, row + 1) if last else row
                 found[place] = Prediction(scores[at], None if labels is None else labels[at])
         return [(one, found[place]) for place, one in enumerate(series)]
+
+
+def forecast_task(task: Task) -> Forecast:
+    """Return the task of a network that forecasts. ArgumentError for another one."""
+    if not isinstance(task, Forecast):
+        raise ArgumentError(
+            f"Expected a network that forecasts, but got one that learned {task.name}. Train one with ahead=1, --ahead 1."
+        )
+    return task
+
+
+def heads_of_forecasts(task: Forecast, found: list[Forecasts]) -> list[str]:
+    """Return the names of the columns of a table of forecasts: sequence, step, time if there is one, and what is forecast."""
+    ends = [f" q{level:g}" for level in task.levels] or [""]
+    timed = ["time"] if found[0].times is not None else []
+    return ["sequence", "step", *timed, *(f"forecast {column}{end}" for column in task.target_columns for end in ends)]
+
+
+def rows_of_forecasts(one: Forecasts) -> Iterator[list[Any]]:
+    """Yield the rows of a series in such a table."""
+    for place, (step, values) in enumerate(zip(one.steps.tolist(), one.values.tolist())):
+        yield [one.name, step, *([] if one.times is None else [one.times[place]]), *values]
 
 
 def _library_of(narwhals: Any, frame: Any) -> Any:

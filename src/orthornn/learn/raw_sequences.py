@@ -36,6 +36,11 @@ def prepared(sequences: Any, description: dict[str, Any], ordered: bool = True) 
             f"Expected the number of a series as the last input, 0 to {len(d['series']) - 1} in the order of `series` in "
             f"description.json, or {len(d['series'])} for any other one."
         )
+    if d.get("time_unit") and not (values[..., -1] > 0).all():
+        raise DataError(
+            f"Expected the time since the step before, above 0, as the last input of a step, but got "
+            f"{values[..., -1].min():g}. Of a first step any time counts."
+        )
     values = _transformed(values, d) if d.get("transformed_inputs") else values
     scaled = values * np.asarray(d.get("scale", 1)) + np.asarray(d.get("offset", 0))
     if "order" in d and ordered:

@@ -58,6 +58,11 @@ def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequ
     _write_rows(path, heads, found[0][1].labels is not None, labels, rows)
 
 
+def write_forecasts(path: Path, heads: Sequence[str], rows: Iterable[list[Any]]) -> None:
+    """Write a CSV of forecasts; see `predict_tables.heads_of_forecasts`."""
+    _write(path, heads, rows)
+
+
 def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
     """Write a CSV with sequence, step, perhaps time, and score of `Loaded.anomalies`; empty where there is no score."""
     timed = found[0][0].times is not None
@@ -70,10 +75,14 @@ def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
 
 
 def _write_rows(path: Path, heads: list[str], labeled: bool, labels: Sequence[str], rows: Iterable[list[Any]]) -> None:
+    _write(path, [*heads, *(["label"] if labeled else []), *(f"score {label}" for label in labels)], rows)
+
+
+def _write(path: Path, heads: Sequence[str], rows: Iterable[list[Any]]) -> None:
     def write(file: IO[bytes]) -> None:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         writer = csv.writer(text)
-        writer.writerow([*heads, *(["label"] if labeled else []), *(f"score {label}" for label in labels)])
+        writer.writerow(heads)
         writer.writerows([_cell(cell) for cell in row] for row in rows)
         text.detach()
 

@@ -10,9 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import torch
+
 from .._files import check_new
 from .._recording import recording
 from ..errors import ArgumentError
+from ..export.c import sizes_of
+from ..saved.network import make_model
+from ..saved.sizes import check_memory
 from .auto import AUTO, Search
 from .optimizer_options import say_unused
 from .options import Options
@@ -21,7 +26,7 @@ from .predict import Loaded, load
 from .recipes import leave_room_for_network, limit_warmup, say_recipe, with_recipe
 from .runs.tensorboard import TensorBoard
 from .shown import Silent
-from .training import Processes, Run, RunResult, Trainer, run_to_end
+from .training import Processes, Run, RunConfig, RunResult, Trainer, run_to_end
 from .training.description import describe
 from .training.threads import choose_threads, set_threads
 
@@ -86,11 +91,28 @@ def begun(options: Options, processes: Processes, shown: Silent) -> tuple[Run, P
     options = completed(options, shown)
     config, folder = options.config(), options.folder(options["model"])
     check_folder(folder, shown.files(config.task))
+    if options["for_c"]:
+        for line in sizes_of(untrained(config)).lines():
+            shown.say(line)
     if options["threads"] is None:
         choose_threads([config])
     run = Run(config, folder, processes=processes, observers=observers(options["tensorboard"], folder, processes))
     say_unused(options.given, [run.trainer], shown.say)
     return run, folder
+
+
+def untrained(config: RunConfig) -> Loaded:
+    """Return the network of a run before its training, for its shapes: without parameters that are all zeros, as biases at
+    first are, which C leaves out.
+    """
+    description = describe(config.task)
+    check_memory(config.model, description)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        model = make_model(config.model, description).eval()
+        for parameter in model.parameters():
+            if not parameter.any():
+                parameter.uniform_(-0.1, 0.1)
+    return Loaded(config, model, description)
 
 
 def begun_search(options: Options, processes: Processes, shown: Silent) -> Search:
@@ -100,10 +122,12 @@ def begun_search(options: Options, processes: Processes, shown: Silent) -> Searc
             f"Expected one process for --model auto, but got {processes.count}. Run it without torchrun."
         )
     options = completed(options, shown)
-    if options["tensorboard"]:
-        raise ArgumentError(
-            "Expected --tensorboard only with one model, but got it with --model auto. Leave it out, or name a model."
-        )
+    for name in ("tensorboard", "for_c"):
+        if options[name]:
+            raise ArgumentError(
+                f"Expected --{name.replace('_', '-')} only with one model, but got it with --model auto. Leave it out, or "
+                f"name a model."
+            )
     minutes = _MINUTES if options["minutes"] is None else options["minutes"]
     of_model = options.of_model
     for line in options.made_task.summary_lines():

@@ -331,6 +331,11 @@ class OrthogonalBlocks(CheckpointedNetwork):
         repeating = True  # from here on, segments run in the backward pass
         return torch.cat(outs), cast(h_n, self._first.layers()[0].state_dtype())
 
+    def _without_dt(self) -> str | None:
+        if self.stride > 1:
+            return f"stride={self.stride}, with which blocks read several steps at once"
+        return next(filter(None, (block.recurrence._without_dt() for block in self.blocks)), None)  # type: ignore[union-attr, operator]
+
     def _check_steps(self) -> None:
         """Raise unless the network can run step by step."""
         if self.bidirectional or self.stride > 1:
@@ -445,14 +450,7 @@ class _Block(nn.Module):
         if self.stride > 1 and not only_last and starts is None:
             states, h_n = _strided(recurrence, u, h, self.stride)
             return self._out(self._groups(x, None), states), h_n
-        reset: Tensor | PackedSequence | None = layout.resets
-        if layout.resets is not None:
-            sizes = layout.batch_sizes
-            reset = (
-                layout.resets.view(layout.length, layout.batch)
-                if sizes is None
-                else PackedSequence(layout.resets, sizes)
-            )
+        reset, dt = (_as_given(rows, layout) for rows in (layout.resets, layout.dt))
         if layer is not None and h is not None:
             again = None if restart is None else restart[0]
             every, last = layer.run(u, h[0], layout, only_last, recurrence._settings(), again, carried=True)
@@ -460,7 +458,8 @@ class _Block(nn.Module):
             states, h_n = cast(last, layer.state_dtype()) if every is None else every, last.unsqueeze(0)
         else:
             h = None if h is None else cast(h, recurrence._sizes().state_dtype)
-            states, h_n = recurrence(read, h, "last" if only_last and one_way else "all", reset=reset, restart=restart)
+            output: Literal["last", "all"] = "last" if only_last and one_way else "all"
+            states, h_n = recurrence(read, h, output, reset=reset, restart=restart, dt=dt)
             states = states.data if isinstance(states, PackedSequence) else states
         if not only_last and self.stride > 1:
             return self._out(self._groups(x, starts), _thinned(states, self.stride)), h_n
@@ -512,6 +511,13 @@ class _Block(nn.Module):
     def _dtype(self) -> torch.dtype:
         """The dtype of what linear layers read. Not their own: they may have been replaced, as for quantization."""
         return self.recurrence._parameter("weight_ih_l0").dtype
+
+
+def _as_given(rows: Tensor | None, layout: SequenceLayout) -> Tensor | PackedSequence | None:
+    """Return what a layout has for each row as a network takes it; None if there is nothing."""
+    if rows is None:
+        return None
+    return layout.unflatten(rows) if layout.batch_sizes is None else PackedSequence(rows, layout.batch_sizes)
 
 
 def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int) -> tuple[Tensor, Tensor]:

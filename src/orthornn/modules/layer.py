@@ -16,7 +16,7 @@ from .. import activations
 from .._checks import is_transformed
 from ..activations import Activation
 from ..complex_as_real import complex_dtype, complex_state, embed_matrix, embed_state
-from ..kernels import recurrence, rotation
+from ..kernels import irregular, recurrence, rotation
 from ..kernels.call import Call, Options, States
 from ..kernels.checkpointing import Mode, segment_length
 from ..kernels.cost_model import Linear
@@ -96,6 +96,8 @@ class Layer:
                 to the dtype of the outputs.
         """
         dtype = self.state_dtype()
+        if layout.dt is not None:
+            return self._out(self._over_time(x, h0, layout, only_last, settings, restart), dtype, carried)
         call = self._call(x, h0, layout, _options(self.activation, settings, only_last), dtype, restart)
         call = recurrence.widened(call) if carried else call
         if only_last and self._may_use_response(call, settings):
@@ -103,6 +105,45 @@ class Layer:
             if last is not None:
                 return self._out(States(None, last), dtype, carried)
         return self._out(self.apply_transition(call, settings), dtype, carried)
+
+    def _over_time(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        layout: SequenceLayout,
+        only_last: bool,
+        settings: Settings,
+        restart: Tensor | None,
+    ) -> States:
+        """Return what `run` does, in at least float32, where the layout says how much time is between steps."""
+        assert layout.dt is not None
+        angles, rates = self._flow()
+        weight_ih = self.input_weight(x)
+        h0 = cast(self.state_in(h0), weight_ih.dtype)
+        restart = None if restart is None else cast(self.state_in(restart), weight_ih.dtype)
+        x = self._added(x, weight_ih)
+        options = Options("irregular", _IDENTITY, None, only_last, settings.backend)
+        dt = layout.unflatten(layout.dt)
+        call = irregular.IrregularCall(x, angles, rates, dt, h0, restart, layout, options)
+        if settings.memory != "store":
+            segment = settings.segment or segment_length(layout.length, self.size, 0)
+            call = call._replace(options=options.changed(segment_length=segment))
+        return irregular.run(call)
+
+    def _flow(self) -> tuple[Tensor, Tensor]:
+        """Return the angles and rates of a unit of time, float64."""
+        assert isinstance(self.transition, Transition)
+        found = self.transition.method.flow(*self.transition.wide_free())
+        assert found is not None
+        return found
+
+    def _added(self, x: Tensor, weight_ih: Tensor) -> Tensor:
+        """Return what a linear recurrence adds at each step, V x + b, or phi of it with a linear transition."""
+        bias, parameter = self.bias()
+        x = self.input_in(x, weight_ih)
+        with no_autocast(x):
+            added = project(x, weight_ih, bias)
+            return self.activation(added, parameter) if self.linear_transition else added
 
     def every_kth(self, x: Tensor, h0: Tensor, k: int, settings: Settings) -> Tensor | None:
         """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I); T is a
@@ -167,12 +208,19 @@ class Layer:
             return None
         return rotation.run(self._in_segments(call.changed(weight=W), settings, 0), self._gain(call.h0), readout).all
 
-    def step(self, x: Tensor, h: Tensor, clip: float | None = None) -> Tensor:
+    def step(self, x: Tensor, h: Tensor, clip: float | None = None, dt: Tensor | None = None) -> Tensor:
         """Return h_t (B, N) from x_t (B, I) or tokens (B,) and h_{t-1} (B, N), by plain torch operations.
 
-        clip: The bound on entries of dL/da_t, or None.
+        Args:
+            x: The input.
+            h: The state before.
+            clip: The bound on entries of dL/da_t, or None.
+            dt: The time since the step before (B,), float64, of a linear recurrence of rotations; None for 1.
         """
         dtype, weight_ih = self.state_dtype(), self.input_weight(x)
+        if dt is not None:
+            wide = irregular.turned(self.state_in(h), *self._flow(), dt) + self._added(x, weight_ih)
+            return cast(self.state_out(wide), dtype)
         bias, parameter = self.bias()
         x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
         with no_autocast(x):

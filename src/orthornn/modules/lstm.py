@@ -139,6 +139,7 @@ class PeepholeLSTM(RecurrentNetwork):
         state: Pair | None = None,
         reset: Tensor | None = None,
         restart: Pair | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Tensor, Pair]: ...
 
     @overload
@@ -150,6 +151,7 @@ class PeepholeLSTM(RecurrentNetwork):
         state: Pair | None = None,
         reset: Tensor | PackedSequence | None = None,
         restart: Pair | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[PackedSequence, Pair]: ...
 
     @overload
@@ -162,6 +164,7 @@ class PeepholeLSTM(RecurrentNetwork):
         state: Pair | None = None,
         reset: Tensor | PackedSequence | None = None,
         restart: Pair | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Tensor, Pair]: ...
 
     @overload
@@ -173,6 +176,7 @@ class PeepholeLSTM(RecurrentNetwork):
         state: Pair | None = None,
         reset: Tensor | PackedSequence | None = None,
         restart: Pair | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Tensor, Pair]: ...
 
     def forward(
@@ -183,6 +187,7 @@ class PeepholeLSTM(RecurrentNetwork):
         state: Pair | None = None,
         reset: Tensor | PackedSequence | None = None,
         restart: Pair | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Tensor | PackedSequence, Pair]:
         """Return the states h for every step, and the final (h_n, c_n).
 
@@ -190,17 +195,23 @@ class PeepholeLSTM(RecurrentNetwork):
 
         Args:
             state: Another name for hx.
+            dt: Refused: this network is not exact between steps.
 
         Shape:
             - hx, state, restart: two tensors (1, B, N), or (1, N) unbatched.
             - Output: (T, B, N) in the layout of the input, or (B, N) with ``output="last"``; h_n and c_n (1, B, N).
         """
-        given: tuple[Any, ...] = (input, hx, output, state, reset, restart)
+        given: tuple[Any, ...] = (input, hx, output, state, reset, restart, dt)
         out, final = super().forward(*given)
         return out, (final[:1], final[1:])
 
     def step(  # type: ignore[override]
-        self, x: Tensor, state: Pair | None = None, reset: Tensor | None = None, restart: Pair | None = None
+        self,
+        x: Tensor,
+        state: Pair | None = None,
+        reset: Tensor | None = None,
+        restart: Pair | None = None,
+        dt: Tensor | None = None,
     ) -> tuple[Tensor, Pair]:
         """Return (output (B, N), (h, c)) of one time step.
 
@@ -208,11 +219,12 @@ class PeepholeLSTM(RecurrentNetwork):
             x: Inputs (B, I), or tokens (B,).
             state: (h, c), each (1, B, N). Default: None, the trained states or zeros.
             reset, restart: As in :meth:`OrthogonalRNN.step`, with a pair (h, c) to restart from.
+            dt: Refused, as in `forward`.
 
         Raises:
             As :meth:`OrthogonalRNN.step` does.
         """
-        given: tuple[Any, ...] = (x, state, reset, restart)
+        given: tuple[Any, ...] = (x, state, reset, restart, dt)
         out, final = super().step(*given)
         return out, (final[:1], final[1:])
 

@@ -136,6 +136,7 @@ class RecurrentNetwork(nn.Module):
         h0: Tensor | None = None,
         reset: Tensor | None = None,
         restart: Tensor | None = None,
+        dt: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     @overload
@@ -147,6 +148,7 @@ class RecurrentNetwork(nn.Module):
         h0: Tensor | None = None,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[PackedSequence, Tensor]: ...
 
     @overload
@@ -159,6 +161,7 @@ class RecurrentNetwork(nn.Module):
         h0: Tensor | None = None,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     @overload
@@ -170,6 +173,7 @@ class RecurrentNetwork(nn.Module):
         h0: Tensor | None = None,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     def forward(
@@ -180,6 +184,7 @@ class RecurrentNetwork(nn.Module):
         h0: Tensor | None = None,
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Return the outputs of the last layer for every step, and the final state of every layer and direction.
 
@@ -201,6 +206,11 @@ class RecurrentNetwork(nn.Module):
                 t - 1. Default: None, nowhere.
             restart: The state from which episodes start, of the shape of hx. Default: None, the trained state or zeros,
                 also if hx is given: hx may be carried over from an earlier piece, which new episodes do not continue.
+            dt: The time since the step before, (T, B), or (B, T) with batch_first; (T,) unbatched; for a PackedSequence as
+                reset. Positive, in the unit in which the network turns by its angles once. A linear recurrence of rotations
+                is exact over it (docs/derivations/irregular_time.md); others refuse it. The state before the first step,
+                or after a reset, is moved by the time of that step, too. Backwards, the time before the step read first is
+                1. Default: None, 1 everywhere.
 
         Returns:
             The outputs (T, B, D * N) in the layout of the input, and h_n (L * D, B, N). The backward pass reads the states
@@ -210,22 +220,30 @@ class RecurrentNetwork(nn.Module):
             ShapeError, DTypeError, DeviceError: If an input or a state does not fit. One of more precision than the
                 weights is a DTypeError, unless under autocast.
             IndexError: If a token is outside [0, I).
+            ArgumentError: If a time is not positive and finite, or the network takes none.
         """
         check_choice("output", output, OUTPUTS)
         only_last = output == "last"
         name, start = one_initial_state(**{"hx": hx, self._start_names[0]: h0})
-        given = SequenceInput.of(input, self._sizes(), reset)
+        if dt is not None:
+            check_takes_dt(self)
+        given = SequenceInput.of(input, self._sizes(), reset, dt)
         states, restarts = self._starts(given, name, start, restart)
         return given.out(*self._forward(given, states, restarts, only_last), only_last)
 
     def step(
-        self, x: Tensor, h: Tensor | None = None, reset: Tensor | None = None, restart: Tensor | None = None
+        self,
+        x: Tensor,
+        h: Tensor | None = None,
+        reset: Tensor | None = None,
+        restart: Tensor | None = None,
+        dt: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Run one time step, for streams, and return (output (B, N), h (L, B, N)).
 
         Without gradient W is cached between steps, and in training inside torch.nn.utils.parametrize.cached(). Dropout is not
-        applied. Of an x without a batch dimension the output, h, reset and restart have none either: (N,), (L, N), () and
-        (L, N). Other sizes are as in `forward`.
+        applied. Of an x without a batch dimension the output, h, reset, restart and dt have none either: (N,), (L, N), (),
+        (L, N) and (). Other sizes are as in `forward`.
 
         Args:
             x: (B, I), tokens (B,), or (I,) unbatched.
@@ -233,17 +251,24 @@ class RecurrentNetwork(nn.Module):
             reset: bool (B,), true where a new episode starts with this step. Default: None, nowhere.
             restart: The state (L, B, N) from which episodes start, in place of h. Default: None, the trained state or
                 zeros.
+            dt: The time since the step before, (B,), as in `forward`. Default: None, 1.
 
         Raises:
-            ArgumentError: If the network is bidirectional, or has a stride.
+            ArgumentError: If the network is bidirectional, or has a stride; for dt as in `forward`.
             ShapeError, DTypeError, DeviceError: If an input or a state does not fit.
             IndexError: If a token is outside [0, I).
         """
         self._check_steps()
         before_step(self)
-        given = SequenceInput.of_step(x, self._sizes(), reset)
+        if dt is not None:
+            check_takes_dt(self)
+        given = SequenceInput.of_step(x, self._sizes(), reset, dt=dt)
         states = self._step_states(given, self._start_names[1], h, restart)
         return given.out(*self._advance(given, states), True)  # type: ignore[return-value]
+
+    def _without_dt(self) -> str | None:
+        """Return what makes the network unable to move its state by a time; None if it can."""
+        return type(self).__name__
 
     def _check_steps(self) -> None:
         """Raise unless the network can run step by step."""
@@ -313,6 +338,16 @@ class RecurrentNetwork(nn.Module):
         )
 
     _repr_html_ = network_html
+
+
+def check_takes_dt(network: nn.Module) -> None:
+    """Raise ArgumentError unless a network is exact between steps, so that it can take the times between them."""
+    found = network._without_dt() if isinstance(network, RecurrentNetwork) else type(network).__name__
+    if found is not None:
+        raise ArgumentError(
+            f"Expected dt only for a linear recurrence of rotations, which is exact between steps, but got {found}. Use "
+            f"OrthogonalBlocks, or OrthogonalRNN(nonlinearity='identity', parametrization=Rotations()), or leave dt out."
+        )
 
 
 class CheckpointedNetwork(RecurrentNetwork):

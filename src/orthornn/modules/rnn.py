@@ -284,9 +284,11 @@ class OrthogonalRNN(CheckpointedNetwork):
         self, given: SequenceInput, states: tuple[Tensor, ...], restarts: Starts, only_last: bool
     ) -> tuple[Tensor, Tensor]:
         x, layout = given.x, given.layout
-        if only_last and self._in_lockstep(x):
+        if only_last and self._in_lockstep(x, layout.dt is not None):
             h_n = self._last_states(x, torch.stack(states), layout, restarts)
             return h_n[-1].clone(), h_n
+        if self._traces is not None and layout.dt is not None:
+            raise ArgumentError("Expected no dt while gradients through time are traced, but got one. Leave dt out.")
         settings, dropout = self._settings(), self.dropout if self.training else 0.0
         stack = Stack(x, layout, self.num_layers, self.num_directions, dropout, only_last)
         for index, suffix in enumerate(self.suffixes):
@@ -309,9 +311,11 @@ class OrthogonalRNN(CheckpointedNetwork):
     def _settings(self) -> Settings:
         return Settings(self.clip_backward, self.form, self.memory, self.segment)
 
-    def _in_lockstep(self, x: Tensor) -> bool:
-        """Return whether all layers go through the sequence together, a segment at a time."""
-        together = self.num_layers > 1 or self.linear_transition
+    def _in_lockstep(self, x: Tensor, has_dt: bool) -> bool:
+        """Return whether all layers go through the sequence together, a segment at a time: where the input of each step
+        would be stored otherwise.
+        """
+        together = self.num_layers > 1 or self.linear_transition or has_dt
         if self.memory == "store" or not together or self.bidirectional or (self.dropout and self.training):
             return False
         return self._traces is None and not is_observed(x) and x.numel() > 0
@@ -322,7 +326,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         Transitions are built once, before the first segment, so that every segment's gradient goes to the same W.
         Sequences that have ended keep their last state.
         """
-        layers = [layer.built() for layer in self.layers()]
+        layers = self.layers() if layout.dt is not None else [layer.built() for layer in self.layers()]
         settings = self._settings()._replace(memory="store", segment=None)
         segment = self.segment or segment_length(layout.length, layers[0].size, 0)
 
@@ -347,6 +351,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         reset: Tensor | PackedSequence | None = None,
         restart: Tensor | None = None,
         h0: Tensor | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> Tensor:
         """Return readout(states of the last layer) for every step; of a PackedSequence the rows (R, K).
 
@@ -361,6 +366,7 @@ class OrthogonalRNN(CheckpointedNetwork):
             reset: As in `forward`. Default: None, nowhere.
             restart: As in `forward`. Default: None, the trained state or zeros.
             h0: Another name for hx.
+            dt: As in `forward`. Default: None, 1 everywhere.
 
         Raises:
             ShapeError: If the readout takes another number of features, or an input or a state does not fit.
@@ -371,10 +377,10 @@ class OrthogonalRNN(CheckpointedNetwork):
         if isinstance(readout, nn.Linear) and readout.in_features != width:
             raise ShapeError(f"Expected readout to take {width} features, the states', but got {readout}.")
         start = one_initial_state(hx=hx, h0=h0)
-        absorbed = self._absorbed_readout(input, readout, start, reset, restart)
+        absorbed = None if dt is not None else self._absorbed_readout(input, readout, start, reset, restart)
         if absorbed is not None:
             return absorbed
-        states = self(input, hx, h0=h0, reset=reset, restart=restart)[0]
+        states = self(input, hx, h0=h0, reset=reset, restart=restart, dt=dt)[0]
         states = states.data if isinstance(states, PackedSequence) else states
         if states.is_complex():
             states = torch.view_as_real(states).flatten(-2)
@@ -406,9 +412,26 @@ class OrthogonalRNN(CheckpointedNetwork):
     def _advance(self, given: SequenceInput, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         x, finals = given.x, []
         for layer, state in zip(self.layers(), states):
-            x = layer.step(x, state, self.clip_backward)
+            x = layer.step(x, state, self.clip_backward, given.layout.dt)
             finals.append(x)
         return x, torch.stack(finals)
+
+    def _without_dt(self) -> str | None:
+        found = {
+            "gain": self.gain,
+            "learn_gain": self.learn_gain,
+            "clip_backward": self.clip_backward,
+            "form": self.form,
+        }
+        allowed = {"gain": (1.0,), "learn_gain": (False,), "clip_backward": (None,), "form": ("auto", "rotations")}
+        if not self.linear_transition and self.nonlinearity != "identity":
+            return f"nonlinearity={self.nonlinearity!r}"
+        for name, values in allowed.items():
+            if found[name] not in values:
+                return f"{name}={found[name]!r}"
+        if all(transition.method.flows for _, transition in self.transitions()):
+            return None
+        return f"parametrization={self.parametrization!r}"
 
     def online(
         self,

@@ -6,6 +6,7 @@ flat rows, and sequences sorted by length.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -18,7 +19,14 @@ from ..complex_as_real import complex_dtype
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..kernels.interception import is_autocast
 from ..kernels.projection import cast, is_tokens
-from ..kernels.validation import check_batch_sizes, check_kind_of_batch_sizes, check_reset, check_restart_is_used
+from ..kernels.validation import (
+    check_batch_sizes,
+    check_dt,
+    check_kind_of_batch_sizes,
+    check_reset,
+    check_restart_is_used,
+    times_of,
+)
 from ..layout import SequenceLayout, restarted
 from ..parametrizations.matrices import as_complex
 from ..parametrizations.sharded import gathered
@@ -71,10 +79,14 @@ class SequenceInput(NamedTuple):
 
     @classmethod
     def of(
-        cls, input: Tensor | PackedSequence, sizes: NetworkSizes, reset: Tensor | PackedSequence | None = None
+        cls,
+        input: Tensor | PackedSequence,
+        sizes: NetworkSizes,
+        reset: Tensor | PackedSequence | None = None,
+        dt: Tensor | PackedSequence | None = None,
     ) -> SequenceInput:
-        """Return a checked input; raise what torch.nn.RNN raises for one that does not fit. reset: as the user gives
-        it.
+        """Return a checked input; raise what torch.nn.RNN raises for one that does not fit. reset, dt: as the user gives
+        them.
         """
         packed = input if isinstance(input, PackedSequence) else None
         x: Tensor = input if packed is None else packed.data  # type: ignore[assignment]
@@ -90,7 +102,9 @@ class SequenceInput(NamedTuple):
             if not torch.compiler.is_compiling():  # in a graph the operator checks them
                 check_batch_sizes(packed.batch_sizes, layout.rows, layout.batch)
         if reset is not None:
-            layout.resets = reset_rows(reset, layout, packed, sizes.batch_first, is_batched, x.device)
+            layout.resets = _rows_of("reset", reset, check_reset, layout, packed, sizes, is_batched)
+        if dt is not None:
+            layout.dt = times_of(_rows_of("dt", dt, check_dt, layout, packed, sizes, is_batched))
         return cls(x, layout, is_batched, sizes, packed)
 
     @classmethod
@@ -101,6 +115,7 @@ class SequenceInput(NamedTuple):
         reset: Tensor | None = None,
         name: str = "x",
         for_sequences: str = "forward()",
+        dt: Tensor | None = None,
     ) -> SequenceInput:
         """Return the input of one step, checked, as rows (B, I) or (B,).
 
@@ -110,6 +125,7 @@ class SequenceInput(NamedTuple):
             reset: (B,) or (), as the user gives it.
             name: What the user calls x.
             for_sequences: What takes whole sequences.
+            dt: (B,) or (), as the user gives it.
         """
         check_fits("input", x, sizes)
         is_batched = _check_one_step(name, x, sizes, for_sequences)
@@ -118,6 +134,9 @@ class SequenceInput(NamedTuple):
         if reset is not None:
             check_reset(reset, tuple(rows.shape[:1]) if is_batched else (), x.device)
             layout.resets = reset.view(-1)
+        if dt is not None:
+            check_dt(dt, tuple(rows.shape[:1]) if is_batched else (), x.device)
+            layout.dt = times_of(dt.reshape(-1))
         return cls(rows, layout, is_batched, sizes, None)
 
     def as_sequence(self) -> SequenceInput:
@@ -235,55 +254,63 @@ def _check_one_step(name: str, x: Tensor, sizes: NetworkSizes, for_sequences: st
     return tokens or dim == 2
 
 
-def reset_rows(
-    reset: Tensor | PackedSequence,
+def _rows_of(
+    name: str,
+    given: Tensor | PackedSequence,
+    check: Callable[[Tensor, tuple[int, ...], torch.device], None],
     layout: SequenceLayout,
     packed: PackedSequence | None,
-    batch_first: bool,
+    sizes: NetworkSizes,
     is_batched: bool,
-    device: torch.device,
 ) -> Tensor:
-    """Return a mask of resets as flat rows (R,), after checking it.
+    """Return a number or flag for each step and sequence as flat rows (R,), after checking it.
 
     Args:
-        reset: (T, B), or (B, T) with ``batch_first``; (T,) unbatched. For a packed input T is the longest length and
+        name: What the user calls it.
+        given: (T, B), or (B, T) with ``batch_first``; (T,) unbatched. For a packed input T is the longest length and
             sequences are in the batch's own order; or a PackedSequence of the same lengths.
+        check: Raises unless a tensor has this shape and device, and values that are allowed.
         layout: Of the input.
         packed: The input, if it is a PackedSequence.
-        batch_first: Whether the batch is the first dimension.
+        sizes: Of the network.
         is_batched: Whether the input has a batch dimension.
-        device: Of the input.
     """
-    if isinstance(reset, PackedSequence):
-        return _packed_reset(reset, layout, packed, device)
+    device = sizes.weight.device
+    if isinstance(given, PackedSequence):
+        return _packed_rows(name, given, check, layout, packed, device)
     if packed is not None:
-        _assert_batch(layout, check_tensor("reset", reset), 0 if batch_first else 1, 2)
+        _assert_batch(layout, check_tensor(name, given), 0 if sizes.batch_first else 1, 2)
     steps, batch = layout.length, layout.batch
-    check_reset(reset, (steps,) if not is_batched else (batch, steps) if batch_first else (steps, batch), device)
+    check(given, (steps,) if not is_batched else (batch, steps) if sizes.batch_first else (steps, batch), device)
     if not is_batched:
-        return reset
-    reset = reset.mT if batch_first else reset
+        return given
+    given = given.mT if sizes.batch_first else given
     if packed is None:
-        return reset.flatten()
+        return given.flatten()
     if packed.sorted_indices is not None:
-        reset = reset.index_select(1, packed.sorted_indices)
+        given = given.index_select(1, packed.sorted_indices)
     step, sequence = layout.places()
-    return reset[step.to(device), sequence.to(device)]
+    return given[step.to(device), sequence.to(device)]
 
 
-def _packed_reset(
-    reset: PackedSequence, layout: SequenceLayout, packed: PackedSequence | None, device: torch.device
+def _packed_rows(
+    name: str,
+    given: PackedSequence,
+    check: Callable[[Tensor, tuple[int, ...], torch.device], None],
+    layout: SequenceLayout,
+    packed: PackedSequence | None,
+    device: torch.device,
 ) -> Tensor:
     if packed is None:
-        raise ShapeError("Expected reset to be a tensor, as the input is, but got a PackedSequence. Pad it.")
-    check_reset(reset.data, (layout.rows,), device)
+        raise ShapeError(f"Expected {name} to be a tensor, as the input is, but got a PackedSequence. Pad it.")
+    check(given.data, (layout.rows,), device)
     if torch.compiler.is_compiling():
-        return reset.data
-    orders = (packed.sorted_indices, reset.sorted_indices)
+        return given.data
+    orders = (packed.sorted_indices, given.sorted_indices)
     same_order = orders[0] is orders[1] or (None not in orders and torch.equal(*orders))  # type: ignore[arg-type]
-    if not same_order or not torch.equal(packed.batch_sizes, reset.batch_sizes):
-        raise ShapeError("Expected reset packed with the lengths of the input, but got others. Pack both alike.")
-    return reset.data
+    if not same_order or not torch.equal(packed.batch_sizes, given.batch_sizes):
+        raise ShapeError(f"Expected {name} packed with the lengths of the input, but got others. Pack both alike.")
+    return given.data
 
 
 def _assert_batch(layout: SequenceLayout, given: Tensor, axis: int, dims: int) -> None:

@@ -40,7 +40,7 @@ def through_segments(
     def run_of(rows: Tensor, h: Tensor, part: SequenceLayout, *_: Tensor | None) -> tuple[Tensor | None, Tensor]:
         return run(rows, h, part)
 
-    reads = (*reads, layout.resets)
+    reads = (*reads, layout.resets, layout.dt)
     parts = layout.segments(steps)
     pieces = x.split([part.rows if part.is_ragged else part.length for _, part in parts])
     for rows, (_, part) in zip(pieces, parts):

@@ -231,6 +231,20 @@ class BoundParametrization(nn.Module, ABC):
         """
         return None
 
+    def flow(self, *free: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return (angles (N//2,), rates (N - N//2,)) in float64 if W is one unit of time of a flow of plane rotations:
+        over a time t the pairs (i, i + N - N//2) turn by angle t and are scaled by exp(-rate t). None if it is not.
+
+        Args:
+            free: The free tensors, in the order of `names`.
+        """
+        return None
+
+    @property
+    def flows(self) -> bool:
+        """True if `flow` returns something; by default, if the class overrides it."""
+        return type(self).flow is not BoundParametrization.flow
+
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
         """Return what `multiply` reads, made once a sequence from the free tensors and in their precision.
 

@@ -145,6 +145,11 @@ class BoundRotations(BoundParametrization):
         factors = torch.cat([factors, factors[: self.n // 2]])
         return c * factors, s * factors
 
+    def flow(self, *free: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        kept = free[0].new_zeros(self.n - self.n // 2 - self.leaky_pairs, dtype=torch.float64)
+        rates = torch.cat([kept, torch.exp(free[1].double())]) if self.decays else kept
+        return free[0].double(), rates
+
     def compact(self, *free: Tensor) -> tuple[Tensor, Base]:  # noqa: D102
         self.check_free(free)
         dtype = free[0].dtype

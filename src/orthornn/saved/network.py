@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,11 +70,17 @@ def make_model(model: Model, description: dict[str, Any], device: str | None = N
             output=description["output"],
             tokens=description["input"] == "tokens",
             known_inputs=sum(lead > 0 for lead in description.get("leads") or ()),
-            series=(len(description["series"]), description["embedding"]) if description.get("series") else None,
+            last_input=_last_input(description),
             device=device,
         )
     finally:
         torch.set_default_dtype(default)
+
+
+def _last_input(description: dict[str, Any]) -> tuple[int, int] | Literal["elapsed"] | None:
+    if description.get("time_unit") is not None:
+        return "elapsed"
+    return (len(description["series"]), description["embedding"]) if description.get("series") else None
 
 
 def expected_weights(config: Model, description: dict[str, Any], file: Path) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ Step = Annotated[int, Meta(ge=0, le=LARGEST_STEP)]
 Size = Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]
 Number = Annotated[int, Meta(ge=-LARGEST_STEP, le=LARGEST_STEP)] | float  # an integer that is beyond has no float
 Numbers = Number | list[Number]
-ChannelKind = Literal["number", "last", "interpolated", "missing", "category", "series"]
+ChannelKind = Literal["number", "last", "interpolated", "missing", "category", "series", "elapsed"]
 Metrics = dict[str, Number]
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]  # what is averaged and sorted
 
@@ -66,6 +66,7 @@ class Description(Struct):
     holds: list[str] | None = None
     series: list[str] | None = None
     embedding: Annotated[int, Meta(ge=1, le=4096)] | None = None
+    time_unit: Annotated[float, Meta(gt=0, le=1e300)] | None = None
     labels: list[str] | None = None
     label_type: LabelType | None = None
     vocabulary: list[str] | str | None = None
@@ -96,6 +97,8 @@ class Description(Struct):
         kinds = [kind for _, kind, _ in self.channels or ()]
         if len({bool(self.series), self.embedding is not None, kinds[-1:] == ["series"]}) > 1 or "series" in kinds[:-1]:
             return "series, embedding and a last channel of the kind series are not all there, or not all absent"
+        if (self.time_unit is not None) != (kinds[-1:] == ["elapsed"]) or "elapsed" in kinds[:-1]:
+            return "time_unit and a last channel of the kind elapsed are not both there, or not both absent"
         for column, kind, value in self.channels or ():
             if isinstance(value, str) != (kind == "category") or (
                 kind in ("last", "interpolated") and not (isinstance(value, (int, float)) and is_finite(value))

@@ -40,6 +40,19 @@ def test_a_sinusoid_has_its_power_at_its_frequency(lengths):
     assert abs(GRID[found.argmax()] - 0.7) < 2 * math.pi / max(lengths)
 
 
+def test_the_power_over_regular_time_is_that_over_steps():
+    x = torch.from_numpy(RANDOM.standard_normal((3, 600, 2)))
+    timed = torch.cat([x, torch.ones(3, 600, 1)], -1)
+    np.testing.assert_allclose(power_spectrum(timed, timed=True), power_spectrum(x), rtol=1e-9)
+
+
+def test_a_sinusoid_with_most_of_its_samples_dropped_has_its_power_at_its_frequency():
+    times = np.sort(np.argsort(RANDOM.random((5, 900)), 1)[:, :200], 1) + 1.0
+    rows = np.stack([np.sin(0.7 * times), np.diff(times, axis=1, prepend=0)], -1)
+    found = power_spectrum([torch.from_numpy(own) for own in rows], timed=True)
+    assert abs(GRID[found.argmax()] - 0.7) < 4 * math.pi / 900
+
+
 def test_the_mean_of_an_input_is_no_frequency():
     x = torch.from_numpy(RANDOM.standard_normal((4, 200, 2)))
     np.testing.assert_allclose(power_spectrum(x), power_spectrum(x + torch.tensor([100.0, -7.0])), rtol=1e-6)

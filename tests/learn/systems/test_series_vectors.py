@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from orthornn.errors import ArgumentError
-from orthornn.export.c.folded import fold_network
 from orthornn.export.graphs import prepare
 from orthornn.learn.systems import build
 from orthornn.learn.systems.series_vectors import SeriesVectors
@@ -15,7 +14,7 @@ from orthornn.learn.systems.streaming import Stream
 
 def network(name="gru", output="all", **options):
     torch.manual_seed(1)
-    model = build(name, 4, 3, hidden_size=5, output=output, series=(6, 2), known_inputs=1, **options).eval()
+    model = build(name, 4, 3, hidden_size=5, output=output, last_input=(6, 2), known_inputs=1, **options).eval()
     if model.recent is not None:
         torch.nn.init.normal_(model.recent.weight)
     return model
@@ -78,9 +77,4 @@ def test_both_graphs_of_an_export_read_the_number_of_the_series(output):
 def test_sizes_that_no_vector_has():
     for wrong in ((0, 2), (6, 0), (6, 5000)):
         with pytest.raises(ArgumentError, match=r"Expected (series|embedding) to be"):
-            build("gru", 4, 3, hidden_size=5, series=wrong)
-
-
-def test_vectors_have_no_c_form():
-    with pytest.raises(ArgumentError, match="Expected a network without vectors of series"):
-        fold_network(network("ornn"))
+            build("gru", 4, 3, hidden_size=5, last_input=wrong)

@@ -138,7 +138,7 @@ def test_forecasts_carry_the_times_of_their_steps(tmp_path):
     task = Forecast(data=str(tmp_path / "days.csv"), target="v", time="day", horizons=2, skipped=4, window=20)
     train(RunConfig(task=task, model=model_named("gru", hidden_size=3), steps=1, batch_size=4), tmp_path / "run")
     out = tmp_path / "scores.csv"
-    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "days.csv"), "--out", str(out)]) == 0
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "days.csv"), "--every-step", "--out", str(out)]) == 0
     written = [line.split(",") for line in out.read_text().splitlines()]
     assert written[0] == ["sequence", "step", "time", "score v+1", "score v+2"]
     assert [row[2] for row in written[1:]] == days

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import warnings
 
 import numpy as np
@@ -11,7 +12,14 @@ import pytest
 from orthornn.learn import compare
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Classify, Copying, Forecast, Regress
-from orthornn.learn.tasks.plain_baselines import flattened, last_steps, season_of, smoothed_forecasts, summary_features
+from orthornn.learn.tasks.plain_baselines import (
+    flattened,
+    last_steps,
+    season_of,
+    smoothed_forecasts,
+    stretched,
+    summary_features,
+)
 from orthornn.learn.training import RunConfig, train
 
 pytest.importorskip("sklearn.base")
@@ -50,7 +58,7 @@ def test_features_of_sequences_of_unequal_length():
 def test_the_methods_see_what_there_is_and_only_the_training_part(loud):
     task = Classify(data=loud, target="label", sequence="id", inputs="x")
     found = {one.name: one for one in task.plain_baselines()}
-    assert len(found) == 3
+    assert len(found) == (3 if importlib.util.find_spec("aeon") is None else 5)
     assert found["logistic regression on summary features"].test["accuracy"] > 0.9
     assert found["logistic regression on flattened steps"].test["accuracy"] < 0.9  # a linear answer sees no deviation
     regress = {one.name: one for one in Regress(data=loud, target="y", sequence="id", inputs="x").plain_baselines()}
@@ -58,6 +66,38 @@ def test_the_methods_see_what_there_is_and_only_the_training_part(loud):
     changed = dataclasses.replace(task, split_seed=1)
     assert changed.plain_baselines()[0].test != found[changed.plain_baselines()[0].name].test
     assert Copying().plain_baselines() == []
+
+
+def test_sequences_are_stretched_to_one_length():
+    rows, lengths = RANDOM.standard_normal((25, 2)), np.array([12, 1, 12])
+    found = stretched(rows, lengths, 12)
+    assert found.shape == (3, 2, 12)
+    np.testing.assert_allclose(found[0], rows[:12].T)
+    np.testing.assert_allclose(found[1], np.repeat(rows[12:13].T, 12, 1))
+    assert stretched(rows, lengths, 3).shape == (3, 2, 10)
+
+
+def test_random_convolutions_see_what_neither_summary_nor_place_tells(tmp_path):
+    """A short pulse of one of two forms, anywhere, of equal mean, deviation and extremes."""
+    pytest.importorskip("aeon")
+    count, steps = 120, 40
+    x = 0.1 * RANDOM.standard_normal((count, steps))
+    for row, at in zip(x, RANDOM.integers(0, steps - 8, count)):
+        row[at : at + 8] += np.repeat([1.0, -1.0], 4)
+    labels = np.arange(count) % 2
+    x[labels == 1] *= -1  # of a pulse that first falls
+    columns = {"id": np.repeat(np.arange(count), steps), "x": x.ravel(), "label": np.repeat(labels, steps)}
+    task = Classify(data=write(tmp_path / "a.csv", **columns), target="label", sequence="id", inputs="x")
+    found = {one.name: one.test["accuracy"] for one in task.plain_baselines()}
+    assert found["MiniRocket"] > 0.9
+    assert found["Hydra with MultiRocket"] > 0.9
+    assert all(
+        "loss" not in one.test for one in task.plain_baselines() if "Rocket" in one.name
+    )  # they name a class alone
+    table, _ = compare.plain_table(task)
+    assert ["", ""] in [row[-2:] for row in table.rows]
+    every_step = dataclasses.replace(task, every_step=True)
+    assert "MiniRocket" not in {one.name for one in every_step.plain_baselines()}
 
 
 def test_an_answer_at_every_step(loud):
@@ -100,7 +140,7 @@ def test_the_first_line_says_when_a_baseline_is_better(loud, capsys):
     results = {"lstm": train(config)}
     summaries = {"lstm": results["lstm"].summary()}
     table, found = compare.plain_table(task)
-    assert len(table.rows) == len(found) == 3
+    assert len(table.rows) == len(found) >= 3
     verdict = compare.plain_verdict(task, summaries, found)
     assert verdict.startswith("A plain baseline is better: logistic regression on summary features beats lstm")
     low, high = {"accuracy": -1.0, "loss": 9.0}, {"accuracy": 2.0, "loss": 0.0}

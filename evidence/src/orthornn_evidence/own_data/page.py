@@ -15,6 +15,8 @@ from .sets import SETS
 
 NOISE = 2.0  # standard errors of a difference up to which two methods are level
 _PLAIN = "plain"
+_CONVOLUTIONS = ("MiniRocket", "Hydra with MultiRocket")
+_WITHOUT_SEEDS = (*_CONVOLUTIONS, _PLAIN)
 _MAIN = ("default", "lstm", "gru", "goru", "auto")
 _VARIANTS = ("default", "lstm, pooled", "strict", "no recipe")
 _NAMES = {"lstm": "the LSTM", "gru": "the GRU", "goru": "the GORU"}
@@ -23,8 +25,8 @@ _NAMES = {"lstm": "the LSTM", "gru": "the GRU", "goru": "the GORU"}
 class Row(NamedTuple):
     """A set with its results.
 
-    values: The test metric of every seed, by method; that of the best plain method under `plain`. sign: 1 where higher is
-    better, else -1.
+    values: The test metric of every seed, by method; that of the best plain method also under `plain`. sign: 1 where higher
+    is better, else -1.
     """
 
     set: str
@@ -42,7 +44,7 @@ class Row(NamedTuple):
         own, theirs = self.values.get("default", []), self.values.get(method, [])
         if not own or not theirs:
             return None
-        if level(own, theirs * max(2, len(own)) if method == _PLAIN else theirs):
+        if level(own, theirs * max(2, len(own)) if method in _WITHOUT_SEEDS else theirs):
             return "level"
         return "wins" if self.sign * (fmean(own) - fmean(theirs)) > 0 else "losses"
 
@@ -73,14 +75,16 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
     for name in (name for name in SETS if name in about):
         entry, metric = about[name], about[name]["metric"]
         values = {m: [one["test"][metric] for one in runs[name, m]] for m in OPTIONS if (name, m) in runs}
+        values |= {m["name"]: [m["test"][metric]] for m in entry["methods"] if m["name"] in _CONVOLUTIONS}
         values |= {_PLAIN: [entry["methods"][0]["test"][metric]]} if entry["methods"] else {}
         rows.append(Row(name, entry, values, 1 if entry["higher_is_better"] else -1))
-    there = [method for method in (*OPTIONS, _PLAIN) if any(method in row.values for row in rows)]
+    there = [method for method in (*OPTIONS, *_WITHOUT_SEEDS) if any(method in row.values for row in rows)]
     lines = ["# Your own data: the default on many sets", "", _INTRODUCTION, "", *_summary(rows), "", _HEAD]
     kinds = (("Classes: test accuracy in percent", 1), ("Numbers and forecasts: test loss in thousandths", -1))
     for title, sign in kinds:
         own = [row for row in rows if row.sign == sign]
-        lines += ["", f"## {title}", "", *_table(own, [m for m in (*_MAIN, _PLAIN) if m in there])] if own else []
+        shown = [m for m in (*_MAIN, *_WITHOUT_SEEDS) if any(m in row.values for row in own)]
+        lines += ["", f"## {title}", "", *_table(own, shown)] if own else []
     if any(row.set == "oscillator" and row.verdict("lstm") == "losses" for row in rows):
         lines += ["", _TRIED]
     variants = [m for m in _VARIANTS if m in there]
@@ -98,7 +102,7 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
     counts = [[method, *map(found.count, kinds_of_verdict)] for method, found in verdicts.items()]
     lines += ["", "## Wins and losses of the default", ""]
     lines += markdown_table(["against", *kinds_of_verdict], counts, right=[1, 2, 3])
-    lines += ["", *_seconds(there[:-1], runs), "", _COMMANDS]
+    lines += ["", *_seconds([m for m in there if m in OPTIONS], runs), "", _COMMANDS]
     lines += [f"| {m} | `{spelled(OPTIONS[m]) or '(none)'}` |" for m in OPTIONS if m in there]
     return "\n".join(lines) + "\n"
 
@@ -106,7 +110,7 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
 def _summary(rows: Sequence[Row]) -> list[str]:
     """Return the lines on top: where the default stands against other networks and against plain methods."""
     lines = []
-    for method, name in _NAMES.items():
+    for method, name in {**_NAMES, **dict(zip(_CONVOLUTIONS, _CONVOLUTIONS))}.items():
         verdicts = {row.set: row.verdict(method) for row in rows if row.verdict(method)}
         if verdicts:
             worse = [one for one, verdict in verdicts.items() if verdict == "losses"]
@@ -124,9 +128,25 @@ def _summary(rows: Sequence[Row]) -> list[str]:
             for row in lost
         ]
         lines += [f"- A plain method is better than the default on {', '.join(each)}; {kind}."] if lost else []
+    ranks = mean_ranks([row for row in rows if set(_CONVOLUTIONS) <= row.values.keys()])
+    if ranks:
+        in_order = ", ".join(f"{method} {rank:.2f}" for method, rank in sorted(ranks.items(), key=lambda one: one[1]))
+        lines.append(f"- Mean rank of the test accuracy over the sets of classes: {in_order}.")
     if rows and not any(row.verdict(_PLAIN) == "losses" for row in rows):
         lines.append("- No plain method is better than the default, beyond noise.")
     return lines
+
+
+def mean_ranks(rows: Sequence[Row]) -> dict[str, float]:
+    """Return the mean rank, from 1 for the best, of each method that all of these sets have; equal means share theirs."""
+    methods = [m for m in (*_MAIN, *_CONVOLUTIONS) if rows and all(row.values.get(m) for row in rows)]
+    ranks: dict[str, list[float]] = {method: [] for method in methods}
+    for row in rows:
+        means = {method: row.sign * fmean(row.values[method]) for method in methods}
+        for method, mean in means.items():
+            above, equal = (sum(f(other) for other in means.values()) for f in (mean.__lt__, mean.__eq__))
+            ranks[method].append(above + (equal + 1) / 2)
+    return {method: fmean(found) for method, found in ranks.items()}
 
 
 def _table(rows: Sequence[Row], methods: Sequence[str]) -> list[str]:
@@ -136,7 +156,7 @@ def _table(rows: Sequence[Row], methods: Sequence[str]) -> list[str]:
         means = {m: row.sign * fmean(row.values[m]) for m in methods if row.values.get(m)}
         cells = []
         for method in methods:
-            cell = _cell(row.values.get(method, []), row.sign, method == _PLAIN)
+            cell = _cell(row.values.get(method, []), row.sign, method in _WITHOUT_SEEDS)
             cells.append(f"**{cell}**" if means.get(method) == max(means.values(), default=None) else cell)
         lines.append([row.set, *cells])
     return markdown_table(["set", *methods], lines, right=range(1, 1 + len(methods)))
@@ -171,42 +191,45 @@ def _factor(sign: int) -> int:
     return 100 if sign > 0 else 1000
 
 
-_GUIDE = "your_data.md#default-model-and-training"
+_GUIDE = "table_models.md#default-model-and-training"
+_REFERENCES = "references.md#random-convolutions"
 _INTRODUCTION = f"""\
 `orthornn train FILE --target COLUMN` trains a [default network](../how_to/{_GUIDE}). This page
 compares it with gated networks and with plain methods. `python -m orthornn_evidence.own_data.results page` writes it from
 `results/own-data`."""
 _HEAD = f"""\
-Mean and standard deviation over three seeds; another number of seeds is in parentheses. The best mean of a row is bold.
-The weights are those of the best validation. Two methods are level where their means differ by at most {NOISE:g} standard
-errors of the difference. Every network is what `orthornn train` trains with the options of its name, listed at the end:
-at most 12000 parameters, 600 updates of up to 32 sequences (an epoch, if that is more), and an end after ten validations
-without a better one. `auto` has two minutes for search and training. `plain` is the plain method with the best validation.
+The tables show mean and standard deviation over three seeds, or over the number of seeds in parentheses. The best mean of a
+row is bold. All results use the weights of the best validation. Two methods are level if their means differ by at most
+{NOISE:g} standard errors of the difference. `orthornn train` trained every network with the options at the end of this page:
+at most 12000 parameters and 600 updates of up to 32 sequences (or one epoch, if that is more), stopping after ten validations
+without improvement. `auto` has two minutes for search and training. `plain` is the plain method with the best validation.
+MiniRocket, and Hydra with MultiRocket, come from the package aeon, with its settings and one seed
+([references](../{_REFERENCES})).
 
-On `events` the LSTM and the GRU, read at their last step, stay near the level of chance, and some of their trainings ended
-early; the LSTM that reads the mean of its outputs learns the task in the same 600 updates. On `ItalyPowerDemand` two
-plain methods tie on the ten validation sequences, and the one that is not shown does better on the test. A forecast with
-a deviation of 0 is the regression from which training starts; no update improved its validation. A loss is the mean
-squared error of standardized targets: 1000 thousandths is what the training mean would reach there."""
+On `events`, the LSTM and the GRU, read at their last step, stay near chance, and some of their runs ended early; the LSTM
+that reads the mean of its outputs learns the task in the same 600 updates. On `ItalyPowerDemand`, two plain methods tie on
+the ten validation sequences, and the one that is not shown does better on the test. A forecast with a deviation of 0 is the
+regression from which training starts: no update improved its validation. A loss is the mean squared error of standardized
+targets, so predicting the training mean would cost 1000 thousandths."""
 _TRIED = """\
-On `oscillator`, the frequency of a noisy oscillation, the LSTM and the GRU are better than the default, with its
-decays or without: `--model auto` tries them, too."""
+On `oscillator`, the frequency of a noisy oscillation, the LSTM and the GRU are better than the default, with or without its
+decays; `--model auto` tries them, too."""
 _ABOUT_VARIANTS = """\
-`lstm, pooled` reads the mean of the LSTM's outputs in the place of the last one, as the default does; `strict` is the default
-without its decays, so that its transitions are orthogonal; `no recipe` is the command with `--recipe none`. Percent, or
-thousandths, as above."""
+`lstm, pooled` reads the mean of the LSTM's outputs instead of the last one, as the default does; `strict` is the default
+without its decays, so its transitions are orthogonal; `no recipe` is the command with `--recipe none`. Numbers are in percent
+or thousandths, as above."""
 _ABOUT_SETS = """\
-"sequences": pieces for training, validation and test. The sets `sensors`, `events` and `oscillator` are made by
-`orthornn_evidence.own_data.sets`; `digits` are spoken digits of six speakers (Jakobovski et al., free-spoken-digit-dataset,
-20 log-mel bands, numbers 0 to 4 of each speaker for the test); the others are from the UCR/UEA archive and the files of the
-package aeon, with their own test parts or the default split."""
+"sequences": numbers for training, validation and test. `orthornn_evidence.own_data.sets` generates `sensors`, `events` and
+`oscillator`. `digits` are spoken digits of six speakers (Jakobovski et al., free-spoken-digit-dataset, 20 log-mel bands,
+numbers 0 to 4 of each speaker for the test). The others come from the UCR/UEA archive and the files of the package aeon, with
+their own test parts or the default split."""
 _COMMANDS = """\
 ## Commands
 
     orthornn train FILE --target COLUMN --seed SEED OPTIONS
     python -m orthornn_evidence.own_data.results run --made FOLDER --series FOLDER --digits FOLDER --out results/own-data
 
-`plan` in the place of `run` prints what is missing and the processor time that it takes.
+`plan` instead of `run` prints what is missing and its processor time.
 
 | name | options |
 |---|---|"""

@@ -142,7 +142,7 @@ _LEM = "adding, T=10000: updates until the squared error is below 0.01"
     laptop=("batches of 20, 250 updates, tested on 200 sequences; three seeds",),
 )
 def adding(setting: Setting) -> Plan:
-    """The adding problem at T = 10000, n = 128, by h_t = W h_{t-1} + relu(V x_t + b), W orthogonal."""
+    """The adding problem at T = 10000, n = 128, with h_t = W h_{t-1} + relu(V x_t + b), W orthogonal."""
 
     def tabulate(runs: Runs) -> ResultTable:
         task = Adding(T=setting.at(20, 10_000, 10_000), test_size=setting.at(4, 200, 10_000))

@@ -18,10 +18,11 @@ A template is Markdown with places in double braces:
     {{layers}}                        processor time of linear layers
     {{hours PAPER/NAME}}      processor hours of all runs of an experiment
     {{figure PAPER/NAME | full}}      the figure of a budget in which every training that was begun is finished
-    {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{unfinished}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
+    {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
     {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
+    {{unfinished}}                    what the pages before do not show; {{unfinished | NAME}} with all rows of an experiment
     {{popgym}}                        scores on POPGym; unfinished environments are named
     {{popgym ENVIRONMENT | MEMORY}}   one score: of a memory, or the published one of the GRU or the best model
     {{agents}}                        recurrent policies next to those of sb3-contrib
@@ -39,7 +40,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ from .results import best_test, reproduced, share
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _ENOUGH = 0.995
+_TELLING = 0.1  # of the full training: with less, the appendix shows no numbers
 _BUDGETS = ("full", "laptop", "smoke")
 _FIELDS = {"published": "published", "seeds": "seeds", "best test": "test_selected", "minutes": "minutes"}
 
@@ -330,33 +332,58 @@ def _relative(file: Path, page: Path) -> str:
 
 
 def _unfinished(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
-    sections = []
+    """Return a table of the experiments that are unfinished or on no other page, and their rows with enough training.
+
+    options: Experiments all rows of which are shown.
+    """
+    papers: dict[str, tuple[list[list[str]], list[str]]] = {}
     for experiment in evidence.names:
         content = evidence.content(experiment)
         there = [row for row in content["rows"] if "selection" in row]
         rows = [row for row in there if experiment not in evidence.shown or not is_finished(content, row)]
-        absent = [row for row in content["rows"] if "selection" not in row and not row.get("statement")]
+        absent = _absent(content)
         if not rows and not absent:
             continue
-        lines = [f"## {content['paper']}, {content['place']}: {content['name']}", "", content["summary"], ""]
-        command = content["command"]
-        if rows:
-            lines += [_results_table(rows, with_share=True), ""]
-        lines += not_answered(content)
-        if rows:
-            lines += [f"- {content['budget']}: {difference}" for difference in content["differences"]]
-        else:  # what was run is finished, or on another page
-            command = f"orthornn reproduce {content['paper']} --only {content['name']} --budget full"
-        lines += [f"- unfinished: {words}" for words in content["missing"]]
-        sections.append("\n".join([*lines, "", f"`{command}`", ""]))
-    return "\n".join(sections)
+        lines, sections = papers.setdefault(content["paper"], ([], []))
+        not_run = "; ".join(dict.fromkeys(what.rpartition(", ")[0] or what for what in absent))
+        lines.append([f"{content['place']}: `{content['name']}`", content["summary"], _shares(rows), not_run])
+        all_rows = content["name"] in options
+        telling = [row for row in rows if all_rows or _tells(content, row)]
+        if telling:
+            section = [f"### {content['place']}: {content['name']}", "", _results_table(telling, with_share=True), ""]
+            if not all("budget" in row for row in telling):
+                section += [f"- {content['budget']}: {difference}" for difference in content["differences"]]
+            sections.append("\n".join(section).rstrip() + "\n")
+    titles = ["experiment", "what it measures", "of full", "published, and not run"]
+    return "\n".join(
+        "\n".join([f"## {paper}", "", *markdown_table(titles, lines), "", *sections])
+        for paper, (lines, sections) in papers.items()
+    )
+
+
+def _tells(content: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Tell whether a row had enough training for a number, or needs none."""
+    if row.get("selection") == "computed":
+        return is_finished(content, row)
+    return (row.get("share") or 0) >= _TELLING
+
+
+def _shares(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the smallest and the largest share of the full training that rows had."""
+    there = sorted((row for row in rows if row.get("share") is not None), key=lambda row: row["share"])
+    return " to ".join(dict.fromkeys(share(row) for row in there[:: max(1, len(there) - 1)]))
+
+
+def _absent(content: Mapping[str, Any]) -> list[str]:
+    """Return what is published and was not run."""
+    return [row["what"] for row in content["rows"] if "selection" not in row and not row.get("statement")]
 
 
 def not_answered(content: Mapping[str, Any]) -> list[str]:
     """Return lines on what is published and has no row of its own: statements about all rows, and what was not run."""
     without = [row for row in content["rows"] if "selection" not in row]
     statements = [f"{row['what']}: {row['published_words']}" for row in without if row.get("statement")]
-    absent = [row["what"] for row in without if not row.get("statement")]
+    absent = _absent(content)
     lines = []
     if statements:
         lines += [f"Published: {'; '.join(statements)}.", ""]

@@ -112,6 +112,10 @@ def to_audio(
 def _check(network: FoldedNetwork) -> None:
     layer = network.layers[0]
     reasons = {
+        "OrthogonalBlocks": bool(network.blocks),
+        f"pool={network.reading.pool!r}": network.reading.pool != "last",
+        "lags": network.reading.A is not None,
+        "vectors of series": network.vectors is not None,
         f"{len(network.layers)} layers": len(network.layers) > 1,
         "tokens as input": network.tokens,
         f"nonlinearity={layer.phi.name!r}": layer.phi.name not in _CLASSES,

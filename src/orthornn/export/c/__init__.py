@@ -1,14 +1,15 @@
 """A trained network as C99: one header, one source, no heap.
 
 `to_c` writes NAME.h, NAME.c and NAME_selftest.c, and files for build systems. The weights are constants, the state is a
-struct of the caller's, and nothing of libc is used but tanhf, hypotf, erff and fabsf where an activation needs them (no
-function at all with integers). See docs/how_to/microcontroller.md.
+struct of the caller's, and nothing of libc is used but tanhf, hypotf, erff, expf, sqrtf and fabsf where an activation or a
+normalization needs them (no function at all with integers). See docs/how_to/microcontroller.md.
 
-folded         the network as numbers, in float64
+folded         the network as numbers, in float64; blocks and reading have what is next to the recurrences
 bounds         how large inputs and states become, for the scales of integers
 fixed          the network in integers, and its twin in Python
 rounded        the network with weights as those integers, to be trained
-body           the functions, whatever the numbers; float_numbers and fixed_numbers are their two dialects
+body           the functions, whatever the numbers; float_numbers and fixed_numbers are their two dialects; float_blocks
+               the parts that only float32 has
 reference      what the network must return, and how closely
 module         whether a module computes that
 source, text   the files; project_files those of build systems
@@ -31,7 +32,7 @@ from ..held_steps import warn_of_held_steps
 from ..units import warn_of_large_offsets
 from . import project_files
 from .bounds import Ranges, bits_lost, find_ranges
-from .fixed import FixedNetwork, quantize
+from .fixed import FixedNetwork, check_has_integers, quantize
 from .fixed_numbers import FixedDialect
 from .float_numbers import FloatDialect
 from .folded import CForm, FoldedNetwork, fold_network, model_of
@@ -49,6 +50,7 @@ __all__ = [
     "fold_network",
     "model_of",
     "rounded",
+    "sizes_of",
     "to_c",
     "write_files",
 ]
@@ -100,14 +102,15 @@ def to_c(
     """Write a network as C99.
 
     Args:
-        network: An OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN; a module with such a ``core`` and a linear
-            ``head``, whose ``forward``, if it has one, returns ``head`` of the core's outputs; or a run, as
+        network: An OrthogonalRNN, OrthogonalBlocks, an OrthogonalRNNCell or a torch.nn.RNN; a module with such a ``core``
+            and a linear ``head``, whose ``forward``, if it has one, returns ``head`` of the core's outputs; or a run, as
             `orthornn.load` returns it: then the C takes inputs in the units of the training data, and has its labels; or
             what :func:`rounded` returns.
         folder: Where to write; it is made if it is missing.
         name: Begins the names of the files and functions; a C identifier. Default: ``"network"``.
         numbers: ``"float32"``; or ``"int16"`` or ``"int8"``, weights of so many bits with an int16 state and 32-bit
-            sums, for which `calibration` or `input_range` tells how large numbers become. Default: ``"float32"``.
+            sums, for which `calibration` or `input_range` tells how large numbers become; not for OrthogonalBlocks, pools,
+            lags and vectors of series. Default: ``"float32"``.
         form: ``"dense"``, ``"reflections"`` (N M numbers) or ``"rotations"`` (linear layers with an orthogonal W) for
             all layers; ``"auto"`` takes the one with the fewest multiply-adds for each. Default: ``"auto"``.
         calibration: With integers: raw inputs (B, T, I) or (T, I), or tokens (B, T), that are typical, or a list of
@@ -144,6 +147,39 @@ def to_c(
     flags = {"makefile": makefile, "arduino": arduino, "zephyr": zephyr, "force": force}
     for flag, value in flags.items():
         check_flag(flag, value)
+    folded = _folded(network, form)
+    fixed = None
+    if numbers == "float32":
+        if any(option is not None for option in (calibration, input_range, steps)):
+            raise ArgumentError(
+                "Expected numbers='int16' or 'int8' with calibration, input_range and steps, but got numbers='float32'."
+            )
+        made = _floats(folded, name)
+        vectors = _float_vectors(folded)
+    else:
+        check_number("margin", margin, 1.0, 1024.0)
+        check_has_integers(folded)
+        ranges = find_ranges(folded, calibration, input_range, steps, margin)
+        if input_range is not None:
+            _warn_of_wide_bounds(folded, input_range, steps, ranges)
+        fixed = quantize(folded, int(numbers.removeprefix("int")), ranges)
+        _warn_of_jumps(folded)
+        made, vectors = _integers(fixed, name), _fixed_vectors(fixed)
+    files = _texts(made, vectors, makefile, arduino, zephyr)
+    return CExport(write_files(Path(folder), files, force), made.sizes(), folded, fixed)
+
+
+def sizes_of(network: Any) -> Sizes:
+    """Return what `to_c` says that a network costs in float32, trained or not.
+
+    Raises:
+        ArgumentError: If it has no C form.
+    """
+    return _floats(_folded(network, "auto"), "network").sizes()
+
+
+def _folded(network: Any, form: CForm) -> FoldedNetwork:
+    """Return the numbers of a network that has a C form, and computes nothing else."""
     model, description = model_of(network)
     warn_of_large_offsets(description)
     warn_of_held_steps(description)
@@ -153,25 +189,11 @@ def to_c(
             f"Expected at most {_LARGEST_TOKEN_CLASSES} classes of input, but got {folded.input_size}. A token is a uint16_t."
         )
     check_against_module(folded, model, description)
-    folded = replace(folded, threshold=getattr(network, "threshold", None))
-    fixed = None
-    if numbers == "float32":
-        if any(option is not None for option in (calibration, input_range, steps)):
-            raise ArgumentError(
-                "Expected numbers='int16' or 'int8' with calibration, input_range and steps, but got numbers='float32'."
-            )
-        made = Generated(folded, FloatDialect(folded), name, ("Numbers are float32.",))
-        vectors = _float_vectors(folded)
-    else:
-        check_number("margin", margin, 1.0, 1024.0)
-        ranges = find_ranges(folded, calibration, input_range, steps, margin)
-        if input_range is not None:
-            _warn_of_wide_bounds(folded, input_range, steps, ranges)
-        fixed = quantize(folded, int(numbers.removeprefix("int")), ranges)
-        _warn_of_jumps(folded)
-        made, vectors = _integers(fixed, name), _fixed_vectors(fixed)
-    files = _texts(made, vectors, makefile, arduino, zephyr)
-    return CExport(write_files(Path(folder), files, force), made.sizes(), folded, fixed)
+    return replace(folded, threshold=getattr(network, "threshold", None))
+
+
+def _floats(folded: FoldedNetwork, name: str) -> Generated:
+    return Generated(folded, FloatDialect(folded), name, ("Numbers are float32.",))
 
 
 def _warn_of_wide_bounds(

@@ -360,7 +360,7 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
     Raises:
         ArgumentError: If some part of it does not fit into integers.
     """
-    check_linear_readout(network)
+    check_has_integers(network)
     largest_input = float(np.max(ranges.inputs, initial=0))
     _check_alike("inputs", ranges.inputs, _UNLIKE_INPUTS, "Standardize them")
     x_scale = (max(largest_input, 1e-30) if largest_input > 0 else 1.0) / LARGEST
@@ -408,8 +408,21 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
     return FixedNetwork(network, tuple(layers), Y, d, raw, shift, float(output_scale), ranges, bits)
 
 
-def check_linear_readout(network: FoldedNetwork) -> None:
-    """Raise ArgumentError for a perceptron as readout."""
+def check_has_integers(network: FoldedNetwork) -> None:
+    """Raise ArgumentError for a network whose parts are written in float32 only."""
+    reading = network.reading
+    reasons = {
+        "OrthogonalBlocks, whose normalization and gates are written in floating point only": bool(network.blocks),
+        f"pool={reading.pool!r}": reading.pool != "last",
+        "lags": reading.A is not None,
+        "vectors of series": network.vectors is not None,
+    }
+    found = [reason for reason, holds in reasons.items() if holds]
+    if found:
+        raise ArgumentError(
+            f"Expected an OrthogonalRNN that is read at its last step for integers, but got {' and '.join(found)}. Pass "
+            f"numbers='float32', --numbers float32."
+        )
     if network.H is not None:
         raise ArgumentError("Expected a linear readout for integers, but got a perceptron. Pass numbers='float32'.")
 

@@ -1,4 +1,4 @@
-"""The float32 dialect: weights, states and sums are floats; tanhf, hypotf, erff and fabsf are all that it takes from libm."""
+"""The float32 dialect: weights, states and sums are floats; of libm it takes tanhf, hypotf, erff, expf, sqrtf and fabsf."""
 
 from __future__ import annotations
 
@@ -62,6 +62,31 @@ static void reflect(float *h, const float *u, int count, int m, int skip)
     "gelu": """static float gelu(float z)
 {
     return 0.5f * z * (1.0f + erff(z * 0.70710678f));
+}
+""",
+    "sigmoid": """static float sigmoid(float z)
+{
+    return 1.0f / (1.0f + expf(-z));
+}
+""",
+    "normalize": """/* n = u / sqrt(mean(u^2) + eps), of which the mean of u is subtracted first if centered */
+static void normalize(float *n, const float *u, int count, int centered, float eps)
+{
+    float mean = 0.0f, scale;
+    int i;
+    for (i = 0; centered && i < count; i++)
+        mean += u[i];
+    mean /= (float)count;
+    for (i = 0; i < count; i++)
+        n[i] = u[i] - mean;
+    scale = 1.0f / sqrtf(dot(n, n, count) / (float)count + eps);
+    for (i = 0; i < count; i++)
+        n[i] *= scale;
+}
+""",
+    "larger": """static float larger(float a, float b) /* NaN if one of them is */
+{
+    return a > b ? a : a <= b ? b : a + b;
 }
 """,
     "scaled_tanh": """static float scaled_tanh(float z, float c)
@@ -159,7 +184,21 @@ def _tables(network: FoldedNetwork) -> list[Table]:
     if network.input_scale is not None and network.input_offset is not None:
         center, rest = centered(network.input_scale, network.input_offset)
         found += [("input_center", center), ("input_scale", network.input_scale), ("input_offset", rest)]
-    found += [("read_H", network.H), ("read_e", network.e), ("read_Y", network.Y), ("read_d", network.d)]
+    for k, block in enumerate(network.blocks):
+        S = block.S.T if block.S is not None and network.tokens else block.S
+        found += [(f"b{k}_A", block.A), (f"b{k}_a", block.a), (f"b{k}_C", block.C), (f"b{k}_c", block.c)]
+        found += [
+            (f"b{k}_S", S if block.residual else None),
+            (f"b{k}_eps", None if block.norm == "none" else [block.eps]),
+        ]
+    found += [
+        ("series_E", network.vectors),
+        ("lags_A", network.reading.A),
+        ("read_H", network.H),
+        ("read_e", network.e),
+        ("read_Y", network.Y),
+        ("read_d", network.d),
+    ]
     return [Table("float", name, np.asarray(values, np.float64)) for name, values in found if values is not None]
 
 

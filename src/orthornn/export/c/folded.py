@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -38,6 +38,9 @@ from ...compact_wy import factors
 from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
 from ...modules import OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell
 from ...rotation_basis import decompose
+from ..network import check_steps_are_equal
+from .blocks import FoldedBlock, affine, fold_block
+from .reading import PARTS, Reading, reading_of
 
 CForm = Literal["auto", "dense", "reflections", "rotations"]
 FORMS: tuple[str, ...] = get_args(CForm)
@@ -135,6 +138,12 @@ class FoldedNetwork:
         columns: Names of the inputs, or None.
         sample_rate: Of the sounds that it learned from, in Hz, or None.
         sound: Which features of them a step is, as description.json has it; None if a step is a sample.
+        blocks: What is done next to each layer of OrthogonalBlocks; none of other networks.
+        reading: What the readout reads besides the last output.
+        outputs: Names of the outputs that are values, or None.
+        vectors: (S + 1, E): of a network that has a vector for each of S series, whose number is the last input, and
+            last the mean of all for another one; the first layer reads it in the place of the number. None of others.
+        series: Names of the series, or None.
     """
 
     layers: tuple[FoldedLayer, ...]
@@ -155,19 +164,39 @@ class FoldedNetwork:
     has_head: bool = False
     sample_rate: int | None = None
     sound: Mapping[str, Any] | None = None
+    blocks: tuple[FoldedBlock, ...] = ()
+    reading: Reading = field(default_factory=Reading)
+    outputs: tuple[str, ...] | None = None
+    vectors: Array | None = None
+    series: tuple[str, ...] | None = None
 
     @property
     def output_size(self) -> int:
         """O."""
-        return self.layers[-1].size if self.Y is None else len(self.Y)
+        return self.width if self.Y is None else len(self.Y)
+
+    @property
+    def width(self) -> int:
+        """Numbers of the output of the last layer, or of the last block."""
+        return self.blocks[-1].size if self.blocks else self.layers[-1].size
 
     @property
     def multiply_adds(self) -> int:
         """Multiply-adds of a step with its readout."""
-        total = sum(matrix.size for matrix in (self.Y, self.H) if matrix is not None)
+        total = sum(matrix.size for matrix in (self.Y, self.H, self.reading.A) if matrix is not None)
         for k, layer in enumerate(self.layers):
             total += layer.multiply_adds + (0 if self.tokens and not k else layer.V.size)
-        return total
+        return total + sum(block.multiply_adds(self.tokens and not k) for k, block in enumerate(self.blocks))
+
+    @property
+    def function_calls(self) -> dict[str, int]:
+        """How often a step with its readout calls a function of math.h for its blocks and its readout."""
+        gates = sum(block.size for block in self.blocks if block.mixing == "glu")
+        gelus = sum(len(block.A) for block in self.blocks if block.mixing != "glu") + (
+            0 if self.H is None else len(self.H)
+        )
+        roots = sum(block.norm != "none" for block in self.blocks)
+        return {name: count for name, count in (("expf", gates), ("erff", gelus), ("sqrtf", roots)) if count}
 
     @property
     def readout_norm(self) -> float:
@@ -180,6 +209,14 @@ class FoldedNetwork:
         if self.input_scale is None or self.input_offset is None:
             return x
         return x * self.input_scale + self.input_offset
+
+    def read_inputs(self, x: Array) -> tuple[Array, Array]:
+        """Return what lags and what the first layer reads from prepared input (..., I), or tokens (...,)."""
+        if self.vectors is None:
+            return x, x
+        series = len(self.vectors) - 1
+        number = np.where((x[..., -1] >= 0) & (x[..., -1] < series), x[..., -1], series).astype(int)
+        return x[..., :-1], np.concatenate([x[..., :-1], self.vectors[number]], -1)
 
     @property
     def log_odds(self) -> float:
@@ -203,21 +240,29 @@ class FoldedNetwork:
 
     def first_states(self) -> list[Array]:
         """Return the state before the first step."""
-        return [layer.h0.copy() for layer in self.layers]
+        return [*(layer.h0.copy() for layer in self.layers), *self.reading.first()]
 
     def step(self, x: Array, states: list[Array]) -> tuple[Array, list[Array]]:
-        """Return y (..., O) and the next states from raw x (..., I), or tokens (...,), in float64."""
+        """Return y (..., O) and the next states from raw x (..., I), or tokens (...,), in float64.
+
+        The states are those of the layers, and what the readout has seen of all steps, if it reads more than the last.
+        """
         after = []
         x = x if self.tokens else self.prepared(np.asarray(x, np.float64))
+        given, x = self.read_inputs(x)
         for k, (layer, h) in enumerate(zip(self.layers, states)):
-            a = layer.projected(x, self.tokens and not k)
+            tokens, block = self.tokens and not k, self.blocks[k] if self.blocks else None
+            a = layer.projected(x if block is None else block.normalized(x), tokens)
             carried = layer.carry(h)
-            x = carried + activate(layer, a) if layer.linear else activate(layer, carried + a)
-            after.append(x)
-        return self.read(x), after
+            h = carried + activate(layer, a) if layer.linear else activate(layer, carried + a)
+            after.append(h)
+            x = h if block is None else block.out(x, h, tokens)
+        read, seen = self.reading.after(x, given, states[len(self.layers) :])
+        y = self.read(read)
+        return y if self.reading.A is None else y + seen[-1] @ self.reading.A.T, [*after, *seen]
 
     def read(self, h: Array) -> Array:
-        """Return y from the state of the last layer."""
+        """Return y from what the readout reads, without lags: the state of the last layer, or a pool."""
         if self.Y is None:
             return h
         if self.H is not None:
@@ -277,8 +322,8 @@ def fold_network(model: Any, description: dict[str, Any] | None = None, form: CF
     """Return the numbers of a network; see the module's docstring.
 
     Args:
-        model: An OrthogonalRNN, OrthogonalRNNCell or torch.nn.RNN; or a network with such a ``core`` and a linear
-            ``head``, as `orthornn.load(RUN).model` is.
+        model: An OrthogonalRNN, OrthogonalBlocks, OrthogonalRNNCell or torch.nn.RNN; or a network with such a ``core`` and
+            a linear ``head``, as `orthornn.load(RUN).model` is.
         description: A run's description.json: scaling, labels and so on.
         form: Of the transitions; "auto" is the one with the fewest multiply-adds.
 
@@ -299,38 +344,38 @@ def fold_network(model: Any, description: dict[str, Any] | None = None, form: CF
 
 def _fold(model: Any, form: CForm) -> FoldedNetwork:
     """Return the numbers of a network as it computes, without the scaling of a run."""
+    check_steps_are_equal(model)
     core, head = (model.core, model.head) if hasattr(model, "core") and hasattr(model, "head") else (model, None)
     core = core.rnn if isinstance(core, OrthogonalRNNCell) else core
     _check(core, head)
-    reads = getattr(model, "pool", "last") if getattr(model, "output", "all") == "last" else "last"
-    if getattr(model, "series", None) is not None:
-        raise ArgumentError(
-            "Expected a network without vectors of series, but got one with some, which have no C form. Train it without "
-            "--embedding, or export it with --onnx."
-        )
-    if reads != "last" or getattr(model, "recent", None) is not None:
-        raise ArgumentError(
-            "Expected a network whose head reads its last output only, but got one with a pool or lags, which have no C "
-            "form. Train it with --pool last --lags 0."
-        )
+    blocks: tuple[FoldedBlock, ...] = ()
     is_complex = isinstance(core, OrthogonalRNN) and core.is_complex
-    layers, basis = _layers(core, form)
-    size = layers[-1].size
-    reader = None
+    if isinstance(core, OrthogonalBlocks):
+        layers, blocks, basis = *_blocks(core, form), None
+    else:
+        layers, basis = _layers(core, form)
+    size = blocks[-1].size if blocks else layers[-1].size
+    reading = reading_of(model, size)
+    if reading.has_maximum and (basis is not None or is_complex):
+        raise ArgumentError(
+            "Expected pool='last', 'mean' or 'both' for a layer whose state is in another basis or complex, of which the "
+            "largest numbers are others, but got pool='summary'. Pass form='dense', or train it with another pool."
+        )
     first: Any = head[0] if isinstance(head, nn.Sequential) else head
     second: Any = head[2] if isinstance(head, nn.Sequential) else None
-    if first is not None:
-        reader = _array(first.weight)
-        if is_complex:  # the head reads Re and Im of each unit side by side
-            reader = np.concatenate([reader[:, 0::2], reader[:, 1::2]], 1)
-    elif is_complex:
-        reader = np.eye(size).reshape(2, size // 2, size).transpose(1, 0, 2).reshape(size, size)
-    if basis is not None:
-        reader = (np.eye(size) if reader is None else reader) @ basis
+    reader = None if first is None else _array(first.weight)
+    if is_complex or basis is not None:
+        parts = PARTS[reading.pool]
+        reader = np.eye(size * parts) if reader is None else reader
+        reader = np.concatenate([_reader(part, is_complex, basis) for part in np.split(reader, parts, 1)], 1)
+    vectors = None
+    if isinstance(getattr(getattr(model, "series", None), "weight", None), Tensor):
+        vectors = _array(model.series.weight)
+        vectors = np.concatenate([vectors, vectors.mean(0, keepdims=True)])
     added = None if first is None or first.bias is None else _array(first.bias)
     return FoldedNetwork(
         layers=tuple(layers),
-        input_size=core.input_size,
+        input_size=core.input_size if vectors is None else core.input_size - vectors.shape[1] + 1,
         tokens=getattr(model, "token_classes", None) is not None,
         Y=reader if second is None else _array(second.weight),
         d=added if second is None else None if second.bias is None else _array(second.bias),
@@ -338,7 +383,17 @@ def _fold(model: Any, form: CForm) -> FoldedNetwork:
         e=None if second is None else added,
         last=getattr(model, "output", "all") == "last",
         has_head=head is not None,
+        blocks=blocks,
+        reading=reading,
+        vectors=vectors,
     )
+
+
+def _reader(reader: Array, is_complex: bool, basis: Array | None) -> Array:
+    """Return a matrix that reads a state of the last layer as C has it, from one (R, N) that reads a module's outputs."""
+    if is_complex:  # a module has Re and Im of each unit side by side
+        reader = np.concatenate([reader[:, 0::2], reader[:, 1::2]], 1)
+    return reader if basis is None else reader @ basis
 
 
 def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
@@ -359,12 +414,14 @@ def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
             f"each {count} outputs. To silence this: "
             f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
         )
-    says, Y, offset = d.get("says", "values"), network.Y, network.d
+    says, Y, offset, reading = d.get("says", "values"), network.Y, network.d, network.reading
     if says == "values" and network.has_head:
         assert Y is not None
         target_scale, target_offset = _entries(d, "target_scale", 1, len(Y)), _entries(d, "target_offset", 0, len(Y))
         Y = Y * target_scale[:, None]
         offset = target_scale * (0 if offset is None else offset) + target_offset
+        if reading.A is not None:
+            reading = replace(reading, A=reading.A * target_scale[:, None])
     scale, shift = _entries(d, "scale", 1, network.input_size), _entries(d, "offset", 0, network.input_size)
     plain = bool((scale == 1).all() and (shift == 0).all())
     order = None if d.get("order") is None else tuple(d["order"])
@@ -378,27 +435,28 @@ def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
         last=network.last if "output" not in d else d["output"] == "last",
         says=says,
         labels=_labels(d, network.output_size if network.has_head else 0),
-        columns=None if d.get("columns") is None else tuple(d["columns"]),
+        columns=_columns(d),
         order=None if order == tuple(range(len(order or ()))) else order,
         sample_rate=d.get("sample_rate"),
         sound=d.get("sound"),
+        reading=reading,
+        series=None if d.get("series") is None else tuple(map(str, d["series"])),
+        outputs=tuple(map(str, d["labels"])) if says == "values" and d.get("labels") and network.has_head else None,
     )
 
 
 def _check(core: Any, head: Any) -> None:
     """Raise ArgumentError unless the network has a C form."""
     name = type(core).__name__
-    if isinstance(core, OrthogonalBlocks):
+    if isinstance(core, OrthogonalBlocks) and core.stride > 1:
         raise ArgumentError(
-            "Expected an OrthogonalRNN, but got OrthogonalBlocks, which have no C form: the normalization and the gates "
-            "between their recurrences take square roots, divisions and exponentials in every step. Train an OrthogonalRNN "
-            "with linear_transition=True and several layers: it has the same recurrences, and C runs them as rotations. By "
-            "the command: orthornn train DATA --model ornn-rotations --pool last, or --lags 0 for a forecast."
+            f"Expected OrthogonalBlocks with stride=1, but got stride={core.stride}. The steps that it reads count from the "
+            f"end of the sequence, which a step cannot know. Train it with stride 1."
         )
-    if not isinstance(core, (OrthogonalRNN, nn.RNN)):
+    if not isinstance(core, (OrthogonalRNN, OrthogonalBlocks, nn.RNN)):
         raise ArgumentError(
-            f"Expected an OrthogonalRNN, an OrthogonalRNNCell or a torch.nn.RNN, with or without a linear readout, but got "
-            f"{name}, which has no C form. {_advice(core)}"
+            f"Expected an OrthogonalRNN, OrthogonalBlocks, an OrthogonalRNNCell or a torch.nn.RNN, with or without a linear "
+            f"readout, but got {name}, which has no C form. {_advice(core)}"
         )
     if core.bidirectional:
         raise ArgumentError(
@@ -425,7 +483,7 @@ def _advice(core: Any) -> str:
     """Return what to do with a module that is no recurrent network with a C form."""
     if hasattr(core, "_orig_mod"):
         return "Pass the module that torch.compile was given, ._orig_mod."
-    if any(isinstance(part, (OrthogonalRNN, nn.RNN)) for part in core.modules()):
+    if any(isinstance(part, (OrthogonalRNN, OrthogonalBlocks, nn.RNN)) for part in core.modules()):
         return "Name the recurrent network `core` and its readout `head`, or pass the recurrent network only."
     return "Train an OrthogonalRNN instead: a step of this one has parts that the generated code does not know."
 
@@ -447,6 +505,25 @@ def _layers(core: Any, form: CForm) -> tuple[list[FoldedLayer], Array | None]:
         chosen, basis = _choose(layer, form, len(made))
         made.append(chosen)
     return made, basis
+
+
+def _blocks(core: OrthogonalBlocks, form: CForm) -> tuple[list[FoldedLayer], tuple[FoldedBlock, ...]]:
+    """Return the recurrences of blocks as layers, with the factors of a normalization in them, and the rest of the blocks."""
+    layers: list[FoldedLayer] = []
+    blocks: list[FoldedBlock] = []
+    for block in core.blocks:
+        recurrence: Any = block.recurrence
+        (layer,) = _plain_layers(recurrence)
+        factor, shift = affine(block.norm)
+        if shift is not None and shift.any():
+            layer = replace(layer, b=layer.V @ shift + (0 if layer.b is None else layer.b))
+        if factor is not None:
+            layer = replace(layer, V=layer.V * factor)
+        layer, basis = _choose(layer, form, len(layers))
+        layers.append(layer)
+        is_complex = bool(recurrence.is_complex)
+        blocks.append(fold_block(block, lambda A, basis=basis, is_complex=is_complex: _reader(A, is_complex, basis)))  # type: ignore[misc]
+    return layers, tuple(blocks)
 
 
 def _plain_layers(core: Any) -> list[FoldedLayer]:
@@ -564,6 +641,18 @@ def _base_of(W: Array) -> Base | None:
     return None if rest.any() else Base(c, s)
 
 
+def _columns(d: dict[str, Any]) -> tuple[str, ...] | None:
+    """Return the names of the inputs, with what to pass where a value is missing and an indicator says so; or None."""
+    names = d.get("columns")
+    if names is None:
+        return None
+    channels = d.get("channels") or [()] * len(names)
+    return tuple(
+        f"{name}; where it is missing, the last one, at first {channel[2]:.6g}" if channel[1:2] == ["last"] else name
+        for name, channel in zip(names, channels)
+    )
+
+
 def _entries(d: dict[str, Any], name: str, default: float, count: int) -> Array:
     """Return numbers of a description, (count,)."""
     return np.broadcast_to(np.asarray(d.get(name, default), float), count)
@@ -590,7 +679,10 @@ def _check_finite(network: FoldedNetwork) -> None:
     for k, layer in enumerate(network.layers):
         base = () if layer.base is None else (layer.base.c, layer.base.s)
         _check_float32(f"in layer {k}", layer.W, layer.U, layer.V, layer.b, layer.parameter, layer.h0, *base)
-    _check_float32("in the readout", network.H, network.e, network.Y, network.d)
+    for k, block in enumerate(network.blocks):
+        _check_float32(f"in block {k}", block.A, block.a, block.C, block.c, block.S)
+    _check_float32("in the readout", network.H, network.e, network.Y, network.d, network.reading.A)
+    _check_float32("in the vectors of series", network.vectors)
     _check_float32("in the scaling of the inputs", network.input_scale, network.input_offset)
 
 

@@ -54,10 +54,15 @@ def _compare(folded: FoldedNetwork, model: Any, description: dict[str, Any] | No
     read = given.unsqueeze(0 if core.batch_first else 1)
     if folded.tokens and isinstance(core, nn.RNN):
         read = torch.nn.functional.one_hot(read, folded.input_size).to(parameter.dtype)
+    read, lagged = (read, given.unsqueeze(1)) if folded.vectors is None else model.read(read)
     states = core(read)[0]
     states = states[0] if core.batch_first else states[:, 0]
     states = torch.view_as_real(states).flatten(-2) if states.is_complex() else states
-    expected = (model.head(states) if hasattr(model, "head") else states).double().cpu().numpy()
+    states = _pooled(states, folded.reading.pool)
+    outputs = model.head(states) if hasattr(model, "head") else states
+    if folded.reading.A is not None:
+        outputs = outputs + model.recent(lagged, "all")[:, 0]
+    expected = outputs.double().cpu().numpy()
     difference = float(np.abs(found - scaled(expected)).max())
     if not difference <= tolerance:
         raise CheckpointError(
@@ -81,6 +86,14 @@ def _compare(folded: FoldedNetwork, model: Any, description: dict[str, Any] | No
             f"differs from that by {difference:.2g}. Apply the rest to the inputs or the outputs yourself, and pass a module "
             f"that has only this core and this head."
         )
+
+
+def _pooled(outputs: Tensor, pool: str) -> Tensor:
+    """Return what the head reads after each step (T, F), (T, 2F) or (T, 3F), of outputs (T, F)."""
+    steps = torch.arange(1, len(outputs) + 1, device=outputs.device).unsqueeze(1)
+    parts = {"last": outputs, "mean": outputs.cumsum(0) / steps, "largest": outputs.cummax(0).values}
+    names = {"last": ("last",), "mean": ("mean",), "both": ("last", "mean"), "summary": ("last", "mean", "largest")}
+    return torch.cat([parts[name] for name in names[pool]], -1)
 
 
 def _returned(model: Any, x: Tensor, shape: tuple[int, ...]) -> Array | None:

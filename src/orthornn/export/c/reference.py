@@ -34,6 +34,8 @@ def example(network: FoldedNetwork, steps: int) -> Array:
     if network.input_scale is not None and network.input_offset is not None:
         scale = np.where(network.input_scale == 0, 1, network.input_scale)
         x = (x - network.input_offset) / scale
+    if network.vectors is not None:
+        x[:, -1] = random.integers(0, len(network.vectors), steps)
     return x.astype(np.float32)
 
 
@@ -49,12 +51,12 @@ def follow(network: FoldedNetwork, steps: int, eps: float) -> Reference:
     rows: list[Array] = []
     largest, tolerance = 1.0, 0.0
     for row in x:
-        for k, h in enumerate(rounded):
+        for k, h in enumerate(rounded[: len(network.layers)]):
             signs = random.choice([-1.0, 1.0], len(h))
             rounded[k] = h + signs * eps * sums**0.5 * float(np.abs(h).max())
         with np.errstate(over="ignore", invalid="ignore"):
             (y, states), (z, rounded) = network.step(row, states), network.step(row, rounded)
-            largest = max(largest, *(float(np.abs(values).max()) for values in (y, *states)))
+            largest = max(largest, *(float(np.abs(values).max()) for values in (y, *states[: len(network.layers)])))
             allowed = 8 * eps * (steps + sums) * largest * network.readout_norm
             off = _MARGIN * float(np.abs(y - z).max())
         if not (np.isfinite(largest) and max(largest, allowed) <= _LARGEST):

@@ -176,11 +176,11 @@ def rounded(network: Any, numbers: str = "int8", *, calibration: Any = None, for
     check_choice("numbers", numbers, ("int16", "int8"))
     model, description = model_of(network)
     ranges = None
+    fixed.check_has_integers(fold_network(model, None, form))
     if calibration is not None:
         ranges = find_ranges(fold_network(model, description, form), calibration, None, None, 1.0)
     folded = fold_network(model, None, form)
     check_against_module(folded, model, None)
-    fixed.check_linear_readout(folded)
     threshold = getattr(network, "threshold", None)
     return RoundedNetwork(folded, int(numbers.removeprefix("int")), ranges, description, threshold)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from . import text
 from .body import Dialect, LayerShape, layer_step
+from .float_blocks import after, before, pooled, seen
 from .folded import FoldedNetwork
+from .reading import PARTS
 
 MARK = "Written by orthornn export"
 _BYTES = {"float": 4, "int8_t": 1, "int16_t": 2, "int32_t": 4, "uint16_t": 2, "uint32_t": 4}
@@ -25,11 +27,13 @@ class Sizes:
         weights: Bytes of constants in flash, without code.
         ram: Bytes of one state.
         multiply_adds: Per step, the readout included.
+        calls: How often a step calls a function of math.h for its blocks and its readout.
     """
 
     weights: int
     ram: int
     multiply_adds: int
+    calls: Mapping[str, int] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """Return the table as lines of text."""
@@ -37,6 +41,7 @@ class Sizes:
             f"flash, weights     {self.weights:>10} bytes",
             f"RAM, one state     {self.ram:>10} bytes",
             f"work, one step     {self.multiply_adds:>10} multiply-adds",
+            *(f"{f'calls of {name}':<19}{count:>10}" for name, count in self.calls.items()),
         ]
 
 
@@ -93,15 +98,31 @@ class Generated:
 
     @property
     def prepares(self) -> bool:
-        """Return whether a step scales its input: integers are scaled by the caller, once and for all."""
-        return not self.integers and self.network.input_scale is not None
+        """Return whether a step scales its input, which the caller does for integers, or reads a vector of a series."""
+        return not self.integers and (self.network.input_scale is not None or self.network.vectors is not None)
+
+    @property
+    def output(self) -> str:
+        """Return the expression of the output of the last layer, or block."""
+        return "state->u" if self.network.blocks else f"state->h{len(self.network.layers) - 1}"
 
     def fields(self) -> list[tuple[str, int]]:
         """Return the arrays of a state: names and lengths."""
         found = [(f"h{shape.index}", shape.size) for shape in self.shapes]
         dense = [shape.size for shape in self.shapes if shape.form == "dense"]
         found += [("scratch", max(dense))] if dense else []
-        found += [("prepared", self.network.input_size)] if self.prepares else []
+        vectors = self.network.vectors
+        wide = self.network.input_size + (0 if vectors is None else vectors.shape[1] - 1)
+        found += [("prepared", wide)] if self.prepares else []
+        blocks, reading = self.network.blocks, self.network.reading
+        if blocks:
+            found += [("u", blocks[0].size)]
+            found += [("v", blocks[0].size)] if any(block.norm != "none" for block in blocks) else []
+            hidden = max(0 if block.C is None else len(block.A) for block in blocks)
+            found += [("hidden", hidden)] if hidden else []
+        found += [("sum", reading.size), ("lost", reading.size)] if reading.has_mean else []
+        found += [("largest", reading.size)] if reading.has_maximum else []
+        found += [("recent", reading.A.shape[1])] if reading.A is not None else []
         return found
 
     def sizes(self) -> Sizes:
@@ -112,7 +133,8 @@ class Generated:
         if self.integers and not self.network.tokens:
             weights += 2 * _BYTES["float"] * self.network.input_size  # of NAME_input
         numbers = sum(length for _, length in self.fields())
-        return Sizes(weights, numbers * _BYTES[self.dialect.number], self.network.multiply_adds)
+        ram = numbers * _BYTES[self.dialect.number] + (_BYTES["uint32_t"] if self.network.reading.counts else 0)
+        return Sizes(weights, ram, self.network.multiply_adds, self.network.function_calls)
 
     @property
     def input_type(self) -> str:
@@ -126,6 +148,7 @@ def header(made: Generated) -> str:
     guard = f"{upper}_H_ORTHORNN"
     one = "token" if network.tokens else "x"
     fields = "\n".join(f"    {dialect.number} {field}[{length}];" for field, length in made.fields())
+    fields += "\n    uint32_t count;" if network.reading.counts else ""
     steps = "uint16_t" if network.tokens else dialect.number
     all_or_last = (
         f"{upper}_OUTPUTS numbers, after the last step" if network.last else f"steps * {upper}_OUTPUTS numbers"
@@ -189,7 +212,7 @@ def source(made: Generated) -> str:
     if made.integers:
         includes += "\n/* The arithmetic needs a right shift that keeps the sign, as all compilers have it. */\n"
         includes += f"typedef char {name}_needs_arithmetic_shift[(-1 >> 1) == -1 ? 1 : -1];\n"
-    if any(word in helpers + body for word in ("tanhf(", "hypotf(", "fabsf(", "erff(")):
+    if any(word in helpers + body for word in ("tanhf(", "hypotf(", "fabsf(", "erff(", "expf(", "sqrtf(")):
         includes += "\n#include <math.h>\n"
     tables = "\n".join(text.array(table.kind, table.name, np.asarray(table.values)) for table in dialect.tables)
     return "\n".join(part for part in (_head(made, f"{name}.c"), includes, tables, helpers, body) if part)
@@ -254,7 +277,11 @@ def _head(made: Generated, file: str) -> str:
     network = made.network
     lines = [f"{file}. {MARK}; do not edit: export the network again instead.", ""]
     lines += [f"Layer {shape.index}: {shape.size} units, {shape.form}, {shape.phi}." for shape in made.shapes]
+    if network.blocks:
+        lines.append("Each layer is the recurrence of a block; outputs of a block have the features that follow.")
+    lines += [f"Block {k}: {block.mixing}, {block.size} features." for k, block in enumerate(network.blocks)]
     lines += list(made.notes)
+    lines += _readout_described(network)
     if network.sample_rate is not None:
         lines.append(f"A step is {_step_of_sound(network.sound)}, at {network.sample_rate} Hz.")
     if network.columns is not None:
@@ -262,6 +289,9 @@ def _head(made: Generated, file: str) -> str:
             "Inputs, in this order:",
             *(f"  {k}: {text.comment(column)}" for k, column in enumerate(network.columns)),
         ]
+    if network.vectors is not None:
+        lines.append(f"The last input is the number of a series; {len(network.vectors) - 1} for another one.")
+        lines += [f"  {k}: {text.comment(name)}" for k, name in enumerate(network.series or ())]
     if network.says == "classes":
         won = "the largest wins"
         if network.threshold is not None:
@@ -269,8 +299,24 @@ def _head(made: Generated, file: str) -> str:
         lines.append(f"Outputs are scores of classes: {won}; softmax of them are probabilities.")
     elif network.says == "probabilities":
         lines.append("Outputs are log odds: 1 / (1 + exp(-y)) are probabilities.")
+    if network.outputs is not None:
+        lines += ["Outputs, in this order:"]
+        lines += [f"  {k}: {text.comment(output)}" for k, output in enumerate(network.outputs)]
     lines += ["", *made.sizes().lines()]
     return "/* " + "\n * ".join(lines).replace(" * \n", " *\n") + "\n */\n"
+
+
+def _readout_described(network: FoldedNetwork) -> list[str]:
+    """Return the lines that say what the readout reads besides the last output."""
+    found = {
+        "last": [],
+        "mean": ["The readout reads the mean of the outputs of all steps since the reset."],
+        "both": ["The readout reads the last output, and the mean of those of all steps since the reset."],
+        "summary": ["The readout reads the last output, and mean and maximum of those of all steps since the reset."],
+    }[network.reading.pool]
+    if network.reading.A is not None:
+        found += [f"A matrix reads the inputs of the last {network.reading.lags} steps, and is added."]
+    return found
 
 
 def _step_of_sound(sound: Mapping[str, Any] | None) -> str:
@@ -305,6 +351,10 @@ def _functions(made: Generated) -> str:
     for k, layer in enumerate(network.layers):
         first = f"l{k}_h0[i]" if layer.h0.any() else ("0.0f" if dialect.number == "float" else "0")
         resets.append(f"    for (i = 0; i < {layer.size}; i++)\n        state->h{k}[i] = {first};\n")
+    for member, length in made.fields():
+        if member in ("u", "sum", "lost", "largest", "recent"):
+            resets.append(f"    for (i = 0; i < {length}; i++)\n        state->{member}[i] = 0.0f;\n")
+    resets += ["    state->count = 0;\n"] if network.reading.counts else []
     out.append(f"void {name}_reset({name}_state *state)\n{{\n    int i;\n{''.join(resets)}}}\n")
     out.append(f"void {name}_init({name}_state *state)\n{{\n    {name}_reset(state);\n}}\n")
     out.append(_step(made))
@@ -344,13 +394,16 @@ def _functions(made: Generated) -> str:
 def _read(made: Generated) -> str:
     """Return the function that reads out a state."""
     name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
-    vector, size = f"state->h{len(network.layers) - 1}", network.layers[-1].size
+    vector, size = made.output, network.width
     declared, body = "    int i;\n", ""
+    if network.reading.has_mean:
+        added, body = pooled(network.reading, vector)
+        declared, vector, size = added + declared, "pooled", size * PARTS[network.reading.pool]
     if network.H is not None:
         hidden = len(network.H)
         plus = "" if network.e is None else " + read_e[i]"
         declared = f"    {dialect.wide} hidden[{hidden}];\n    const {dialect.matrix} *first = read_H;\n{declared}"
-        body = (
+        body += (
             f"    for (i = 0; i < {hidden}; i++) {{\n        hidden[i] = gelu(dot(first, {vector}, {size}){plus});\n"
             f"        first += {size};\n    }}\n"
         )
@@ -360,30 +413,58 @@ def _read(made: Generated) -> str:
     else:
         plus = " + read_d[i]" if network.d is not None else ""
         declared = f"    const {dialect.matrix} *row = read_Y;\n{declared}"
-        body += (
-            f"    for (i = 0; i < {upper}_OUTPUTS; i++) {{\n"
-            f"        y[i] = {dialect.product('read_Y', 'row', vector, size, 'i')}{plus};\n        row += {size};\n    }}\n"
-        )
+        more = ""
+        if network.reading.A is not None:
+            count = network.reading.A.shape[1]
+            declared = f"    const {dialect.matrix} *lags = lags_A;\n{declared}"
+            plus, more = f"{plus} + dot(lags, state->recent, {count})", f"        lags += {count};\n"
+        product = dialect.product("read_Y", "row", vector, size, "i")
+        body += f"    for (i = 0; i < {upper}_OUTPUTS; i++) {{\n        y[i] = {product}{plus};\n"
+        body += f"        row += {size};\n{more}    }}\n"
     return f"void {name}_read(const {name}_state *state, {dialect.wide} *y)\n{{\n{declared}{body}}}\n"
 
 
 def _step(made: Generated) -> str:
-    name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
+    name, network, dialect = made.name, made.network, made.dialect
     lines = [f"void {name}_step({name}_state *state, {made.input_type}, {dialect.wide} *y)\n{{\n"]
     reads = "x"
     shapes = made.shapes
     if made.prepares:
         reads = "state->prepared"
-        lines.append(
-            f"    {{\n        int i;\n        for (i = 0; i < {upper}_INPUTS; i++)\n"
-            f"            state->prepared[i] = (x[i] - input_center[i]) * input_scale[i] + input_offset[i];\n    }}\n"
-        )
+        lines.append(_prepared(network))
+    given = reads
     for shape in shapes:
         tokens = network.tokens and shape.index == 0
-        lines.append(layer_step(shape, dialect, reads, tokens))
-        reads = f"state->h{shape.index}"
+        if network.blocks:
+            block = network.blocks[shape.index]
+            lines.append(before(block, shape.index, shape.inputs))
+            lines.append(layer_step(shape, dialect, "state->v" if block.norm != "none" else reads, tokens))
+            lines.append(after(block, shape.index, shape.size, shape.inputs, reads, tokens))
+            reads = "state->u"
+        else:
+            lines.append(layer_step(shape, dialect, reads, tokens))
+            reads = f"state->h{shape.index}"
+    lines.append(seen(network.reading, made.output, given, network.input_size - (network.vectors is not None)))
     lines.append(f"    if (y != NULL)\n        {name}_read(state, y);\n}}\n")
     return "".join(lines)
+
+
+def _prepared(network: FoldedNetwork) -> str:
+    """Return the statements that make of an input what the network reads: scaled, with the vector of its series."""
+    count, vectors = network.input_size - (network.vectors is not None), network.vectors
+    value = "x[i]"
+    if network.input_scale is not None:
+        value = "(x[i] - input_center[i]) * input_scale[i] + input_offset[i]"
+    declared, more = "        int i;\n", ""
+    if vectors is not None:
+        series, wide = len(vectors) - 1, vectors.shape[1]
+        declared = (
+            f"        const int series = x[{count}] >= 0.0f && x[{count}] < {series}.0f ? (int)x[{count}] : {series};\n"
+            f"        const float *const vector = series_E + (size_t)series * {wide};\n{declared}"
+        )
+        more = f"        for (i = 0; i < {wide}; i++)\n            state->prepared[i + {count}] = vector[i];\n"
+    scaled = f"        for (i = 0; i < {count}; i++)\n            state->prepared[i] = {value};\n" if count else ""
+    return f"    {{\n{declared}{scaled}{more}    }}\n"
 
 
 def _input_function(made: Generated) -> str:

@@ -14,11 +14,15 @@ from ..call import States
 from .call import DeltaCall, Gradients
 
 UPDATES = 64  # between two stored states
+LONGEST_STEP = 16  # updates of a step that products can take together: delta_chunk of csrc/delta_products.hpp
+# The size of states K = V from which products are faster, for each kind of gate.
+LEAST_FORWARD = {None: 128, "head": 64, "key": 96}
+LEAST_BACKWARD = {None: 64, "head": 48, "key": 96}
 
 
 def forward(call: DeltaCall, save: bool) -> tuple[States, tuple[Tensor, ...]]:
     """Return the outputs and, if ``save``, the states before the chunks."""
-    given = _arguments(call)
+    given = _arguments(call, by_products(call, backward=False))
     (_, H, _, V), state = call.shape, given["start"]
     out, last = empty(state, (*call.layout.shape(H), V)), torch.empty_like(state)
     marks = empty(state, (stored(call), *state.shape)) if save else None
@@ -31,7 +35,7 @@ def forward(call: DeltaCall, save: bool) -> tuple[States, tuple[Tensor, ...]]:
 
 def backward(call: DeltaCall, grad: States, marks: Tensor, needs: Sequence[bool]) -> Gradients:
     """Return the gradients that are needed."""
-    given = _arguments(call)
+    given = _arguments(call, by_products(call, backward=True))
     like = given["start"]
     found = empty_like_needed(like, call.tensors(), needs)
     grad_out, grad_last = (None if g is None else memory(g.to(like.dtype)) for g in grad)
@@ -46,11 +50,25 @@ def stored(call: DeltaCall) -> int:
     return -(-call.layout.length // _steps(call)) + 1
 
 
+def by_products(call: DeltaCall, backward: bool) -> bool:
+    """Return whether products over chunks of updates take less time than one update after the other.
+
+    An update takes K V multiply-adds for each reading or writing of the state: from the cache where updates are made singly,
+    in registers for a chunk of updates. Products take in proportion to K + V more. So K V / (K + V) decides.
+    """
+    M, _, K, V = call.shape
+    if M > LONGEST_STEP or call.layout.length * M < LONGEST_STEP:
+        return False
+    gate = None if call.gate is None else "key" if call.gate.shape[-1] > 1 else "head"
+    least = (LEAST_BACKWARD if backward else LEAST_FORWARD)[gate]
+    return least * (K + V) <= 2 * K * V
+
+
 def _steps(call: DeltaCall) -> int:
     return max(1, UPDATES // call.shape[0])
 
 
-def _arguments(call: DeltaCall) -> dict[str, Any]:
+def _arguments(call: DeltaCall, products: bool) -> dict[str, Any]:
     """Return sizes and tensors for the kernel, contiguous, after checks that keep its addresses inside them."""
     layout, (M, H, K, V), state = call.layout, call.shape, memory(call.state)
     names = ("q", "k", "v", "beta", "gate")
@@ -74,6 +92,7 @@ def _arguments(call: DeltaCall) -> dict[str, Any]:
         "keys": K,
         "values": V,
         "chunk": _steps(call),
+        "products": products,
         **rows,
         "gates": gates,
         "start": state,

@@ -111,6 +111,39 @@ def compact_nanoseconds(numbers: np.ndarray) -> np.ndarray | None:
         return None
 
 
+def respelled(cell: str, nanoseconds: int) -> str:
+    """Return the date so many nanoseconds after another, in its form and at its offset from UTC.
+
+    cell: As of `is_date`, or the same in digits alone, 20201231. Where its form has no place for what the later date is, such
+    as an hour behind a day, the date is in the form of ISO 8601 that has.
+    """
+    digits = cell.isdecimal()
+    text = f"{cell[:4]}-{cell[4:6]}{_spelled(cell[6:])}" if digits else cell
+    parts = _parts(text)
+    assert parts is not None
+    own = parts.groupdict()
+    wall = _nanoseconds({**own, "offset": None}) + nanoseconds
+    moment = np.datetime64(wall // _SECOND, "s")
+    year, month, day, hour, minute, second = re.findall(r"\d+", str(moment))
+    fraction = f"{wall % _SECOND:09d}"
+    later = {"year": year, "month": month, "day": day, "hour": hour, "minute": minute, "second": second}
+    later |= {"fraction": fraction[: len(own.get("fraction") or "")], "quarter": str((int(month) + 2) // 3)}
+    letters = list(text)
+    for name, value in later.items():
+        start, end = _span(parts, name)
+        letters[max(start, 0) : max(end, 0)] = value if start >= 0 else ""
+    found = "".join(letters)
+    if _nanoseconds({**_groups(found), "offset": None}) != wall:
+        return f"{moment}{'.' * (wall % _SECOND > 0)}{fraction.rstrip('0')}{own.get('offset') or ''}"
+    return re.sub(r"\D", "", found) if digits else found
+
+
+def _groups(cell: str) -> Mapping[str, str | None]:
+    parts = _parts(cell)
+    assert parts is not None
+    return parts.groupdict()
+
+
 def _spelled(rest: str) -> str:
     """Return what is behind the month of a date in digits as ISO 8601 spells it."""
     marks = ("-", "T", ":", ":")

@@ -85,7 +85,7 @@ class Blocks(OrthogonalModel):
         methods = [method, *[above] * (self._depth - 1)]
         return OrthogonalBlocks(input_size, width, size, self._depth, parametrization=methods, **options, **where)
 
-    def start(self, core: nn.Module, sequences: Iterable[Tensor]) -> None:
+    def start(self, core: nn.Module, sequences: Iterable[Tensor], timed: bool) -> None:
         """Draw the angles by the spectrum of the training sequences, if that is asked for."""
         if self.angles == "inputs":
-            set_angles(core, sequences)
+            set_angles(core, sequences, timed)

@@ -15,6 +15,7 @@ from torch import nn
 from ..._checks import check_integer
 from ...errors import ArgumentError
 from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, Transition
+from ...modules.network import check_takes_dt
 from .head import make_head
 from .model import DEFAULT_HIDDEN_SIZE, Model, OrthogonalModel, Where
 from .pooling import PARTS
@@ -32,7 +33,7 @@ def build(
     output: Literal["all", "last"] = "last",
     tokens: bool = False,
     known_inputs: int = 0,
-    series: tuple[int, int] | None = None,
+    last_input: tuple[int, int] | Literal["elapsed"] | None = None,
     device: torch.device | str | int | None = None,
     dtype: torch.dtype | None = None,
     **options: Any,
@@ -46,8 +47,9 @@ def build(
         output: ``"all"`` to read out every step, ``"last"`` for the last step only; see :class:`SequenceModel`.
         tokens: Whether the input is int64 classes 0..input_size - 1.
         known_inputs: How many of the inputs, the last ones, are values of later steps, known ahead.
-        series: How many series have a vector of their own, and how many numbers it has; the last input is then the number of
-            the series, and those that are known ahead are before it.
+        last_input: What the last input is; those that are known ahead are before it. (S, K): the number of one of S series,
+            which have vectors of K numbers. "elapsed": the time since the step before, which a core of rotations turns and
+            decays over. Default: None, a number like the others.
         device: Where the parameters are.
         dtype: Of the parameters.
         **options: ``hidden_size`` or ``parameters``, and the options of the model of this name.
@@ -71,10 +73,14 @@ def build(
     check_integer("output_size", output_size, 1)
     check_integer("known_inputs", known_inputs, 0, input_size)
     read, of_core = input_size, input_size
+    elapsed, series = last_input == "elapsed", None if isinstance(last_input, str) else last_input
     if series is not None:
         check_integer("series", series[0], 1)
         check_integer("embedding", series[1], 1, LARGEST_VECTOR)
         read, of_core = input_size - 1, input_size - 1 + series[1]
+    if elapsed:
+        check_integer("input_size", input_size, 2)
+        read = of_core = input_size - 1
     chosen = model
 
     def at_width(width: int, device: torch.device | str | int | None) -> SequenceModel:
@@ -87,6 +93,8 @@ def build(
             raise ArgumentError(
                 f"Expected stride=1 for a prediction at every step, but got stride={core.stride}. Leave the stride out."
             )
+        if elapsed:
+            check_takes_dt(core)
         pool = chosen.pool if chosen.pool is not None and output == "last" else "last"
         head = make_head(chosen, _features(core, width) * PARTS[pool], output_size, where)
         recent = RecentSteps(chosen.lags, read, output_size, known_inputs, **where) if chosen.lags and read else None
@@ -101,6 +109,7 @@ def build(
             dropout=chosen.dropout or 0.0,
             recent=recent,
             series=None if series is None else SeriesVectors(*series, **where),
+            elapsed=elapsed,
         )
 
     if chosen.parameters is None:

@@ -29,26 +29,34 @@ def sequences_of(inputs: Tensor | PackedSequence) -> Iterator[Tensor]:
     yield from unpack_sequence(inputs) if isinstance(inputs, PackedSequence) else inputs.unbind(1)
 
 
-def power_spectrum(sequences: Iterable[Tensor]) -> np.ndarray:
+def power_spectrum(sequences: Iterable[Tensor], timed: bool = False) -> np.ndarray:
     """Return the mean power at the frequencies 0 to pi, equally spaced, (257,): Welch's estimate over all inputs.
 
     The mean of each input over all sequences is taken out. Longer sequences are cut into pieces of 512 steps.
 
     Args:
         sequences: Each (T, I), of finite numbers.
+        timed: Whether the last input is the time since the step before: the frequencies are then those per unit of time.
 
     Raises:
         DataError: If no input varies.
     """
     rows = [sequence.detach().cpu().double().numpy() for sequence in sequences if len(sequence)]
+    times = [row[:, -1].cumsum() for row in rows] if timed else None
+    rows = [row[:, :-1] for row in rows] if timed else rows
     mean = np.concatenate(rows).mean(0) if rows else 0.0
     power, squares = np.zeros(_PIECE // 2 + 1), 0.0
-    for sequence in rows:
+    for place, sequence in enumerate(rows):
         squares += float(np.square(sequence).sum())
         for start in range(0, len(sequence), _PIECE):
             piece = sequence[start : start + _PIECE] - mean
             window = np.hanning(len(piece) + 2)[1:-1, None]
-            power += np.square(np.abs(np.fft.rfft(piece * window, _PIECE, axis=0))).sum(1)
+            if times is None:
+                power += np.square(np.abs(np.fft.rfft(piece * window, _PIECE, axis=0))).sum(1)
+            else:
+                own = times[place][start : start + _PIECE]
+                waves = np.exp(-1j * np.outer(np.linspace(0, np.pi, len(power)), own))
+                power += np.square(np.abs(waves @ (piece * window))).sum(1)
     if not _ROUNDING * squares < power.sum() < np.inf:
         raise DataError(
             "Expected training inputs that vary and are finite, for angles by their spectrum, but got none that does. Pass "
@@ -71,12 +79,17 @@ def draw_by_spectrum(power: np.ndarray, count: int, generator: torch.Generator |
 
 
 @torch.no_grad()
-def set_angles(core: torch.nn.Module, sequences: Iterable[Tensor]) -> None:
+def set_angles(core: torch.nn.Module, sequences: Iterable[Tensor], timed: bool = False) -> None:
     """Draw the angles of all rotations of a core by the spectrum of these inputs, in place.
 
     The blocks above the first read what those below make of the input; they get the same distribution.
+
+    Args:
+        core: The core.
+        sequences: As in `power_spectrum`, like timed.
+        timed: Whether the last input is the time since the step before.
     """
-    power = power_spectrum(sequences)
+    power = power_spectrum(sequences, timed)
     for module in core.modules():
         if isinstance(module, Transition) and isinstance(module.method, BoundRotations):
             (angles, *_) = module.free()

@@ -150,12 +150,13 @@ class Model:
         """Return the recurrent core with its initial values, which come from torch's global generator."""
         raise NotImplementedError
 
-    def start(self, core: nn.Module, sequences: Iterable[Tensor]) -> None:
+    def start(self, core: nn.Module, sequences: Iterable[Tensor], timed: bool) -> None:
         """Set those initial values of a core that depend on the data, in place, before its training.
 
         Args:
             core: What `core` returned.
             sequences: Training sequences (T, I), made only if they are asked for.
+            timed: Whether their last input is the time since the step before.
         """
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,16 @@ OWN = (OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM, ReflectionRNN, Delta
 """Cores that are not torch's."""
 
 
+class Read(NamedTuple):
+    """The parts of an input: for the core, for `recent`, and the times of the core by the name of its argument, none of a
+    core that takes none.
+    """
+
+    core: Any
+    recent: Any
+    times: dict[str, Any]
+
+
 class SequenceModel(nn.Module):
     """A recurrent core and a head.
 
@@ -38,6 +48,7 @@ class SequenceModel(nn.Module):
     dropout: probability of zeroing what the head reads, in training.
     recent: a matrix that reads the last steps of the input directly, and is added to the prediction; see recent_steps.py.
     series: vectors of series, if the last input is the number of one; see series_vectors.py.
+    elapsed: whether the last input is the time since the step before, over which the core moves its state.
     """
 
     def __init__(
@@ -51,6 +62,7 @@ class SequenceModel(nn.Module):
         dropout: float = 0.0,
         recent: RecentSteps | None = None,
         series: SeriesVectors | None = None,
+        elapsed: bool = False,
     ) -> None:
         super().__init__()
         check_choice("output", output, ("all", "last"))
@@ -61,6 +73,7 @@ class SequenceModel(nn.Module):
         self.head = head
         self.recent = recent
         self.series = series
+        self.elapsed = elapsed
         self.output = output
         self.token_classes = token_classes
 
@@ -71,38 +84,43 @@ class SequenceModel(nn.Module):
         the last.
         """
         core = self.core
-        inputs, given = self.read(inputs)
+        inputs, given, times = self.read(inputs)
         plain = self.output == "all" and not (self.training and self.dropout)
         if isinstance(core, OrthogonalRNN) and plain:
-            prediction = core.forward_readout(inputs, self.head)  # type: ignore[arg-type]
+            prediction = core.forward_readout(inputs, self.head, **times)  # type: ignore[arg-type]
         else:
-            prediction = self.head(F.dropout(self._features(inputs), self.dropout, self.training))
+            prediction = self.head(F.dropout(self._features(inputs, times), self.dropout, self.training))
         return prediction if self.recent is None else prediction + self.recent(given, self.output)
 
-    def read(self, inputs: Any) -> tuple[Any, Any]:
-        """Return what the core reads and what `recent` reads, both (T, B, ...) or packed, or of one step (B, ...)."""
-        if self.series is None:
-            return inputs, inputs
-        return _on_rows(inputs, self.series), _on_rows(inputs, lambda rows: rows[..., :-1])
+    def read(self, inputs: Any) -> Read:
+        """Return what the parts read, (T, B, ...) or packed, or of one step (B, ...)."""
+        if self.series is None and not self.elapsed:
+            return Read(inputs, inputs, {})
+        rest = _on_rows(inputs, lambda rows: rows[..., :-1])
+        if self.series is not None:
+            return Read(_on_rows(inputs, self.series), rest, {})
+        return Read(rest, rest, {"dt": _on_rows(inputs, lambda rows: rows[..., -1])})
 
-    def _features(self, inputs: Tensor | PackedSequence) -> Tensor:
+    def _features(self, inputs: Tensor | PackedSequence, times: dict[str, Any]) -> Tensor:
         """Return what the head reads: (T, B, F), (R, F) if packed, or (B, F) where the output is "last"."""
         core, own = self.core, isinstance(self.core, OWN)
         if self.needs_one_hot:
             inputs = _on_rows(inputs, self._one_hot)
         if self.output == "last" and self.pool == "last" and own:
-            return _real(core(inputs, output="last")[0])
-        outputs, last = self._outputs(inputs)
+            return _real(core(inputs, output="last", **times)[0])
+        outputs, last = self._outputs(inputs, times)
         if self.output == "all":
             return outputs.data if isinstance(outputs, PackedSequence) else outputs
         return pooled(outputs, last, self.pool)
 
-    def _outputs(self, inputs: Tensor | PackedSequence) -> tuple[Tensor | PackedSequence, Tensor | None]:
+    def _outputs(
+        self, inputs: Tensor | PackedSequence, times: dict[str, Any]
+    ) -> tuple[Tensor | PackedSequence, Tensor | None]:
         """Return the outputs at every step, and what `pooled` wants to know of the last ones."""
         with lstm_context(self.core):
             if runs_padded(self.core, inputs):
                 return run_padded(self.core, inputs)  # type: ignore[arg-type]
-            outputs, final = self.core(inputs)
+            outputs, final = self.core(inputs, **times)
         return _on_rows(outputs, _real), self._last(final)
 
     def _last(self, final: Tensor | tuple[Tensor, ...]) -> Tensor | None:
@@ -128,11 +146,11 @@ class SequenceModel(nn.Module):
             raise ArgumentError(f"Expected a model that reads out every step, but got output={self.output!r}.")
         if self.recent is not None:
             raise ArgumentError("Expected a model without lags for a stream in pieces, but got some. Leave them out.")
-        inputs, _ = self.read(inputs)
+        inputs, _, times = self.read(inputs)
         if self.needs_one_hot:
             inputs = self._one_hot(inputs)
         with lstm_context(self.core):
-            states, state = self.core(inputs, state)
+            states, state = self.core(inputs, state, **times)
         if states.is_complex():
             states = torch.view_as_real(states).flatten(-2)
         return self.head(states), state

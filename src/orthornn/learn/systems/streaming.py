@@ -24,9 +24,9 @@ class Stream:
     def __call__(self, x: Tensor) -> Tensor:
         """Return the prediction (B, O) after a step (B, I), or tokens (B,)."""
         model, core = self.model, self.model.core
-        x, given = model.read(x)
+        x, given, times = model.read(x)
         if hasattr(core, "step"):
-            output, self._state = core.step(x, self._state)  # type: ignore[operator]
+            output, self._state = core.step(x, self._state, **times)  # type: ignore[operator]
         else:
             step = model._one_hot(x) if model.needs_one_hot else x
             outputs, self._state = core(step.unsqueeze(0), self._state)

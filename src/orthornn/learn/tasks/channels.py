@@ -6,6 +6,7 @@ interpolated  between the numbers before and after, at the ends the nearest; the
 missing       1 where the column's value is missing, else 0
 category      1 where the column holds this value, else 0; a value that training did not have is 0 everywhere
 series        the number of the series among those of training; how many there are for another one
+elapsed       the time since the step before that is there, in seconds or in the column's unit; see elapsed.py
 
 A category next to the input weights is an embedding: its value's column of the weights is added.
 
@@ -42,6 +43,8 @@ class Channel(NamedTuple):
     def name(self) -> str:
         """The name of the input."""
         later = f"+{self.lead}" if self.lead else ""
+        if self.kind == "elapsed":
+            return f"{self.column} since the step before"
         if self.kind == "category":
             return f"{self.column}{later}={self.value}"
         return f"{self.column}{later} is missing" if self.kind == "missing" else f"{self.column}{later}"
@@ -86,11 +89,16 @@ def channel_values(
 ) -> np.ndarray:
     """Return the inputs (R, I), float64, in this order of rows; NaN where a value is missing and nothing fills it in.
 
+    That of the kind elapsed is 0: it depends on which steps are there.
+
     Args:
         series: The names of the series of training, for a channel of that kind.
         stretches: Lengths of the pieces of the sequences between which nothing is interpolated: those of training,
             validation and test. Default: None, the sequences themselves.
     """
+    if channels[-1].kind == "elapsed":  # which depends on the steps that are there
+        rest = channel_values(file, channels[:-1], order, lengths, stretches=stretches)
+        return np.concatenate([rest, np.zeros((len(order), 1))], 1)
     if channels[-1].kind == "series":
         numbers = {name: place for place, name in enumerate(series)}
         labels = in_known_spelling(file.labels(channels[-1].column, "sequence")[order], series)

@@ -100,8 +100,12 @@ class Classify(TableTask):
 
     def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         found = np.full((len(targets), len(self.classes)), np.finfo(np.float32).tiny)
-        found[:, method.classes_] = method.predict_proba(features).clip(np.finfo(np.float32).tiny)
-        return self.objective().errors(found, targets)
+        probabilities = method.predict_proba(features)
+        found[:, method.classes_] = probabilities.clip(np.finfo(np.float32).tiny)
+        errors = self.objective().errors(found, targets)
+        if np.isin(probabilities, (0, 1)).all():  # it names a class alone
+            del errors["loss"]
+        return errors
 
     @property
     def _target(self) -> str:

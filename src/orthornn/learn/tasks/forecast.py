@@ -70,6 +70,10 @@ class Forecast(Numbers):
                 f"Expected new_series only with embedding, without which there are no vectors of series, but got "
                 f"{self.new_series!r} alone. Leave it out, or give an embedding."
             )
+        if self.irregular and self.embedding is not None:
+            raise ArgumentError(
+                f"Expected no embedding with irregular, but got {self.embedding}. Leave one of them out."
+            )
         if self.horizons is not None:
             check_integer("horizons", self.horizons, 1, LARGEST_HORIZON)
             if self.ahead != 1:

@@ -1,9 +1,12 @@
-"""Plain methods next to a network, on the same parts of the data: from scikit-learn, and exponential smoothing.
+"""Plain methods next to a network, on the same parts of the data: from scikit-learn and aeon, and exponential smoothing.
 
 For one answer per sequence: logistic or ridge regression on summary features (mean, deviation, extremes, ends, mean
 change and length of every input), the same on the sequence flattened at a fixed number of steps, and gradient boosting
-on the summary features. For an answer at every step: the same methods on the last steps, flattened. For a forecast also
-the seasonal naive answer and exponential smoothing (Holt-Winters, its parameters from statsmodels).
+on the summary features. For one class per sequence also, if the package aeon is installed, ridge classification on the
+features of random convolutions: MiniRocket (Dempster et al., 2021), and Hydra with MultiRocket (Dempster et al., 2023;
+Tan et al., 2022), for which sequences are stretched to the length of the longest. For an answer at every step: the same
+methods on the last steps, flattened. For a forecast also the seasonal naive answer and exponential smoothing
+(Holt-Winters, its parameters from statsmodels).
 
 Each is fitted on the training part; the ridge strength is chosen within it. Neither validation nor test enters.
 """
@@ -11,6 +14,7 @@ Each is fitted on the training part; the ridge strength is chosen within it. Nei
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -21,6 +25,9 @@ from ..files.optional_packages import import_optional
 
 FLAT_STEPS = 32  # of a flattened sequence
 LAST_STEPS = 16  # that an answer at a step is from
+SERIES = "series"  # the kind of features that are the sequences themselves
+_SHORTEST = 10  # steps, of whose differences MultiRocket has convolutions of 9
+_MOST_NUMBERS = 50_000_000  # of all sequences, for random convolutions
 _MOST_ROWS = 20_000  # of the training part
 _MOST_FEATURES = 4096
 _ALPHAS = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
@@ -72,6 +79,18 @@ def flattened(rows: np.ndarray, lengths: np.ndarray, steps: int) -> np.ndarray:
     return found.reshape(len(lengths), -1)
 
 
+def stretched(rows: np.ndarray, lengths: np.ndarray, steps: int) -> np.ndarray:
+    """Return (sequences, I, T): every sequence as long as this, or as the shortest that can be convolved."""
+    steps = max(_SHORTEST, steps)
+    found = flattened(rows, lengths, steps).reshape(len(lengths), steps, rows.shape[1])
+    return np.ascontiguousarray(found.transpose(0, 2, 1))
+
+
+def can_convolve(sequences: int, inputs: int, steps: int) -> bool:
+    """Return whether random convolutions are among the plain classifiers: aeon is there, and the data are not too large."""
+    return importlib.util.find_spec("aeon") is not None and sequences * inputs * steps <= _MOST_NUMBERS
+
+
 def last_steps(rows: np.ndarray, lengths: np.ndarray, steps: int, later: int = 0) -> np.ndarray:
     """Return (R, steps * I): at every step the last ones, the first of the sequence where there are not so many.
 
@@ -92,6 +111,10 @@ def classifiers() -> Iterator[tuple[str, str, Any]]:
         max_iter=60, min_samples_leaf=5, early_stopping=False, random_state=0
     )
     yield "gradient boosting on summary features", "summary features", boosted
+    if importlib.util.find_spec("aeon") is not None:
+        convolutions = importlib.import_module("aeon.classification.convolution_based")
+        yield "MiniRocket", SERIES, convolutions.MiniRocketClassifier(random_state=0)
+        yield "Hydra with MultiRocket", SERIES, convolutions.MultiRocketHydraClassifier(random_state=0)
 
 
 def regressors() -> Iterator[tuple[str, str, Any]]:

@@ -25,6 +25,7 @@ from ...errors import DataError
 from ..files.cells import listed
 from ..files.frames import shown_name
 from .channels import Channel
+from .elapsed import elapsed, unit_of
 from .sequences import Ragged
 from .splits import PARTS
 from .table_options import TableOptions
@@ -105,8 +106,8 @@ class TableData:
 
     @property
     def plain_inputs(self) -> int:
-        """How many inputs plain methods see: all but the number of the series."""
-        return sum(channel.kind != "series" for channel in self.channels)
+        """How many inputs plain methods see: all but the number of the series and the time since the step before."""
+        return sum(channel.kind not in ("series", "elapsed") for channel in self.channels)
 
     def standardized(self, rows: np.ndarray) -> Tensor:
         """Return the inputs of these rows as the network reads them: float32 (rows, I)."""
@@ -133,6 +134,9 @@ def data_of(
     stretches = None if split.stretches is None else np.array([steps for _, _, steps in split.stretches])
     features = features_of(options, table, channels, sequences, series, stretches)
     observed = observed_of(options, table, channels, sequences, features)
+    if options.irregular:
+        times = elapsed(options, table, sequences, observed)
+        features[:, -1] = np.where(np.isnan(times), unit_of(options, times[training]), times)
     taken = _transformed_inputs(options, channels)
     if taken:  # whose numbers are those of targets, which were checked
         features[:, taken] = transformed(features[:, taken], options.target_transform)
@@ -217,6 +221,8 @@ def _scale(
     mean, deviation = moments(options, seen, [channel.name for channel in channels])
     if options.embedding is not None:
         mean[-1] = deviation[-1] = 0.0  # a number of a series stays as it is
+    if options.irregular:
+        mean[-1], deviation[-1] = 0.0, np.median(seen[:, -1])
     plain = [channel.kind in ("number", "last", "interpolated") and not channel.lead for channel in channels]
     same = [channel.name for channel, own, spread in zip(channels, plain, deviation) if own and not spread]
     if same:

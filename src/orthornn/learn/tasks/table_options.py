@@ -37,6 +37,9 @@ class TableOptions(Task):
     other option names; a warning lists the columns left out."""
     time: str | None = None
     """Column that orders the steps of a sequence: numbers, or dates in ISO 8601. Default: the order of the rows."""
+    irregular: bool = False
+    """Let the network turn and decay over the time between steps, as --time says it, in units of its median in training.
+    Only for the model blocks, which is exact between steps."""
     mask: str | None = None
     """Column that is 0 where a step is missing. Default: the column named mask, if there is one."""
     missing: str = "error"
@@ -99,6 +102,10 @@ class TableOptions(Task):
         for name in ("sequence", "time", "mask", "split", "group"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, getattr(self, name).strip())
+        if self.irregular and self.time is None:
+            raise ArgumentError(
+                "Expected time, --time, with irregular, but got none. Name the column of times, or leave irregular out."
+            )
         for word in modes_of(self.missing).values():
             check_choice("missing", word, MODES)
         if self.split_by is not None:

@@ -15,6 +15,7 @@ from ..files.cells import listed
 from ..files.columns import Table
 from ..files.frames import Frame
 from .channels import Channel
+from .elapsed import elapsed
 from .sequences import Ragged
 from .table_options import TableOptions
 from .table_sequences import sequence_column, sequences_of
@@ -90,6 +91,9 @@ def series_of(
     coming = _coming(table, channels, order, rows)
     features[coming] = np.where(np.isnan(features[coming]), 0, features[coming])  # they are no steps
     observed = observed_of(options, table, channels, sequences, features) & ~coming
+    if options.irregular:
+        since = elapsed(options, table, sequences, observed)
+        features[:, -1] = np.where(np.isnan(since), description["time_unit"], since)
     wanted = None if read_targets is None else read_targets(table)[order]
     times = table.labels(options.time, "time")[order] if options.time is not None else None
     found: list[Series] = []
@@ -135,7 +139,7 @@ def _name_empty(table: Table, names: Sequence[str], channels: Sequence[Channel],
 def _coming(table: Table, channels: Sequence[Channel], order: np.ndarray, rows: Ragged) -> np.ndarray:
     """Return which rows (R,) only say what is known ahead: at the end of a sequence, nothing else being there."""
     later = {channel.column for channel in channels if channel.lead}
-    others = {channel.column for channel in channels if channel.kind != "series"} - later
+    others = {channel.column for channel in channels if channel.kind not in ("series", "elapsed")} - later
     if not later or not others:
         return np.zeros(len(order), bool)
     empty = np.all([[cell is None or cell != cell for cell in table.columns[name]] for name in others], 0)[order]

@@ -15,7 +15,7 @@ from .table_roles import Roles
 from .table_sequences import Sequences
 from .table_source import Source
 from .table_splits import Split
-from .time_grid import told_grid
+from .time_grid import times_in, told_grid
 
 
 def summary_of(
@@ -35,7 +35,9 @@ def summary_of(
     order = "as in the file" if options.time is None else f"by the column {options.time}"
     first, last = options.leads[0], options.leads[-1]
     columns = {
-        "inputs": [channel.name for channel in data.channels if not channel.lead and channel.kind != "series"],
+        "inputs": [
+            channel.name for channel in data.channels if not channel.lead and channel.kind not in ("series", "elapsed")
+        ],
         f"known {first if first == last else f'{first} to {last}'} steps ahead": roles.known,
         "target": options.target_columns,
         "mask": [roles.mask] if roles.mask else [],
@@ -77,8 +79,12 @@ def _of_values(options: TableOptions, source: Source, sequences: Sequences, role
         told = [f"{number} in {name} ({modes.get(name, modes[''])})" for name, number in gone.items() if number]
         lines.append(f"missing: {', '.join(told)}")
     if options.time is not None:
-        grid = told_grid(source.table, options.time, sequences.order, sequences.rows.lengths)
+        grid = told_grid(source.table, options.time, sequences.order, sequences.rows.lengths, options.irregular)
         lines += [f"{options.time}: {grid}"] if grid else []
+    if options.irregular:
+        _, are_dates = times_in(source.table, options.time or "")
+        unit = f"{data.deviation[-1]:.6g}{' s' if are_dates else ''}"
+        lines.append(f"time between steps, read by the network: in units of {unit}, its median in training")
     return lines
 
 

@@ -145,6 +145,8 @@ class TableTask(TableOptions):
         found = {**described(data.channels), **scaling}
         if self.embedding is not None:
             found |= {"series": data.series, "embedding": self.embedding}
+        if self.irregular:
+            found["time_unit"] = float(data.deviation[-1])
         if self.table_roles().sequence is not None:
             found["sequence"] = self.table_roles().sequence
         numbers = [channel for channel in data.channels if channel.kind == "number"]
@@ -236,6 +238,8 @@ class TableTask(TableOptions):
             "summary features": plain.summary_features(rows, lengths)[counted],
             "flattened steps": plain.flattened(rows, lengths, steps)[counted],
         }
+        if plain.can_convolve(len(lengths), rows.shape[1], self.steps):
+            found[plain.SERIES] = plain.stretched(rows, lengths, self.steps)[counted]
         return plain.Samples(found, targets[counted])
 
     def read_new(self, path: Path | Frame, description: Mapping[str, Any]) -> Table:

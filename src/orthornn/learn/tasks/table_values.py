@@ -52,6 +52,9 @@ def channels_of(options: TableOptions, table: Table, roles: Roles, rows: np.ndar
                 f"tells them apart with sequence, --sequence."
             )
         series = [Channel(roles.sequence, "series")]
+    if options.irregular:
+        assert options.time is not None
+        series = [Channel(options.time, "elapsed")]
     found = [*now, *(channel._replace(lead=lead) for lead in options.leads for channel in known), *series]
     first: dict[str, Channel] = {}
     for channel in found:

@@ -15,11 +15,14 @@ from ..files import cells
 from ..files.columns import Table
 from ..files.dates import are_dates, compact_nanoseconds, has_offset, nanoseconds_of_dates
 
+_NEIGHBORS = "; the network takes them for neighbors"
 _HOUR = 3600 * 10**9
 _DAY = 24 * _HOUR
 _MONTHS = (3, 4, 9, 10, 11)  # in which clocks change
 _MOST = 3  # gaps that are named
 _UNITS = ((_DAY, "d"), (_HOUR, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (1, "ns"))
+DAYS = ("of the month", "before its end", "working day of the month", "working day before its end")
+"""How the days of times that are months apart are counted."""
 _ALIKE = 1e-3  # of a step, by which others may differ from it
 _SINGLE = 9  # digits of a number in float32
 _DIGITS = 9  # behind the point, of times that were rounded
@@ -32,19 +35,30 @@ class Grid(NamedTuple):
     kind: Literal["regular", "gaps", "doubled", "irregular"]
 
 
-class _Steps(NamedTuple):
-    """The distances (S,) of steps as counts of a step: its length, as a number of a unit, and whether it is rounded."""
+class Steps(NamedTuple):
+    """The distances (S,) of steps as counts of a step: its length, as a number of a unit, and whether it is rounded.
+
+    unit: None for numbers, "time" for nanoseconds, "working day" or "month". day: Of months, what their days have in common,
+    one of `DAYS`.
+    """
 
     counts: np.ndarray
     length: float
     unit: str | None
     rounded: bool
+    day: str = ""
 
 
-def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> str:
-    """Return what there is to say about the times of sequences, put in this order; empty if there are no two."""
+def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray, are_read: bool = False) -> str:
+    """Return what there is to say about the times of sequences, put in this order; empty if there are no two.
+
+    are_read: Whether the network reads the time between steps.
+    """
     found = grid_of(file, name, order, lengths)
-    return "" if found is None else found.told
+    if found is None:
+        return ""
+    advice = "" if are_read else f"{_NEIGHBORS}, unless it is trained with irregular, --irregular"
+    return found.told.replace(_NEIGHBORS, advice)
 
 
 def grid_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> Grid | None:
@@ -57,13 +71,19 @@ def grid_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> G
         lengths: Of the sequences.
     """
     column = file.columns[name]
-    dates = _instants(column)
-    if dates is None:
-        numbers = _numbers(file, name)
-        dates = compact_nanoseconds(numbers)
-    times = numbers if dates is None else dates
-    local = dates is not None and not has_offset(column[0])
-    return grid_of_times(times[order], lengths, dates is not None, lambda row: _shown(column[order[row]]), local)
+    times, are_dates = times_in(file, name)
+    local = are_dates and not has_offset(column[0])
+    return grid_of_times(times[order], lengths, are_dates, lambda row: _shown(column[order[row]]), local)
+
+
+def times_in(file: Table, name: str) -> tuple[np.ndarray, bool]:
+    """Return a column of times (R,), and whether they are dates: then in nanoseconds since 1970, int64; else numbers."""
+    dates = _instants(file.columns[name])
+    if dates is not None:
+        return dates, True
+    numbers = _numbers(file, name)
+    dates = compact_nanoseconds(numbers)
+    return (numbers, False) if dates is None else (dates, True)
 
 
 def grid_of_times(
@@ -78,9 +98,7 @@ def grid_of_times(
         shown: Returns a row's time as a message shows it.
         local: Whether dates may be those of a clock that is changed for daylight saving.
     """
-    ends = np.cumsum(lengths)[:-1]
-    inside = np.ones(max(len(times) - 1, 0), bool)
-    inside[ends - 1] = False
+    inside = within(lengths)
     steps = np.diff(times)[inside]
     if not len(steps):
         return None
@@ -88,12 +106,11 @@ def grid_of_times(
     doubled = int((steps == 0).sum())
     if doubled:
         return Grid(f"{doubled} times are those of the step before; their order is that of the table{hint}", "doubled")
-    found = [one for one in _readings(times, inside, dates) if one is not None]
+    best = steps_of(times, inside, dates)
     unit = "time" if dates else None
-    if not found:
+    if best is None:
         least, most = _named(steps.min(), unit), _named(steps.max(), unit)
         return Grid(f"irregular, {least} to {most} between two steps", "irregular")
-    best = min(found, key=lambda one: int((one.counts != 1).sum()))
     every = f"every {'about ' * best.rounded}{_named(best.length, best.unit)}"
     missing = np.flatnonzero(best.counts != 1)
     if not len(missing):
@@ -102,12 +119,31 @@ def grid_of_times(
     gaps = [f"{best.counts[at] - 1} after {shown(place)}" for at, place in zip(missing, places[:_MOST])]
     told = (
         f"{every}, with {len(places)} gap(s), where steps are missing: {', '.join(gaps)}"
-        f"{', ...' if len(places) > _MOST else ''}; the network takes them for neighbors{hint}"
+        f"{', ...' if len(places) > _MOST else ''}{_NEIGHBORS}{hint}"
     )
     return Grid(told, "gaps")
 
 
-def _readings(times: np.ndarray, inside: np.ndarray, dates: bool) -> Iterator[_Steps | None]:
+def within(lengths: np.ndarray) -> np.ndarray:
+    """Return whether a row and the next are of the same sequence, (R - 1,) bool, for sequences one after the other."""
+    inside = np.ones(max(int(lengths.sum()) - 1, 0), bool)
+    inside[np.cumsum(lengths)[:-1] - 1] = False
+    return inside
+
+
+def steps_of(times: np.ndarray, inside: np.ndarray, dates: bool) -> Steps | None:
+    """Return the distances of times as multiples of a step, with the fewest gaps; None if they are none.
+
+    Args:
+        times: As of `grid_of_times`.
+        inside: As `within` returns it.
+        dates: Whether they are dates.
+    """
+    found = [one for one in _readings(times, inside, dates) if one is not None]
+    return min(found, key=lambda one: int((one.counts != 1).sum())) if found else None
+
+
+def _readings(times: np.ndarray, inside: np.ndarray, dates: bool) -> Iterator[Steps | None]:
     """Yield the ways to read the distances of times as multiples of a step; None where it is none."""
     steps = np.diff(times)[inside]
     yield _multiples(steps, "time" if dates else None, _rounding(times))
@@ -122,11 +158,13 @@ def _readings(times: np.ndarray, inside: np.ndarray, dates: bool) -> Iterator[_S
     months = stamps.astype("datetime64[M]")
     starts, ends = months.astype("datetime64[D]"), (months + 1).astype("datetime64[D]")
     places = (stamps - starts, ends - stamps, np.busday_count(starts, stamps), np.busday_count(stamps, ends))
-    if any((place == place[0]).all() for place in places):  # such as the first, or the last working day of a month
-        yield _multiples(np.diff(months.astype(np.int64))[inside], "month")
+    alike = [day for day, place in zip(DAYS, places) if (place == place[0]).all()]  # the first, or the last working day
+    if alike:
+        found = _multiples(np.diff(months.astype(np.int64))[inside], "month")
+        yield found if found is None else found._replace(day=alike[0])
 
 
-def _multiples(steps: np.ndarray, unit: str | None, rounding: float = 0.0) -> _Steps | None:
+def _multiples(steps: np.ndarray, unit: str | None, rounding: float = 0.0) -> Steps | None:
     """Return distances (S,) as multiples of the most frequent one; None if they are none, or if some are no steps ahead.
 
     Those that are about equal, or by the rounding of the times, are the same if they are most.
@@ -136,7 +174,7 @@ def _multiples(steps: np.ndarray, unit: str | None, rounding: float = 0.0) -> _S
     values, found = np.unique(steps, return_counts=True)
     step = values[found.argmax()]
     if (steps % step == 0).all() and 2 * found.max() >= len(steps):
-        return _Steps((steps // step).astype(np.int64), step, unit, False)
+        return Steps((steps // step).astype(np.int64), step, unit, False)
     group = np.append(0, np.cumsum(np.diff(values) > _differing(values[:-1], rounding)))
     sizes = np.bincount(group, found)
     own = group == sizes.argmax()
@@ -147,7 +185,7 @@ def _multiples(steps: np.ndarray, unit: str | None, rounding: float = 0.0) -> _S
     away = np.abs(steps / counts - length).max()
     if away > _differing(length, rounding):
         return None
-    return _Steps(counts.astype(np.int64), float(f"{length:.6g}"), unit, bool(away > 1e-6 * length))
+    return Steps(counts.astype(np.int64), float(f"{length:.6g}"), unit, bool(away > 1e-6 * length))
 
 
 def _differing(step: Any, rounding: float) -> Any:

@@ -280,6 +280,12 @@ class RunConfig:
                 f"its own inputs, but got True: a network that reads a sequence backwards has seen them. Leave it out."
             )
 
+        if getattr(self.task, "irregular", False) and self.model.name != "blocks":
+            raise ArgumentError(
+                f"Expected model='blocks', --model blocks, with irregular, whose rotations are exact between steps, but got "
+                f"{self.model.name}. Leave irregular out, or choose blocks."
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Return what config.json holds; `read` is the inverse."""
         plain = dataclasses.asdict(self)

@@ -8,6 +8,8 @@ quantiles                  which quantiles of each forecast the outputs are, tho
 leads                      how many steps later than its step each input is, where some are; those are the last ones
 series, embedding          the names of the series that have a vector of their own, and how many numbers it has; the last
                            input is then the number of the series, or how many there are for any other series
+time_unit                  the time between steps that is 1 for the network, where it reads it: in seconds, or in the unit of
+                           the column of times; the last input is then the time since the step before
 sample_rate                of sounds, in Hz, at which the network reads them. Unless there is `sound`, a step is a sample
 sound                      which features of them a step is, and the samples of a window and of a hop
 scale, offset, order, columns, channels, vocabulary, labels, target_scale, target_offset, target_transform,

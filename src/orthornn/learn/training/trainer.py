@@ -21,6 +21,7 @@ from .processes import Processes
 
 _FIRST = 256  # sequences that a model may look at before its first update, and the numbers in them
 _NUMBERS = 1 << 22
+_NUMBERS_WITH_TIMES = 1 << 17  # whose spectrum is no fast Fourier transform
 
 
 class Trainer(Learner):
@@ -54,13 +55,13 @@ def _built(config: RunConfig) -> tuple[SequenceModel, bool]:
     check_memory(config.model, description)
     model = make_model(config.model, description)
     check_penalties(model, config.penalties)
-    config.model.start(model.core, _first_sequences(config, model))
+    config.model.start(model.core, _first_sequences(config, model), model.elapsed)
     return model, task.warm_start(model)
 
 
 def _first_sequences(config: RunConfig, model: SequenceModel) -> Iterator[torch.Tensor]:
     """Yield training sequences (T, I) as the core reads them, without vectors of series: 256, or all of an epoch; fewer if
-    they are long.
+    they are long, or have times.
     """
     task, size, numbers = config.task, config.batch_size, 0
     batches, every = -(-_FIRST // size), task.steps_per_epoch(size)
@@ -74,5 +75,5 @@ def _first_sequences(config: RunConfig, model: SequenceModel) -> Iterator[torch.
         for sequence in sequences_of(inputs):
             yield sequence if model.series is None else sequence[:, :-1]
             numbers += sequence.numel()
-            if numbers >= _NUMBERS:
+            if numbers >= (_NUMBERS_WITH_TIMES if model.elapsed else _NUMBERS):
                 return

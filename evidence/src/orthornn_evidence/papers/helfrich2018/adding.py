@@ -27,10 +27,10 @@ _ADDING = {"scornn": 170, "lstm": 60, "full-urnn": 120, "urnn": 950}
     ),
     hours=(0.5, 120.0),
     laptop=(
-        "updates: scoRNN 20000 as in full (10 epochs of 100000 sequences), 12000 and 6000 (T=200, 400, 750), LSTM and "
-        "full-capacity uRNN 6000, 2000, 800",
-        "the restricted-capacity uRNN (950 units by FFT) is left out",
-        "curves are of 500 held-out sequences; the 10000 of the test set after the last update only",
+        "updates for T=200, 400, 750: scoRNN 20000 (as in full, 10 epochs of 100000 sequences), 12000, 6000; LSTM "
+        "and full-capacity uRNN 6000, 2000, 800",
+        "without the restricted-capacity uRNN (950 units by FFT)",
+        "the curves show 500 held-out sequences; the test set of 10000 is used only after the last update",
     ),
 )
 def figure2(setting: Setting) -> Plan:

@@ -27,10 +27,10 @@ from .pixel_mnist import EPOCH
         Published("full-capacity uRNN, ||W'W - I|| at the end", words="grows from epoch to epoch"),
     ),
     hours=(0.03, 75.0),
-    laptop=("n = 128 in place of 512, batches of 10 in place of 50, 1500 updates in place of 70 epochs; on a CPU",),
+    laptop=("n = 128 instead of 512, batches of 10 instead of 50, 1500 updates instead of 70 epochs; on a CPU",),
 )
 def figure4(setting: Setting) -> Plan:
-    """Loss of orthogonality over the updates of pixel MNIST at equal n; a third curve with the drift corrected."""
+    """Loss of orthogonality against updates on pixel MNIST, at equal n; a third curve corrects the drift."""
     n, batch = setting.at((6, 2), (128, 10), (512, 50))
     steps = setting.at(2, 1500, 70 * EPOCH)
     record = RecordConfig(spectrum=setting.at(1, 50, EPOCH))
@@ -154,9 +154,9 @@ _MINUTES = {
     ),
     hours=(0.03, 0.1),
     laptop=(
-        "each is timed over one update of 50 images after one to warm up (in full: 20), times 1100; evaluation is "
-        "not in it; the paper does not say whether it is in its own",
-        "a CPU, with the threads that the results name; with one thread, processor time",
+        "one timed update of 50 images (in full: 20) after a warm-up update, times 1100, without evaluation; the "
+        "paper does not say whether it includes evaluation",
+        "on a CPU, with the number of threads in the results; processor time for one thread",
     ),
 )
 def table3(setting: Setting) -> Plan:

@@ -22,7 +22,9 @@ _RATES = (1e-3, 3e-3, 1e-2)
     laptop=("copying and adding over 200 steps, 2000 updates of 20 and 4000 of 50 sequences; one seed",),
 )
 def baseline_rates(setting: Setting) -> Plan:
-    """Adam at three rates and with clipping for the LSTM, the GRU, the tanh RNN and scoRNN, next to scoRNN at the paper's."""
+    """Adam with clipping at three rates for the LSTM, the GRU, the tanh RNN and scoRNN, compared with scoRNN at the
+    paper's rates.
+    """
     tasks = copying_and_adding(setting)
     updates = {"copying": setting.at(2, 2000, 10_000), "adding": setting.at(2, 4000, 20_000)}
     tuned = {

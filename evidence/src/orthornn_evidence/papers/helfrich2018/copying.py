@@ -29,9 +29,10 @@ _COPYING = {"scornn": 190, "full-urnn": 128, "lstm": 68, "urnn": 470}
     ),
     hours=(0.07, 13.0),
     laptop=(
-        "updates: T=1000 scoRNN 1200, full-capacity uRNN 600, LSTM 300; T=2000 600, 150 and 100; in full 10000 each",
-        "the restricted-capacity uRNN (470 units by FFT, some seconds per update) is left out",
-        "test: 200 sequences after the last update; the figure's curves are of training batches, all fresh",
+        "updates: scoRNN 1200, full-capacity uRNN 600, LSTM 300 at T=1000; 600, 150 and 100 at T=2000; in full "
+        "10000 each",
+        "without the restricted-capacity uRNN (470 units by FFT, some seconds per update)",
+        "tested on 200 sequences after the last update; the figure shows the loss of fresh training batches",
     ),
 )
 def figure1(setting: Setting) -> Plan:

@@ -83,7 +83,7 @@ def activations(setting: Setting) -> Plan:
     laptop=(_LAPTOP.format(500),),
 )
 def first_values(setting: Setting) -> Plan:
-    """scoRNN from the blocks of section 4.2, from A = 0 and from a uniform A."""
+    """scoRNN with three initializations of A: the blocks of section 4.2, zero, and uniform."""
     words = {"blocks": "blocks", "zero": "A = 0", "uniform": "uniform A"}
     return _compared(setting, {name: scornn(_N, 1 / 2).replace(init=name) for name in words}, words)
 
@@ -99,7 +99,7 @@ def first_values(setting: Setting) -> Plan:
     laptop=(_LAPTOP.format(500),),
 )
 def rho_sweep(setting: Setting) -> Plan:
-    """scoRNN with a tenth, half, seven tenths, all or none of D's entries -1."""
+    """scoRNN with different numbers of entries -1 in D: none, a tenth, half, seven tenths, all."""
     shares = {"rho-0": 0.0, "rho-n_10": 0.1, "rho-n_2": 0.5, "rho-7n_10": 0.7, "rho-n": 1.0}
     words = {"rho-0": "ρ = 0", "rho-n_10": "ρ = n/10", "rho-n_2": "ρ = n/2", "rho-7n_10": "ρ = 7n/10", "rho-n": "ρ = n"}
     return _compared(setting, {name: scornn(_N, share) for name, share in shares.items()}, words)
@@ -111,12 +111,12 @@ def rho_sweep(setting: Setting) -> Plan:
     published=(Published("code, test loss", words="one result for text and code"),),
     hours=(0.01, 0.3),
     laptop=(
-        "copying, T = 200, n = 128: 500 updates of 20 sequences; one seed; the loss after the last update, which may be a "
-        "spike of the curve",
+        "T = 200, n = 128, 500 updates of 20 sequences, one seed; the loss after the last update may be a spike of "
+        "the curve",
     ),
 )
 def released_code(setting: Setting) -> Plan:
-    """Copying as in the text and as released: 20000 fixed sequences, TensorFlow's RMSprop."""
+    """Copying as in the text, and as in the released code: 20000 fixed sequences, TensorFlow's RMSprop."""
     steps = setting.at(2, 500, 10_000)
     options: dict[str, Any] = {
         "T": setting.at(8, 200, 1000),
@@ -149,11 +149,11 @@ def released_code(setting: Setting) -> Plan:
         Published("unscaled: updates to reach that W", words='"very slowly, if at all"'),
     ),
     hours=(0.01, 0.1),
-    laptop=("at most 20000 updates; in full 10^6",),
+    laptop=("at most 20000 updates (in full: 10^6)",),
 )
 def near_minus_one(setting: Setting) -> Plan:
-    """The 2 x 2 example of section 3.1: RMSprop (1e-3) on A from section 4.2's first value to that W, with D = I and
-    -I.
+    """The 2 x 2 example of section 3.1: RMSprop (1e-3) trains A towards that W, from the initial value of section 4.2,
+    with D = I and D = -I.
     """
     limit = setting.at(20, 20_000, 1_000_000)
     cosine = -0.99999
@@ -202,10 +202,10 @@ def near_minus_one(setting: Setting) -> Plan:
     section="appendix D",
     published=(Published("n=170: share", words="small compared to the propagation through all time steps"),),
     hours=(0.01, 0.05),
-    laptop=("two updates; T = 784 and batches of 50 as on pixel MNIST; with one thread, processor time",),
+    laptop=("two updates; T = 784 and batches of 50 as on pixel MNIST; processor time for one thread",),
 )
 def share_of_w(setting: Setting) -> Plan:
-    """The time to build W and to carry its gradient back to A, over that of an update; adding task of 784 steps."""
+    """The share of an update's time spent on building W and on carrying its gradient back to A; adding over 784 steps."""
 
     def tabulate(runs: Runs) -> ResultTable:
         rows = []

@@ -69,10 +69,11 @@ def _mnist_name(system: str) -> str:
 
 
 _LAPTOP_MNIST = (
-    "epochs: scoRNN 170 10, full-capacity uRNN 116 2, LSTM 128 1, in place of 70; one seed; the paper states none",
-    "the wider networks and the restricted-capacity uRNN (2 s per update) are left out",
-    "55000 images for training as in the text; the other 5000 select the epoch. The paper reports the best test epoch: "
-    "the next column",
+    "10 epochs of scoRNN 170, 2 of the full-capacity uRNN 116 and 1 of the LSTM 128, instead of 70; one seed (the "
+    "paper does not state a number)",
+    "without the wider networks and the restricted-capacity uRNN (2 s per update)",
+    "55000 images for training as in the text; the other 5000 select the epoch. The paper reports the best test "
+    "epoch, shown in the next column",
 )
 
 
@@ -117,7 +118,7 @@ def table1(setting: Setting) -> Plan:
     shares="table1",
 )
 def figure3(setting: Setting) -> Plan:
-    """The test accuracy of Table 1's runs against epochs, of the first seed."""
+    """Test accuracy against epochs, for the first seed of the runs of Table 1."""
     systems = _mnist(setting)
 
     def tabulate(runs: Runs) -> ResultTable:

@@ -39,11 +39,11 @@ _SCORED = 20  # utterances of the test set that are made sound again
     ),
     hours=(0.1, 3.0),
     laptop=(
-        "LibriSpeech (598, 128 and 192 utterances at 8 kHz) in place of TIMIT, which is sold: its squared errors, in dB^2 "
-        "of 10 log10, cannot be compared with the paper's, whose scale is not stated",
-        "updates: scoRNN 600, LSTM 400, full-capacity uRNN 300; only the smallest network of each kind, without the "
-        "restricted-capacity uRNN (FFT)",
-        "batches of 32 utterances: the paper does not say; SegSNR, STOI and PESQ of 20 test utterances",
+        "LibriSpeech (598, 128 and 192 utterances at 8 kHz) instead of TIMIT, which is not free; the squared "
+        "errors, in dB^2 of 10 log10, cannot be compared with the paper's, whose scale is not stated",
+        "updates: scoRNN 600, LSTM 400, full-capacity uRNN 300; only the smallest network of each kind; without the"
+        " restricted-capacity uRNN (FFT)",
+        "batches of 32 utterances (not stated in the paper); SegSNR, STOI and PESQ of 20 test utterances",
     ),
 )
 def table2(setting: Setting) -> Plan:

@@ -32,11 +32,11 @@ _COUNTED = "updates until below nine tenths of the baseline"
         Published(f"T=800, sRNN, {_COUNTED}", words="the baseline is not beaten"),
     ),
     hours=(0.2, 0.9),
-    laptop=("6000 updates (full: 15000); LSTM and sRNN one seed each",),
+    laptop=("6000 updates (full: 15000); one seed of the LSTM and the sRNN",),
 )
 def fig4(setting: Setting) -> Plan:
-    """Adding, T=400 and 800: oRNN n=128, m=16; LSTM 28 from torch's initial values, at T=400 also from uniform Glorot
-    ones; sRNN 54; batches of 50, rate 0.01 for all.
+    """Adding over 400 and 800 steps: oRNN n=128, m=16; LSTM 28 from torch's initial values (at T=400 also from uniform
+    Glorot); sRNN 54; batches of 50, rate 0.01.
     """
     models = {
         "oRNN": model_named("ornn", hidden_size=setting.at(8, 128, 128), reflections=setting.at(3, 16, 16)),

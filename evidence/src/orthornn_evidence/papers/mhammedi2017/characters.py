@@ -32,7 +32,7 @@ _UNIT, _TORCH = "oRNN 512, unit reflectors", "LSTM 184, torch's initial values"
     ),
     hours=(1.0, 17.0),
     laptop=(
-        "500 updates of 20 lines at rate 1e-3, a quarter of an epoch; full: one line per update at 1e-4, 20 epochs",
+        "500 updates of 20 lines at rate 1e-3, a quarter of an epoch (full: 20 epochs, one line per update, rate 1e-4)",
         "without unit reflectors and without torch's initial values",
     ),
 )

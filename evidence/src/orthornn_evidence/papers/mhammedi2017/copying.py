@@ -26,10 +26,13 @@ _ACTIVATIONS = {
         Published("uRNN, loss over baseline", words="solves it (Arjovsky et al., 2016)"),
     ),
     hours=(0.03, 7.0),
-    laptop=("T=100, n=128, 1000 updates, two seeds; the paper gives none of these. full: T=500, 20000, five",),
+    laptop=(
+        "T=100, n=128, 1000 updates, two seeds (full: T=500, 20000 updates, five seeds); the paper states none "
+        "of these",
+    ),
 )
 def copying(setting: Setting) -> Plan:
-    """Copying with leaky ReLU, OPLU and the real form of modReLU, next to a uRNN of equal real width."""
+    """Copying with leaky ReLU, OPLU and the real form of modReLU, compared with a uRNN of equal real width."""
     steps, T = setting.at(2, 1000, 20_000), setting.at(4, 100, 500)
     systems, names = {}, {"urnn": "uRNN"}
     for m in setting.at((16,), (16, 128), (16, 128)):

@@ -32,10 +32,12 @@ from .common import adam
         Published("oRNN, m = 16", words="O(T n m)"),
     ),
     hours=(0.1, 0.3),
-    laptop=("T=100 and n up to 256; full has T=784 and n up to 1024",),
+    laptop=("T=100 and n up to 256 (full: T=784, n up to 1024)",),
 )
 def table1(setting: Setting) -> Plan:
-    """Milliseconds of one online step (one sequence, loss, gradient, Adam), by width; the paper has orders alone."""
+    """Milliseconds of one online step (one sequence, loss, gradient, Adam) against width; the paper states only orders
+    of growth.
+    """
     sizes = setting.at((8, 16), (64, 128, 256), (128, 256, 512, 1024))
     task = Adding(T=setting.at(6, 100, 784), validation_size=1, test_size=1)
     methods: dict[str, Callable[[int], Model]] = {
@@ -88,7 +90,7 @@ _TWICE = "n=512, m=510: oRNN over sRNN, FP and BP"
     hours=(0.01, 0.01),
 )
 def table2(setting: Setting) -> Plan:
-    """Operations of one step, the paper's formulas next to those counted while Algorithm 1 runs."""
+    """Operations of one step: the paper's formulas, and the count while Algorithm 1 runs."""
 
     def measure(runs: Runs) -> ResultTable:
         rows = []

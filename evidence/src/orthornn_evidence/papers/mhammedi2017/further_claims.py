@@ -19,10 +19,12 @@ from .common import BASELINE, copying_run, paper_run, tabulate_copying
     section="5.5",
     published=(),
     hours=(0.02, 7.0),
-    laptop=("T=100, 600 updates, two seeds; full: T=500, 20000, five",),
+    laptop=("T=100, 600 updates, two seeds (full: T=500, 20000 updates, five seeds)",),
 )
 def copying_reflections(setting: Setting) -> Plan:
-    """Copying against the number of reflections m and the base: with m < n, n - m eigenvalues of W are exactly 1."""
+    """Copying with different numbers of reflections m and bases: with m < n and no base, n - m eigenvalues of W are
+    exactly 1.
+    """
     steps, T = setting.at(2, 600, 20_000), setting.at(4, 100, 500)
     models = {
         f"{base}-m{m}": model_named("ornn", hidden_size=128, reflections=m, nonlinearity="modrelu", base=base)
@@ -39,11 +41,11 @@ def copying_reflections(setting: Setting) -> Plan:
     section="5.5",
     published=(),
     hours=(0.01, 4.0),
-    laptop=("T=100, 600 updates, two seeds; full: T=500, 20000, five",),
+    laptop=("T=100, 600 updates, two seeds (full: T=500, 20000 updates, five seeds)",),
 )
 def block_structure(setting: Setting) -> Plan:
-    """Copying, 128 real units, modReLU on pairs: with and without the block structure of a complex W, with and without
-    eigenvalues 1. The paper suspects the former; the latter is the other explanation.
+    """Copying, 128 real units, modReLU on pairs: with and without the block structure of a complex W, which the paper
+    suspects, and with and without eigenvalues 1, the other explanation.
     """
     steps, T = setting.at(2, 600, 20_000), setting.at(4, 100, 500)
     unitary = model_named("ornn", hidden_size=64, field="complex", nonlinearity="modrelu")
@@ -69,10 +71,12 @@ def block_structure(setting: Setting) -> Plan:
     section="6",
     published=(),
     hours=(0.06, 1.4),
-    laptop=("adding T=200, 3000 updates, two seeds; full: T=400, 15000, five",),
+    laptop=("T=200, 3000 updates, two seeds (full: T=400, 15000 updates, five seeds)",),
 )
 def unitary_orthogonal(setting: Setting) -> Plan:
-    """Adding: unitary against orthogonal at 128 real units; leaky ReLU on every real number, all reflections or few."""
+    """Adding: unitary and orthogonal W of 128 real units, with all or a few reflections; leaky ReLU on every real
+    number.
+    """
     T, steps = setting.at(6, 200, 400), setting.at(2, 3000, 15_000)
     smoke = setting.budget == "smoke"
     task = Adding(T=T, validation_size=4, test_size=4) if smoke else Adding(T=T)
@@ -121,10 +125,10 @@ def unitary_orthogonal(setting: Setting) -> Plan:
         Published("u_1 in [-1, 1], copying, test recall", words="could also be applied (a soft constraint)"),
     ),
     hours=(0.15, 2.1),
-    laptop=("n = 64, T=100 in both tasks, two seeds; full: n=128, T=400, five",),
+    laptop=("n = 64, T=100 in both tasks, two seeds (full: n=128, T=400, five seeds)",),
 )
 def soft_u1(setting: Setting) -> Plan:
-    """All reflections, u_1 by its sign or as a factor from -1 to 1: one singular value of W may then leave 1."""
+    """All reflections, with u_1 as a sign or as a factor from -1 to 1, which lets one singular value of W leave 1."""
     T, steps, n = setting.at(6, 100, 400), setting.at(2, 15_000, 15_000), setting.at(6, 64, 128)
     held_out = {"validation_size": 4, "test_size": 4} if setting.budget == "smoke" else {}
     tasks = {"adding": Adding(T=T, **held_out), "copying": Copying(T=T, **held_out)}  # type: ignore[arg-type]
@@ -163,7 +167,7 @@ def soft_u1(setting: Setting) -> Plan:
     hours=(0.05, 0.05),
 )
 def u1_sign(setting: Setting) -> Plan:
-    """How often the rule for u_1 (-1 if u_1 <= 0, else 1, after each update) flips its sign under Adam."""
+    """How often u_1 changes its sign under Adam, with the paper's rule (-1 if u_1 <= 0, else 1, after each update)."""
     updates, n = setting.at(5, 20_000, 20_000), 4
 
     def measure(runs: Runs) -> ResultTable:

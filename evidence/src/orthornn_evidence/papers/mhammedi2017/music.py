@@ -35,13 +35,13 @@ _MUSIC = {
     hours=(0.07, 0.4),
     laptop=(
         "one seed",
-        "another recording (the paper's track is not free): the excerpts are of a Hungarian Dance by Brahms",
-        "the LSTM here does not train its first states, and the sRNN has n^2 + 4n + 1 parameters where the paper's counts "
-        "fit n^2 + 5n + 1, so both have some dozen parameters less",
+        "excerpts of a Hungarian Dance by Brahms, because the paper's recording is not free",
+        "our LSTM does not train its initial states, and our sRNN has n^2 + 4n + 1 parameters, while the paper's "
+        "counts fit n^2 + 5n + 1; both have a few dozen parameters fewer",
     ),
 )
 def fig2(setting: Setting) -> Plan:
-    """Music: the lowest NMSE of networks that learn 800 samples by heart, by model and number of parameters."""
+    """Music: the lowest NMSE of networks that memorize 800 samples, by model and number of parameters."""
     folder, length = setting.folder("music"), setting.at(12, 800, 800)
     systems: dict[str, RunConfig] = {}
     for excerpt in range(setting.at(1, 5, 5)):
@@ -99,7 +99,7 @@ def fig2(setting: Setting) -> Plan:
     shares="fig2",
 )
 def fig3(setting: Setting) -> Plan:
-    """Music: what the best network of each kind generates against the first excerpt, N_p ~ 1000."""
+    """Music: the first excerpt, and what the best network of each kind generates for it; about 1000 parameters."""
     plan = fig2.make(setting)
 
     def tabulate(runs: Runs) -> ResultTable:

@@ -38,11 +38,12 @@ _PUBLISHED = (77.18, 94.10, 93.24, 83.56, 91.44, 90.51)
         Published(f"{name}, test accuracy", value / 100, PERCENT) for name, value in zip(_NAMES.values(), _PUBLISHED)
     ),
     hours=(0.4, 16.0),
-    laptop=("3000 updates in place of 120 epochs of 1000; one seed",),
+    laptop=("3000 updates instead of 120 epochs of 1000; one seed",),
 )
 def first_values(setting: Setting) -> Plan:
-    """Table 1's networks on pixel MNIST with the initial values of torch.nn.RNN and Linear, which are nine times larger at
-    the input and draw a bias; images in the file's order, decay on W alone, RMSprop with 1e-8 outside the root.
+    """Table 1's networks on pixel MNIST with the initial values of torch.nn.RNN and Linear, which are nine times larger
+    at the input and include a bias; images in the order of the file, decay only on W, RMSprop with 1e-8 outside the
+    root.
     """
     optimizer = OptimizerConfig(
         "rmsprop", lr=1e-4, recurrent_lr=1e-4, manifold="cayley-sgd", manifold_lr=1e-6, clip_norm=100.0
@@ -93,8 +94,8 @@ _BATCH = 500
     hours=(0.1, 0.1),
 )
 def at_initialization(setting: Setting) -> Plan:
-    """An orthogonal network with tanh, n = 128, before any training, on MNIST in order: the gradient at the first step over
-    that at the last, and logistic regression on the last state of the training images, tested.
+    """An untrained orthogonal network with tanh, n = 128, on MNIST in order: the ratio of the gradient at the first
+    step to the gradient at the last, and the test accuracy of logistic regression on the last state.
     """
 
     def measure(runs: Runs) -> ResultTable:

@@ -29,7 +29,7 @@ _NAMES = {
     "margin-0.1-fast": "margin 0.1, bases at 1e-4, the rest at 1e-3",
     "scornn": "scoRNN (strictly orthogonal, modReLU)",
 }
-_DIFFERENCES = ("3000 updates in place of 120 epochs of 1000; one seed", "only permuted MNIST")
+_DIFFERENCES = ("3000 updates instead of 120 epochs of 1000; one seed", "only permuted MNIST")
 
 
 def _hard_plan(setting: Setting) -> Plan:
@@ -98,7 +98,9 @@ def hard_orthogonality(setting: Setting) -> Plan:
     shares="hard-orthogonality",
 )
 def bases_travel(setting: Setting) -> Plan:
-    """||U - U_0|| / sqrt(2n) and that of V in hard-orthogonality: 0 is frozen, two independent matrices have about 1."""
+    """||U - U_0|| / sqrt(2n), and the same for V, in hard-orthogonality: 0 means frozen; two independent matrices have
+    about 1.
+    """
     plan = _hard_plan(setting)
 
     def tabulate(runs: Runs) -> ResultTable:
@@ -142,7 +144,7 @@ _OPLU_MARGINS = ("0", "0.001", "0.01", "0.1", "1", "none")
         ),
     ),
     hours=(0.3, 51.0),
-    laptop=("3000 updates in place of 120 epochs of 1000; one seed",),
+    laptop=("3000 updates instead of 120 epochs of 1000; one seed",),
 )
 def gain_and_oplu(setting: Setting) -> Plan:
     """Does a gain of 1.05 make up for tanh on MNIST in order, and does OPLU make all margins equal on permuted MNIST?"""
@@ -198,11 +200,11 @@ _SPREAD_NAMES = {
     hours=(0.04, 7.0),
     laptop=(
         "copying: 1000 updates at ten times the paper's rates",
-        "PTB: n = 128 in place of 512, 1000 updates in place of 200 epochs",
+        "PTB: n = 128 instead of 512, 1000 updates instead of 200 epochs",
     ),
 )
 def spectrum_spread(setting: Setting) -> Plan:
-    """The singular values of a network without a margin, from an orthogonal start: against T on copying, and on PTB."""
+    """Singular values of networks without a margin that start orthogonal: against T on copying, and on PTB."""
     steps = setting.at(2, 1000, 20_000)
     record = RecordConfig(spectrum=50)
     of_copying = setting.at(rmsprop(), rmsprop(lr=1e-3, bases_lr=1e-5), rmsprop())
@@ -251,8 +253,9 @@ def spectrum_spread(setting: Setting) -> Plan:
     laptop=("T = 200 in copying and adding, n = 128; 500 updates; one seed",),
 )
 def released_code(setting: Setting) -> Plan:
-    """Copying and adding as in the text and as released: one number as input, half the sum as target, every entry clipped
-    inside back-propagation, a trained first state, bases that never advance. (OPLU as released is the identity.)
+    """Copying and adding as in the text, and as in the released code: one number as input, half the sum as target,
+    every entry clipped inside back-propagation, a trained initial state, bases that never advance. (The released
+    OPLU is the identity.)
     """
     steps = setting.at(2, 500, 20_000)
     text: dict[str, Any] = {"clip_backward": None, "learn_h0": None}

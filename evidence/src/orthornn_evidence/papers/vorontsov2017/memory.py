@@ -37,10 +37,10 @@ def _copy_systems(setting: Setting) -> dict[str, RunConfig]:
 
 
 _COPY_DIFFERENCES = (
-    "updates: 1000, at T=10000 500; the paper's curves continue for some hundred epochs of 100 batches",
-    "rates ten times those of the paper (1e-3, and 1e-5 on the bases): with its own, margin .1 was still worse than the "
-    "trivial baseline after 500 updates",
-    "accuracy: the share of the ten symbols recalled, on 100 and 200 held-out sequences",
+    "1000 updates, 500 at T=10000; the paper's curves continue for some hundred epochs of 100 batches",
+    "ten times the paper's rates (1e-3, and 1e-5 on the bases); with the paper's, margin .1 was still worse than "
+    "the trivial baseline after 500 updates",
+    "accuracy is the share of the ten symbols recalled, on 100 and 200 held-out sequences",
 )
 
 
@@ -112,7 +112,9 @@ def _margin_words(system: str) -> str:
     shares="figure1",
 )
 def figure4(setting: Setting) -> Plan:
-    """The gradient of the last step's loss at h(t), over 1000 updates and 220 steps, in Fig. 1's runs at T = 200."""
+    """The gradient of the last step's loss with respect to h(t), over 1000 updates and 220 steps, in the runs of Fig. 1
+    at T = 200.
+    """
     systems = {name: config for name, config in _copy_systems(setting).items() if name.endswith("-T200")}
 
     def tabulate(runs: Runs) -> ResultTable:
@@ -146,9 +148,9 @@ def figure4(setting: Setting) -> Plan:
     ),
     hours=(0.07, 11.0),
     laptop=(
-        "T = 200 in place of 1000, 5000 updates in place of 200000",
-        "rates ten times those of the paper (1e-3, and 1e-5 on the bases): with its own no margin had left the trivial "
-        "baseline after 1500 updates",
+        "T = 200 instead of 1000, 5000 updates instead of 200000",
+        "ten times the paper's rates (1e-3, and 1e-5 on the bases); with the paper's, no margin had left the "
+        "trivial baseline after 1500 updates",
         "500 held-out sequences, 2000 test sequences",
     ),
 )
@@ -187,8 +189,8 @@ _LEFT = 0.9  # of the trivial loss
     hours=(0.2, 0.2),
 )
 def adding_lengths(setting: Setting) -> Plan:
-    """Adding with ReLU, n = 128, over 50 and 100 steps at ten times the rates of Fig. 2: the updates until the loss is below
-    nine tenths of the trivial one.
+    """Adding with ReLU, n = 128, over 50 and 100 steps at ten times the rates of Fig. 2: updates until the loss is
+    below nine tenths of the trivial baseline.
     """
     systems = {}
     for T in (50, 100):
@@ -237,8 +239,9 @@ def _loss_of_always_1(task: Adding) -> float:
     ),
     hours=(0.03, 3.0),
     laptop=(
-        "T = 200 in place of 1000 (tanh: 100), 800 updates at ten times the rate (1e-3); the paper has 1e-4 and no number",
-        "the slopes are one per unit, all 0.7 at first; the strength of tanh's soft constraint, 0.1, is ours",
+        "T = 200 instead of 1000 (tanh: 100), 800 updates at 1e-3, ten times the paper's rate; the paper states no "
+        "number of updates",
+        "one slope per unit, initially 0.7; we chose the strength of tanh's soft constraint, 0.1",
     ),
 )
 def nonlinearity(setting: Setting) -> Plan:

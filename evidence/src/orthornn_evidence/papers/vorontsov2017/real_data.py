@@ -80,9 +80,9 @@ def _system(row: str, place: str) -> str:
 
 
 _TABLE_DIFFERENCES = (
-    "updates: 3000 on MNIST and pMNIST (120 epochs of 1000 in full), 300 on PTB-75, 100 on PTB-300 (200 epochs in full): "
-    "nothing has converged; the order of the rows at that point is all there is",
-    "MNIST and pMNIST without the margins .001 and .01 and without the LSTM (over a second per update)",
+    "3000 updates on MNIST and pMNIST (in full: 120 epochs of 1000), 300 on PTB-75 and 100 on PTB-300 (in full: 200"
+    " epochs); nothing has converged, so only the order of the rows at this point is known",
+    "MNIST and pMNIST without the margins .001 and .01, and without the LSTM (over a second per update)",
 )
 
 
@@ -113,8 +113,8 @@ _TABLE_DIFFERENCES = (
     laptop=_TABLE_DIFFERENCES,
 )
 def table1(setting: Setting) -> Plan:
-    """Pixel MNIST (n = 128) and characters (n = 512) by margin and first matrix. The PTB-300 column of the paper has 9
-    values for 10 rows; they are aligned as those of PTB-75.
+    """Pixel MNIST (n = 128) and characters (n = 512) by margin and initial matrix. The PTB-300 column of the paper has
+    9 values for 10 rows; we align them like PTB-75.
     """
     table = _table(setting)
     names = {_system(row, place): f"{row}, {place}" for row, place in table}
@@ -147,7 +147,7 @@ def table1(setting: Setting) -> Plan:
     shares="table1",
 )
 def figure3(setting: Setting) -> Plan:
-    """The training loss of Table 1's runs on MNIST and pMNIST."""
+    """Training loss of the runs of Table 1 on MNIST and pMNIST."""
     table = _table(setting)
 
     def tabulate(runs: Runs) -> ResultTable:
@@ -182,7 +182,7 @@ def figure3(setting: Setting) -> Plan:
     shares="table1",
 )
 def figure5(setting: Setting) -> Plan:
-    """Singular values of W over the updates of Table 1's runs on permuted MNIST."""
+    """Singular values of W against updates, in the runs of Table 1 on permuted MNIST."""
     table = _table(setting)
 
     def tabulate(runs: Runs) -> ResultTable:

@@ -11,8 +11,8 @@ from ..result_table import ResultTable, Runs
 from .common import PERCENT, RELEASED, copying, curves, decayed, rmsprop, run, spectral
 
 _SOFT_DIFFERENCES = (
-    "400 updates (B: 200); the paper's curves are thousands of updates long",
-    "rates: RMSprop 1e-4 in A in place of 1e-5, SGD 1e-2 in C and D in place of 1e-5: so few updates would move nothing",
+    "400 updates (B: 200); the paper's curves have thousands of updates",
+    "RMSprop at 1e-4 in A and SGD at 1e-2 in C and D instead of 1e-5, at which so few updates would change nothing",
 )
 
 
@@ -29,7 +29,7 @@ _SOFT_DIFFERENCES = (
     laptop=_SOFT_DIFFERENCES,
 )
 def figure6(setting: Setting) -> Plan:
-    """Copying with soft constraints of several strengths (0, .01, 1; the paper does not give its own): accuracy."""
+    """Copying with soft constraints of several strengths (0, .01, 1; the paper does not state its own): accuracy."""
     strengths = setting.at((0.01,), (0.0, 0.01, 1.0), (0.0, 1e-4, 1e-3, 0.01, 0.1, 1.0))
     steps, long = setting.at((2, 2), (400, 200), (50_000, 50_000))
     plain = rmsprop(lr=setting.at(1e-4, 1e-4, 1e-5))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ....errors import BackendError
 
 # What bindings.cpp calls `interface`: an extension built from other sources than these must not be called.
-INTERFACE = 10
+INTERFACE = 11
 _REASON: str | None = None
 try:
     native: Any = importlib.import_module("orthornn._native")

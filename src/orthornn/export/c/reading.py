@@ -1,0 +1,100 @@
+"""The input of a readout besides the last output: a pool of the outputs of all steps, and the last steps of the input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError
+
+Array = np.ndarray
+PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}
+"""How often a readout has each output, by its pool."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A pool and the matrix of lags.
+
+    Attributes:
+        pool: "last"; "mean" of the outputs of all steps; "both" of these; or "summary", these and the maximum.
+        size: F, numbers of an output.
+        A: (O, k (I - J) + J), added to the readout: it reads the inputs of the last k steps, of J of them, the last ones,
+            the newest only. None without lags.
+        own: I - J.
+        lags: k, or 0.
+    """
+
+    pool: str = "last"
+    size: int = 0
+    A: Array | None = None
+    own: int = 0
+    lags: int = 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether it needs to know whether a step is the first."""
+        return self.pool != "last" or self.A is not None
+
+    @property
+    def has_mean(self) -> bool:
+        """Whether the mean is read."""
+        return self.pool != "last"
+
+    @property
+    def has_maximum(self) -> bool:
+        """Whether the maximum is read."""
+        return self.pool == "summary"
+
+    def first(self) -> list[Array]:
+        """Return what is known before the first step: the count of steps, the sum, the maximum, the last inputs."""
+        if not self.counts:
+            return []
+        recent = 0 if self.A is None else self.A.shape[1]
+        return [np.zeros(()), np.zeros(self.size), np.zeros(self.size), np.zeros(recent)]
+
+    def after(self, output: Array, x: Array, seen: list[Array]) -> tuple[Array, list[Array]]:
+        """Return what the readout reads after a step (..., F), (..., 2F) or (..., 3F), and what is known then.
+
+        Args:
+            output: Of the step, (..., F).
+            x: Its input as the network reads it, (..., I).
+            seen: What was known before.
+        """
+        if not self.counts:
+            return output, []
+        count, total, largest, recent = seen
+        first, count, total = not count, count + 1, total + output
+        largest = output + 0 * largest if first else np.maximum(largest, output)
+        if self.A is not None:
+            own, past = self.own, self.own * (self.lags - 1)
+            before = np.concatenate([recent[..., :own], recent[..., x.shape[-1] :]], -1)[..., :past]
+            recent = np.concatenate([x, np.tile(x[..., :own], self.lags - 1) if first else before], -1)
+        parts = {
+            "last": (output,),
+            "mean": (total / count,),
+            "both": (output, total / count),
+            "summary": (output, total / count, largest),
+        }[self.pool]
+        return np.concatenate(parts, -1), [count, total, largest, recent]
+
+
+def reading_of(model: Any, size: int) -> Reading:
+    """Return what the readout of a network reads. size: numbers of an output.
+
+    Raises:
+        ArgumentError: If it has a pool or lags of another kind.
+    """
+    pool = getattr(model, "pool", "last") if getattr(model, "output", "all") == "last" else "last"
+    recent = getattr(model, "recent", None)
+    if not isinstance(pool, str) or pool not in PARTS or not (recent is None or hasattr(recent, "known_inputs")):
+        raise ArgumentError(
+            f"Expected a pool of {', '.join(PARTS)} and lags as build makes them, but got pool={pool!r:.40} and "
+            f"recent={type(recent).__name__}, which have no C form. Name the parts of your own module otherwise."
+        )
+    if recent is None:
+        return Reading(pool, size)
+    A = recent.weight.detach().cpu().double().numpy()
+    return Reading(pool, size, A, recent.input_size - recent.known_inputs, recent.lags)
