@@ -91,7 +91,7 @@ def inputs_of(model, steps):
 def every_step(model, x):
     """The prediction after each step, by the definition of the pools, and the largest number on the way to it."""
     with torch.no_grad():
-        read, lagged = model.read(x[:, None])
+        read, lagged = model.read(x[:, None])[:2]
         out = model.core(read)[0][:, 0]
         count = torch.arange(1, len(out) + 1)[:, None]
         pools = {"last": out, "mean": out.cumsum(0) / count, "largest": out.cummax(0).values}

@@ -54,7 +54,7 @@ def _compare(folded: FoldedNetwork, model: Any, description: dict[str, Any] | No
     read = given.unsqueeze(0 if core.batch_first else 1)
     if folded.tokens and isinstance(core, nn.RNN):
         read = torch.nn.functional.one_hot(read, folded.input_size).to(parameter.dtype)
-    read, lagged = (read, given.unsqueeze(1)) if folded.vectors is None else model.read(read)
+    read, lagged = (read, given.unsqueeze(1)) if folded.vectors is None else model.read(read)[:2]
     states = core(read)[0]
     states = states[0] if core.batch_first else states[:, 0]
     states = torch.view_as_real(states).flatten(-2) if states.is_complex() else states
