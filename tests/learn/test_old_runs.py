@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def runs(tmp_path, monkeypatch):
 
 def is_same_machine(path):
     before, now = entries(path / "environment.json"), environment("cpu")
-    return all(before.get(name) == now.get(name) for name in BITS)
+    capped = "ONEDNN_MAX_CPU_ISA" in os.environ  # torch's LSTM then adds in another order
+    return not capped and all(before.get(name) == now.get(name) for name in BITS)
 
 
 def near(found, wanted):

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell, Rotations, ScaledCayley
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "state_dicts_first_defaults.safetensors"
+FIRST = Householder(16, base="rotations")
 SEPARATOR = " | "
 NETWORKS = {
     "default": lambda: OrthogonalRNN(3, 20, dtype=torch.float64),
@@ -82,6 +83,20 @@ def test_what_today_saves_stays_what_it_is(name):
     again.load_state_dict(net.state_dict())
     torch.testing.assert_close(outputs(again), outputs(net), rtol=0, atol=0)
     assert repr(again) == repr(net)
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        (lambda: OrthogonalRNN(3, 20, nonlinearity="tanh"), lambda: OrthogonalRNN(3, 20)),
+        (lambda: OrthogonalRNN(3, 20, parametrization=FIRST, nonlinearity="tanh"), lambda: OrthogonalRNN(3, 20)),
+        (lambda: OrthogonalBlocks(3, 4, 6, decay=False), lambda: OrthogonalBlocks(3, 4, 6)),
+    ],
+)
+def test_a_state_of_today_is_not_taken_for_a_first_one(given, asked):
+    """It would load without a word, and compute something else."""
+    with pytest.raises(RuntimeError, match=r"Missing key|size mismatch"):
+        asked().load_state_dict(given().state_dict())
 
 
 def test_what_was_read_says_so():

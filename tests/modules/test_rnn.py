@@ -606,3 +606,10 @@ def test_without_steps_the_gradient_of_the_last_state_reaches_the_first(compiled
     out, h_n = OrthogonalRNN(3, 4)(torch.zeros(0, 2, 3), h0)
     (out.sum() + h_n.sum()).backward()
     assert torch.equal(h0.grad, torch.ones_like(h0))
+
+
+def test_the_default_compiles_to_one_graph():
+    torch._dynamo.reset()
+    net, x = OrthogonalRNN(2, 7), torch.randn(4, 3, 2)
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x)[0], net(x)[0])

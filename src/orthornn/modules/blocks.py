@@ -45,7 +45,7 @@ from .network import CheckpointedNetwork, RecurrentNetwork, listed
 from .rnn import OrthogonalRNN
 from .sequence_input import NetworkSizes, SequenceInput, initial_states
 from .stack import through_segments, warn_of_dropout
-from .state_of_0_1_0 import lacks_decay
+from .state_of_0_1_0 import STATE_VERSION, lacks_decay, may_be_first
 from .tracing import is_watched
 
 Mixing = Literal["glu", "gelu", "mlp"]
@@ -113,6 +113,7 @@ class OrthogonalBlocks(CheckpointedNetwork):
 
     _fixed = RecurrentNetwork._fixed | {"d_model", "state_size", "depth", "decay", "mixing", "expansion"}
     _fixed |= {"stride", "norm", "residual"}
+    _version = STATE_VERSION
 
     def __init__(
         self,
@@ -366,10 +367,12 @@ class OrthogonalBlocks(CheckpointedNetwork):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         """Read a state_dict of this class, or of its first version, whose rotations did not decay by default."""
-        if not self._own_decay and lacks_decay(state_dict, f"{prefix}blocks.0.recurrence."):
+        local_metadata: dict[str, Any] = arguments[0]
+        old = may_be_first(local_metadata) and lacks_decay(state_dict, f"{prefix}blocks.0.recurrence.")
+        if old and not self._own_decay:
             for block in self.blocks:
                 block.recurrence.replace_transitions(Rotations())  # type: ignore[union-attr, operator]
-            self._own_decay = True
+            vars(self).update(_own_decay=True, _version=1)  # of what it saves
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     def extra_repr(self) -> str:

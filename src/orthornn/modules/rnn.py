@@ -33,7 +33,14 @@ from .sequence_input import (
     one_initial_state,
 )
 from .stack import Stack, through_segments, warn_of_dropout
-from .state_of_0_1_0 import FIRST_NONLINEARITY, first_parametrization, has_first_transition, lacks_nonlinearity
+from .state_of_0_1_0 import (
+    FIRST_NONLINEARITY,
+    STATE_VERSION,
+    first_parametrization,
+    has_first_transition,
+    lacks_nonlinearity,
+    may_be_first,
+)
 from .torch_state_dict import read_torch_state
 from .tracing import LayerTrace, is_watched
 from .transition import Transition
@@ -123,6 +130,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         "linear_transition": check_flag,
     }
     _fixed = RecurrentNetwork._fixed | {"learn_gain", "mode", "all_weights"}
+    _version = STATE_VERSION
     _traces: list[LayerTrace] | None = None  # see tracing.py
     _own_parametrization = _own_nonlinearity = True  # whether these were given to the constructor
 
@@ -536,10 +544,13 @@ class OrthogonalRNN(CheckpointedNetwork):
         """Read a state_dict of this class, of its first version or of torch.nn.RNN; see state_of_0_1_0.py and
         torch_state_dict.py.
         """
-        if not self._own_parametrization and has_first_transition(state_dict, prefix, self.hidden_size):
+        old = may_be_first(local_metadata)
+        if old and not self._own_parametrization and has_first_transition(state_dict, prefix, self.hidden_size):
             self.replace_transitions(first_parametrization(self.hidden_size))
-        if not self._own_nonlinearity and lacks_nonlinearity(state_dict, prefix):
+        if old and not self._own_nonlinearity and lacks_nonlinearity(state_dict, prefix):
             self._replace_nonlinearity(FIRST_NONLINEARITY)
+        if old:
+            vars(self)["_version"] = 1  # what it saves can be read by a network with the defaults of today
         assign = bool(local_metadata.get("assign_to_params_buffers", False))
         read_torch_state(self, state_dict, prefix, assign, error_msgs)
         super()._load_from_state_dict(

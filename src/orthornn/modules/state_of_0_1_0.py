@@ -1,7 +1,8 @@
 """A state_dict of version 0.1.0 in a network that was built with the defaults, which were others then.
 
 W was ``Householder(reflections=min(16, N), base="rotations")`` and phi modReLU; in blocks W was ``Rotations()``. Such a state
-has no decay, and no parameter of an activation. That tells what it means, and the network that reads it becomes what it was.
+has no decay, no parameter of an activation, and not the version of its class that later ones have in their metadata. That
+tells what it means, and the network that reads it becomes what it was.
 """
 
 from __future__ import annotations
@@ -14,8 +15,15 @@ from ..compact_wy import packed_size
 from ..parametrizations import Householder
 from ..parametrizations.parametrization import Parametrization
 
+STATE_VERSION = 2
+"""The `_version` of classes whose defaults have changed: torch puts it into the metadata of a state_dict."""
 FIRST_NONLINEARITY: Name = "modrelu"
 _REFLECTIONS = 16
+
+
+def may_be_first(local_metadata: Mapping[str, Any]) -> bool:
+    """Return whether a state may be one of that version: it has no version, as in files without metadata, or the first."""
+    return (local_metadata.get("version") or 1) < STATE_VERSION
 
 
 def first_parametrization(hidden_size: int) -> Parametrization:
@@ -40,4 +48,5 @@ def lacks_decay(state_dict: Mapping[str, Any], prefix: str) -> bool:
 def lacks_nonlinearity(state_dict: Mapping[str, Any], prefix: str) -> bool:
     """Return whether a state of a network with the default nonlinearity is one of that version; torch.nn.RNN's is not."""
     is_own = f"{prefix}weight_ih_l0" in state_dict and f"{prefix}weight_hh_l0" not in state_dict
-    return is_own and f"{prefix}activation_l0" not in state_dict
+    later = {f"{prefix}activation_l0", f"{prefix}transition_l0.decay"}
+    return is_own and not later & state_dict.keys()

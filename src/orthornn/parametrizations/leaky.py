@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from .._checks import check_choice, check_integer, check_number
-from ..compact_wy import Base
+from ..compact_wy import Base, packed_size
 from ..errors import NotOnGroupError
 from .householder import Angles, BoundHouseholder, Householder
 from .matrices import check_square, rounding
@@ -93,7 +93,7 @@ class BoundLeakyHouseholder(BoundHouseholder):
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:  # noqa: D102
-        return (*super().shapes, (self.leaky_pairs,))
+        return (packed_size(self.n, self.m),), (self.leaky_pairs,)
 
     @property
     def memory(self) -> Tensor:  # noqa: D102
