@@ -144,6 +144,12 @@ def test_accuracies_are_percent_and_more_is_better(tmp_path):
     assert swap(tmp_path, "front").splitlines()[-1] == "| packed (%) |  | 50.0 |  | **75.0** |  |"
 
 
+def test_what_no_layer_learns_is_neither_won_nor_lost(tmp_path):
+    store(tmp_path, "packed", [("nn.RNN", 0.1, 0, [1.3, 1.3]), ("OrthogonalRNN", 0.1, 0, [1.1, 1.1])])
+    assert swap(tmp_path, "verdicts") == ""
+    assert "packed" in swap(tmp_path, "time")
+
+
 def test_another_kind_is_refused(tmp_path):
     with pytest.raises(ArgumentError, match="kind"):
         swap(tmp_path, "length")

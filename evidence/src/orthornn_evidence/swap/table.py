@@ -43,6 +43,11 @@ class Line(NamedTuple):
     chance: float
     scores: dict[str, Score]
 
+    @property
+    def is_learned(self) -> bool:
+        """Whether a layer is better than an answer that ignores the input."""
+        return any(score.mean > score.sign * self.chance for score in self.scores.values())
+
 
 def lines(results: Path, view: str) -> list[Line]:
     """Return what is stored, in the order of the scripts. A training that diverged counts as chance."""
@@ -118,7 +123,7 @@ class Verdict(NamedTuple):
     @classmethod
     def of(cls, results: Path, view: str, ours: str, theirs: str) -> Verdict:
         """Compare what is stored."""
-        found = [line for line in lines(results, view) if {ours, theirs} <= line.scores.keys()]
+        found = [one for one in lines(results, view) if one.is_learned and {ours, theirs} <= one.scores.keys()]
         worse = [line.script for line in found if line.scores[ours].is_worse(line.scores[theirs])]
         better = [line.script for line in found if line.scores[theirs].is_worse(line.scores[ours])]
         return cls([line.script for line in found], better, worse)
