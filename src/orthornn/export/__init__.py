@@ -20,6 +20,7 @@ from .audio import AudioExport, to_audio
 from .c import CExport, RoundedNetwork, rounded, to_c
 from .graphs import SequenceGraph, Step, example
 from .layers import Gated, Plain, Recurrence
+from .machine import machine_to_c
 from .network import Network
 from .onnx import to_onnx
 from .safetensors import to_safetensors, weights
@@ -39,6 +40,7 @@ __all__ = [
     "Step",
     "check",
     "example",
+    "machine_to_c",
     "rounded",
     "to_audio",
     "to_c",
