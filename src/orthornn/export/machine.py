@@ -37,6 +37,7 @@ def machine_to_c(machine: Machine, name: str = "machine") -> str:
     if int(outputs.min()) < 0:
         raise ArgumentError(f"Expected outputs from 0, but got {int(outputs.min())}. Number the outputs from 0.")
     key = _type(max(int(_keys(layer).max()) for layer in machine.layers))
+    tokens = machine.automaton.table.shape[1]
     upper, tables, step, read = name.upper(), [], [], []
     last, single = len(machine.layers) - 1, len(machine.layers) == 1
     at = 0
@@ -72,12 +73,12 @@ def machine_to_c(machine: Machine, name: str = "machine") -> str:
     tables.append(_array(f"{name}_first", start))
     return "\n".join(
         [
-            f"/* A machine of {len(outputs)} states and {machine.automaton.table.shape[1]} tokens in integers, by orthornn. */",
+            f"/* A machine of {len(outputs)} states and {tokens} tokens in integers, by orthornn. */",
             f"#ifndef {upper}_H",
             f"#define {upper}_H",
             "#include <stdint.h>",
             "",
-            f"enum {{ {upper}_TOKENS = {machine.automaton.table.shape[1]}, {upper}_REGISTERS = {at} }};",
+            f"enum {{ {upper}_TOKENS = {tokens}, {upper}_REGISTERS = {at} }};",
             "",
             *tables,
             "",
@@ -133,8 +134,8 @@ def _keys(layer: Layer) -> np.ndarray:
     base, size = _base(layer), layer.codes.shape[1]
     if size >= _NOTHING or base**size > 2**32:
         raise ArgumentError(
-            f"Expected layers whose registers are the digits of a number below 2^32, but got {size} registers of base {base}. "
-            "Write the table itself as C."
+            f"Expected layers whose registers are the digits of a number below 2^32, but got {size} registers of base "
+            f"{base}. Write the table itself as C."
         )
     return layer.codes @ base ** np.arange(size)
 
