@@ -82,7 +82,7 @@ TASKS: dict[str, Automaton] = {
     "tomita-5": Automaton([[1, 2], [0, 3], [3, 0], [2, 1]], [1, 0, 0, 0]),  # even 0s and even 1s
     "tomita-6": Automaton([[1, 2], [2, 0], [0, 1]], [1, 0, 0]),  # as many 0s as 1s modulo 3
     "tomita-7": Automaton([[0, 1], [2, 1], [2, 3], [4, 3], [4, 4]], [1, 1, 1, 1, 0]),  # 0*1*0*1*
-    "parity": _group("Z2"),
+    "parity": _counter(2),
     "counter-3": _counter(3),
     "counter-5": _counter(5),
     "flip-flop-2": _flip_flop(2),
@@ -105,11 +105,14 @@ def words(automaton: Automaton, length: int, count: int, random: np.random.Gener
     if sinks.any() and not sinks.all():
         ends = random.integers(0, 2 * length, count)
         ends[: count // 2] = 0
+        safe = [[a for a in range(letters) if not sinks[row[a]]] or list(range(letters)) for row in table]
+        many = np.array([len(row) for row in safe])
+        choices = np.array([(row * letters)[:letters] for row in safe])
+        others = random.integers(0, many.prod(), (length, count))
         state = np.full(count, automaton.start)
         for t in range(length):
-            for _ in range(4):
-                bad = sinks[table[state, tokens[t]]] & (t < ends)
-                tokens[t, bad] = random.integers(0, letters, int(bad.sum()))
+            bad = sinks[table[state, tokens[t]]] & (t < ends)
+            tokens[t] = np.where(bad, choices[state, others[t] % many[state]], tokens[t])
             state = table[state, tokens[t]]
     return torch.from_numpy(tokens), torch.from_numpy(automaton.run(tokens))
 
