@@ -101,6 +101,9 @@ def test_automata_that_are_none_are_refused():
         Automaton([[0, 2], [1, 0]], [0, 1])
     with pytest.raises(ArgumentError, match="start"):
         Automaton([[0], [1]], [0, 1], 2)
+    for token in (-1, 2):
+        with pytest.raises(ArgumentError, match=f"tokens from 0 to 1, but got {token}"):
+            NO_000.run([0, token])
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -149,6 +152,37 @@ def test_partial_injections_take_the_fewest_factors(count):
         assert projections == np.linalg.matrix_rank(np.eye(count) - W.T @ W)
         tried += 1
     assert tried == sum(math.comb(count, k) ** 2 * math.factorial(k) for k in range(count + 1))
+
+
+@pytest.mark.parametrize(("size", "defect"), [(1, 1), (3, 0), (3, 1), (4, 2), (4, 4)])
+def test_a_contraction_is_reflections_and_then_projections_along_new_units(size, defect):
+    """Step 14: rank(I - W) reflections of R^(n + r), then r = rank(I - W'W) projections, for one fixed direction too."""
+    random = np.random.default_rng(size + defect)
+    kept = np.linalg.qr(random.standard_normal((size - 1, size - 1)))[0] if size > defect else None
+    basis = np.linalg.qr(random.standard_normal((size, size)))[0]
+    W = np.zeros((size, size))
+    if kept is None:
+        W = 0.5 * basis
+    else:  # keeps one direction as it is, turns the others, and shortens `defect` of them
+        W[0, 0] = 1
+        W[1:, 1:] = kept * np.where(np.arange(size - 1) < defect, 0.6, 1)
+        W = basis @ W @ basis.T
+    values, vectors = np.linalg.eigh(np.eye(size) - W.T @ W)
+    root = np.sqrt(values.clip(0))[:, None] * vectors.T
+    isometry = np.vstack([W, root[size - defect :]])  # (n + r, n): the new units hold what W shortens
+    start = np.eye(size + defect, size)
+    left, reflectors = isometry.copy(), []
+    while np.abs(left - start).max() > 1e-9:
+        x = random.standard_normal(size)
+        u = left @ x - start @ x
+        reflectors.append(u / np.linalg.norm(u))
+        left = left - 2 * np.outer(reflectors[-1], reflectors[-1] @ left)
+    assert len(reflectors) == np.linalg.matrix_rank(np.eye(size) - W, tol=1e-9)
+    made = start
+    for u in reflectors[::-1]:
+        made = made - 2 * np.outer(u, u @ made)
+    made[size:] = 0  # the projections
+    np.testing.assert_allclose(made, np.vstack([W, np.zeros((defect, size))]), rtol=0, atol=1e-9)
 
 
 def test_what_is_ruled_out_is_never_one_layer():

@@ -81,8 +81,22 @@ class Automaton:
     __hash__ = None  # type: ignore[assignment]
 
     def states(self, word: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return the states before the first token and after each: (T + 1,) from (T,), or (T + 1, B) from (T, B)."""
+        """Return the states before the first token and after each.
+
+        Args:
+            word: Tokens, (T,), or (T, B) for B words.
+
+        Returns:
+            int64 (T + 1,) or (T + 1, B).
+
+        Raises:
+            ArgumentError: If a token is outside [0, A).
+        """
         tokens = np.asarray(word, dtype=np.int64)
+        count = self.table.shape[1]
+        if tokens.size and not 0 <= int(tokens.min()) <= int(tokens.max()) < count:
+            wrong = int(tokens.min() if tokens.min() < 0 else tokens.max())
+            raise ArgumentError(f"Expected tokens from 0 to {count - 1}, but got {wrong}. Number the tokens from 0.")
         found = np.empty((len(tokens) + 1, *tokens.shape[1:]), dtype=np.int64)
         found[0] = self.start
         for t, letters in enumerate(tokens):
@@ -90,7 +104,17 @@ class Automaton:
         return found
 
     def run(self, word: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return the outputs before the first token and after each: (T + 1,) from (T,), or (T + 1, B) from (T, B)."""
+        """Return the outputs before the first token and after each.
+
+        Args:
+            word: Tokens, (T,), or (T, B) for B words.
+
+        Returns:
+            int64 (T + 1,) or (T + 1, B).
+
+        Raises:
+            ArgumentError: If a token is outside [0, A).
+        """
         return self.outputs[self.states(word)]
 
     def minimal(self) -> Automaton:
@@ -256,7 +280,11 @@ class Machine:
         return found
 
     def run(self, word: Sequence[int]) -> np.ndarray:
-        """Return the outputs before the first token and after each, (T + 1,)."""
+        """Return the outputs before the first token and after each, int64 (T + 1,).
+
+        Args:
+            word: Tokens, (T,).
+        """
         now = self.start()
         outputs = [self.read(now)]
         for token in word:
@@ -320,6 +348,9 @@ def machine_of(automaton: Automaton) -> Machine:
     One layer is enough if every token permutes the states or resets all of them to one, or if, apart from a state that no
     token leaves, no token leads two states to the same one. Other automata with Q states become a cascade of up to Q - 1
     layers, of which each one's rule also depends on the states of those below.
+
+    Args:
+        automaton: It need not be minimal.
 
     Example::
 

@@ -11,7 +11,8 @@ The second graph is for streams. S counts the layers, twice for an LSTM, whose s
 complex state. The initial state is the tensor "state" of `weights`.
 
 Networks of one direction are exported, among them torch's RNN, GRU and LSTM, if they have biases and no projection. `to_c`
-writes C99 for microcontrollers, and `to_audio` the weights for a C++ class for real-time audio.
+writes C99 for microcontrollers, `machine_to_c` an exact machine of `orthornn.automata` as C99, and `to_audio` the weights for
+a C++ class for real-time audio.
 """
 
 from __future__ import annotations

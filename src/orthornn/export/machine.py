@@ -31,6 +31,13 @@ def machine_to_c(machine: Machine, name: str = "machine") -> str:
     Raises:
         ArgumentError: If the name is not a C identifier, an output is negative, or a layer has more than 254 registers or
             states whose registers are not the digits of a number below 2^32.
+
+    Example::
+
+        >>> from orthornn.automata import Automaton, machine_of
+        >>> text = machine_to_c(machine_of(Automaton([[0, 1], [1, 0]], [0, 1])), "parity")
+        >>> "static void parity_step(uint8_t *x, unsigned token)" in text
+        True
     """
     check_identifier(name)
     outputs = machine.automaton.outputs
