@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ..._checks import check_choice, check_flag, check_number
+from ..._checks import check_choice, check_flag, check_integer, check_number
 from ..._files import write_together
 from ..._warnings import warn
 from ...errors import ArgumentError
@@ -32,6 +32,7 @@ from ..held_steps import warn_of_held_steps
 from ..units import warn_of_large_offsets
 from . import project_files
 from .bounds import Ranges, bits_lost, find_ranges
+from .disturbance import rounding_bound
 from .fixed import FixedNetwork, check_has_integers, quantize
 from .fixed_numbers import FixedDialect
 from .float_numbers import FloatDialect
@@ -58,6 +59,7 @@ __all__ = [
 Numbers = Literal["float32", "int16", "int8"]
 NUMBERS: tuple[str, ...] = get_args(Numbers)
 _SELFTEST_STEPS = 20
+_ROUNDED_STEPS = (1, 10, 100)  # of the bounds in the header
 _LARGEST_TOKEN_CLASSES = 65535
 _MOST_BITS_LOST = 7  # of the 15 of a state without its sign: 8 are left, where an int8 weight has 7
 
@@ -81,6 +83,25 @@ class CExport:
     def table(self) -> str:
         """Return the costs as text, one per line."""
         return "\n".join(self.sizes.lines())
+
+    def rounding_bound(self, steps: int) -> float:
+        """Return how far rounding to integers moves the outputs of so many steps at most, in Euclidean norm.
+
+        It holds for all inputs within the ranges of the integers, as long as the states of the network before rounding are
+        within theirs; with `input_range` they are. It is infinite for modReLU with b > 0, which jumps.
+
+        Args:
+            steps: T, at least 1.
+
+        Raises:
+            ArgumentError: For float32.
+        """
+        check_integer("steps", steps, 1)
+        if self.integers is None:
+            raise ArgumentError(
+                "Expected a network in integers, but got float32. Pass numbers='int16' or 'int8' to to_c."
+            )
+        return rounding_bound(self.integers, steps)
 
 
 def to_c(
@@ -234,9 +255,22 @@ def _integers(fixed: FixedNetwork, name: str) -> Generated:
         f"A state is its integer times {scales} (one number for each layer); larger states are cut.",
         f"The scales come from {fixed.ranges.source}.",
         "A step executes the same instructions for all inputs.",
+        *_rounding(fixed),
     )
     scaling = {"input_scale": fixed.input_scale, "input_offset": fixed.input_offset}
     return Generated(fixed.network, FixedDialect(fixed), name, notes, True, **scaling, output_scale=fixed.output_scale)
+
+
+def _rounding(fixed: FixedNetwork) -> tuple[str, ...]:
+    """Return lines of the header about what rounding does to outputs."""
+    limits = [rounding_bound(fixed, steps) for steps in _ROUNDED_STEPS]
+    if not np.isfinite(limits).all():
+        return ("There is no bound on what rounding does to outputs: the nonlinearity jumps, or a sum saturates.",)
+    steps, found = ", ".join(map(str, _ROUNDED_STEPS)), ", ".join(f"{limit:.2g}" for limit in limits)
+    return (
+        f"After {steps} steps rounding has moved outputs by at most {found} (Euclidean norm),",
+        "for inputs and states that are in their ranges before rounding.",
+    )
 
 
 def _fixed_vectors(fixed: FixedNetwork) -> Vectors:
