@@ -150,6 +150,7 @@ def extract(
     start: Tensor,
     tokens: int,
     radius: float,
+    view: Callable[[Tensor], Tensor] | None = None,
 ) -> Automaton:
     """Return the minimal automaton that a trained network follows, from the means of clusters of its states.
 
@@ -163,6 +164,9 @@ def extract(
         start: The initial state, (N,).
         tokens: Number of tokens, A.
         radius: In Euclidean distance.
+        view: From states (P, N) to vectors (P, F) in which distances are measured, such as the probabilities of all outputs
+            now and after a few tokens: they are blind to directions of the state that change nothing. Default: None, the
+            states themselves.
 
     Raises:
         ArgumentError: If there are more than 512 clusters.
@@ -177,14 +181,18 @@ def extract(
         array([[0, 1],
                [1, 0]])
     """
+    seen = view or (lambda h: h)
     points = torch.cat([start[None], states])
-    centers = _centers(points, radius)
-    nearest = torch.cdist(points, centers).argmin(1)
-    means = torch.zeros_like(centers).index_add_(0, nearest, points)
-    means = means / torch.bincount(nearest, minlength=len(centers))[:, None].to(means)
-    count = len(means)
+    seen_points = seen(points)
+    nearest = torch.cdist(seen_points, _centers(seen_points, radius)).argmin(1)
+    count = int(nearest.max()) + 1
+    sizes = torch.bincount(nearest, minlength=count)[:, None]
+    means, seen_means = (
+        torch.zeros(count, values.shape[1], dtype=values.dtype).index_add_(0, nearest, values) / sizes
+        for values in (points, seen_points)
+    )
     moved = step(means.repeat_interleave(tokens, 0), torch.arange(tokens).repeat(count))
-    table = torch.cdist(moved, means).argmin(1).view(count, tokens)
+    table = torch.cdist(seen(moved), seen_means).argmin(1).view(count, tokens)
     return Automaton(table.numpy(), read(means).numpy(), int(nearest[0])).minimal()
 
 

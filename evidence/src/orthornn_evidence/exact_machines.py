@@ -6,9 +6,10 @@ After each letter of a word the network predicts the output of the automaton: wh
 bit, a count, or an element of a group. Half of the words are uniform; the others avoid a state that no letter leaves up to a
 letter drawn for each word. Words start at 4 letters and double when `enough` of the outputs are right, up to `longest`.
 
-After each length, `orthornn.automata.extract` looks for an automaton in the mean states, with clusters of three sizes. The
-first that gives the outputs of fresh training words of `longest` letters is the result, and becomes a machine. The table of
-the task enters only then: the automaton is exact if its minimal table is that of the task, entry by entry.
+After each length, `orthornn.automata.extract` looks for an automaton in the mean states, with clusters of six sizes, the largest first. States
+are near if the probabilities of the outputs are, now and after all words of a few letters. The first automaton that gives the
+outputs of fresh training words of `longest` letters is the result, and becomes a machine. The table of the task enters only
+then: the automaton is exact if its minimal table is that of the task, entry by entry.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ from orthornn.modules import ReflectionRNN
 
 from .tasks.finite_groups import group_named
 
-RADII = (0.5, 0.25, 0.1)
-"""Of the clusters, as shares of the root mean square of the states' distances from their mean."""
+RADII = (1.4, 1.0, 0.7, 0.5, 0.3, 0.15)
+"""Of the clusters, in probabilities."""
+_NUMBERS = 512  # probabilities of a state, over words and outputs, at most
 _AT_ONCE = 16  # training batches that are drawn together
-_TESTED = 128  # words of the longest length that an automaton must get right
+_TESTED = 1024  # words of the longest length that an automaton must get right
 
 
 def _group(name: str) -> Automaton:
@@ -130,7 +132,7 @@ class Recipe:
     """
 
     hidden_size: int = 16
-    reflections: int = 4
+    reflections: int = 6
     nonlinearity: str = "identity"
     lr: float = 0.02
     budget: int = 2048
@@ -225,9 +227,9 @@ def train(task: Automaton, recipe: Recipe, seed: int) -> Found:
 def found_in(network: Network, task: Automaton, recipe: Recipe, seed: int, update: int) -> Automaton | None:
     """Return the first automaton in the network's states that gives the outputs of fresh training words, or None."""
     random = stream("validation", seed, update)
-    letters, _ = words(task, 64, 128, random)
+    letters, _ = words(task, 64, 24, random)
     states = network.states(letters).flatten(0, 1)
-    scale = float((states - states.mean(0)).square().sum(1).mean().sqrt())
+    count = task.table.shape[1]
     tested, targets = words(task, recipe.longest, _TESTED, random)
     for radius in RADII:
         try:
@@ -236,14 +238,28 @@ def found_in(network: Network, task: Automaton, recipe: Recipe, seed: int, updat
                 lambda h: network.head(h).argmax(-1),
                 states,
                 network.rnn.get_parameter("h0")[0],
-                task.table.shape[1],
-                radius * scale,
+                count,
+                radius,
+                lambda h: outlook(network, h, count),
             )
         except ArgumentError:  # more clusters than there can be states
             break
         if np.array_equal(automaton.run(tested.numpy()), targets.numpy()):
             return automaton
     return None
+
+
+def outlook(network: Network, states: Tensor, tokens: int) -> Tensor:
+    """Return the probabilities of the outputs now and after all words of up to a few letters, (P, F) from (P, N)."""
+    found = [network.head(states).softmax(-1)]
+    total = width = found[0].shape[1]
+    ends = states
+    while total + width * tokens <= _NUMBERS:
+        width *= tokens
+        total += width
+        ends = network.step(ends.repeat_interleave(tokens, 0), torch.arange(tokens).repeat(len(ends)))
+        found.append(network.head(ends).softmax(-1).view(len(states), -1))
+    return torch.cat(found, 1)
 
 
 @torch.no_grad()
