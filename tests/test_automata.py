@@ -311,6 +311,23 @@ def test_an_automaton_comes_back_from_states_with_noise(automaton):
     assert found == automaton.minimal()
 
 
+def test_directions_that_change_nothing_are_left_out_by_a_view():
+    """Parity in the first unit, and any number in the second one, which the view does not see."""
+    random = torch.Generator().manual_seed(0)
+    states = torch.stack([torch.ones(600) - 2 * (torch.arange(600) % 2), 100 * torch.rand(600, generator=random)], 1)
+
+    def step(h, tokens):
+        return torch.stack([h[:, 0] * (1 - 2 * tokens), h[:, 1] + 1], 1)
+
+    def read(h):
+        return (h[:, 0] < 0).long()
+
+    parity = Automaton([[0, 1], [1, 0]], [0, 1])
+    assert extract(step, read, states, torch.tensor([1.0, 0.0]), 2, 0.5, lambda h: h[:, :1]) == parity
+    with pytest.raises(ArgumentError, match="clusters"):
+        extract(step, read, states, torch.tensor([1.0, 0.0]), 2, 0.001)
+
+
 def test_too_many_clusters_are_refused():
     with pytest.raises(ArgumentError, match="at most 512 clusters"):
         extract(lambda h, a: h, lambda h: h[:, 0].long(), torch.arange(600.0)[:, None], torch.zeros(1), 1, radius=0.5)

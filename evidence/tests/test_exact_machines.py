@@ -13,7 +13,17 @@ import torch
 from orthornn.automata import Automaton, machine_of
 from orthornn.errors import ArgumentError
 from orthornn_evidence import exact_machines
-from orthornn_evidence.exact_machines import TASKS, Recipe, accuracy, long_word, machine_facts, train, words
+from orthornn_evidence.exact_machines import (
+    TASKS,
+    Network,
+    Recipe,
+    accuracy,
+    long_word,
+    machine_facts,
+    outlook,
+    train,
+    words,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +108,22 @@ def test_a_network_without_training_has_none():
     found = train(TASKS["s3"], Recipe(lr=0.0, patience=3, limit=0.3, longest=8), 0)
     assert found.automaton is None
     assert found.starts > 1
+
+
+def test_the_outlook_is_the_probabilities_after_all_words_of_a_few_letters():
+    torch.manual_seed(0)
+    network = Network(Recipe(), 2, 3)
+    h = torch.randn(4, 16)
+    with torch.no_grad():
+        found = outlook(network, h, 2)
+        words_of = [word for length in range(7) for word in itertools.product(range(2), repeat=length)]
+        assert found.shape == (4, 3 * len(words_of))
+        for column, word in enumerate(words_of):
+            ends = h
+            for letter in word:
+                ends = network.step(ends, torch.full((4,), letter))
+            wanted = network.head(ends).softmax(-1)
+            torch.testing.assert_close(found[:, 3 * column : 3 * column + 3], wanted, rtol=0, atol=1e-5)
 
 
 def test_facts_of_a_machine():

@@ -6,10 +6,10 @@ After each letter of a word the network predicts the output of the automaton: wh
 bit, a count, or an element of a group. Half of the words are uniform; the others avoid a state that no letter leaves up to a
 letter drawn for each word. Words start at 4 letters and double when `enough` of the outputs are right, up to `longest`.
 
-After each length, `orthornn.automata.extract` looks for an automaton in the mean states, with clusters of six sizes, the largest first. States
-are near if the probabilities of the outputs are, now and after all words of a few letters. The first automaton that gives the
-outputs of fresh training words of `longest` letters is the result, and becomes a machine. The table of the task enters only
-then: the automaton is exact if its minimal table is that of the task, entry by entry.
+After each length, `orthornn.automata.extract` looks for an automaton in the mean states, with clusters of six sizes, the
+largest first. States are near if the probabilities of the outputs are, now and after all words of a few letters. The first
+automaton that gives the outputs of fresh training words of `longest` letters is the result, and becomes a machine. The table
+of the task enters only then: the automaton is exact if its minimal table is that of the task, entry by entry.
 """
 
 from __future__ import annotations
