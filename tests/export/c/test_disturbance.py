@@ -12,7 +12,7 @@ from export.test_c_integers import CASES, network
 from orthornn import Householder, OrthogonalRNN
 from orthornn.errors import ArgumentError, OrthornnWarning
 from orthornn.export import to_c
-from orthornn.export.c.disturbance import rounding_bound
+from orthornn.export.c.disturbance import rounding_bounds
 
 T = 30
 
@@ -92,7 +92,7 @@ def test_a_forgetting_network_has_a_limit(tmp_path):
     x = inputs()
     model = network(size=8, nonlinearity="tanh", gain=0.5)
     made = exported(model, tmp_path, "int16", x)
-    assert made.rounding_bound(10**12) == pytest.approx(made.rounding_bound(1000))
+    assert made.rounding_bound(10**7) == pytest.approx(made.rounding_bound(1000))
 
 
 def test_what_jumps_has_no_bound_and_the_header_says_so(tmp_path):
@@ -104,7 +104,7 @@ def test_what_jumps_has_no_bound_and_the_header_says_so(tmp_path):
     assert made.rounding_bound(1) == np.inf
     assert "no bound on what rounding does" in (tmp_path / "network.h").read_text()
     made = exported(without_jumps(model), tmp_path, "int16", x)
-    numbers = [f"{rounding_bound(made.integers, steps):.2g}" for steps in (1, 10, 100)]
+    numbers = [f"{limit:.2g}" for limit in rounding_bounds(made.integers, (1, 10, 100))]
     assert f"moved outputs by at most {', '.join(numbers)}" in (tmp_path / "network.h").read_text()
 
 

@@ -32,7 +32,7 @@ from ..held_steps import warn_of_held_steps
 from ..units import warn_of_large_offsets
 from . import project_files
 from .bounds import Ranges, bits_lost, find_ranges
-from .disturbance import rounding_bound
+from .disturbance import rounding_bounds
 from .fixed import FixedNetwork, check_has_integers, quantize
 from .fixed_numbers import FixedDialect
 from .float_numbers import FloatDialect
@@ -91,17 +91,17 @@ class CExport:
         within theirs; with `input_range` they are. It is infinite for modReLU with b > 0, which jumps.
 
         Args:
-            steps: T, at least 1.
+            steps: T, from 1 to 10^7.
 
         Raises:
             ArgumentError: For float32.
         """
-        check_integer("steps", steps, 1)
+        check_integer("steps", steps, 1, 10**7)
         if self.integers is None:
             raise ArgumentError(
                 "Expected a network in integers, but got float32. Pass numbers='int16' or 'int8' to to_c."
             )
-        return rounding_bound(self.integers, steps)
+        return rounding_bounds(self.integers, [steps])[0]
 
 
 def to_c(
@@ -263,7 +263,7 @@ def _integers(fixed: FixedNetwork, name: str) -> Generated:
 
 def _rounding(fixed: FixedNetwork) -> tuple[str, ...]:
     """Return lines of the header about what rounding does to outputs."""
-    limits = [rounding_bound(fixed, steps) for steps in _ROUNDED_STEPS]
+    limits = rounding_bounds(fixed, _ROUNDED_STEPS)
     if not np.isfinite(limits).all():
         return ("There is no bound on what rounding does to outputs: the nonlinearity jumps, or a sum saturates.",)
     steps, found = ", ".join(map(str, _ROUNDED_STEPS)), ", ".join(f"{limit:.2g}" for limit in limits)

@@ -7,6 +7,7 @@ range of a state is a box that the exact state is in, so that cutting to it does
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,31 +36,42 @@ class Disturbance:
     each: float
 
 
-def rounding_bound(fixed: FixedNetwork, steps: int) -> float:
-    """Return how far the outputs of so many steps are at most from those before rounding, in Euclidean norm.
+def rounding_bounds(fixed: FixedNetwork, steps: Sequence[int]) -> list[float]:
+    """Return for each number of steps how far outputs are at most from those before rounding, in Euclidean norm.
 
     It holds as long as inputs, and the states of the network before rounding, are in the ranges of the integers. It is
     infinite for modReLU with b > 0, which jumps, and for sums that saturate inside the ranges.
     """
-    network = fixed.network
     layers = [_disturbance(fixed, k) for k in range(len(fixed.layers))]
+    slope, added = _readout(fixed)
+    return [(slope * _largest(layers, count) + added) * _OUTWARD for count in steps]
+
+
+def _largest(layers: Sequence[Disturbance], steps: int) -> float:
+    """Return the largest error of the last state within so many steps."""
     errors, largest = [layer.first for layer in layers], 0.0
     for _ in range(steps):
-        entering = 0.0
+        before, entering = list(errors), 0.0
         for k, layer in enumerate(layers):
             errors[k] = layer.rho * errors[k] + layer.kappa * entering + layer.each
             entering = errors[k]
-        if not np.isfinite(errors[-1]) or errors[-1] <= largest:
-            largest = max(largest, errors[-1])
+        largest = max(largest, errors[-1])
+        if errors == before or not np.isfinite(errors[-1]):
             break
-        largest = errors[-1]
+    return largest
+
+
+def _readout(fixed: FixedNetwork) -> tuple[float, float]:
+    """Return what the readout multiplies an error of the state by, and what it adds."""
+    network = fixed.network
     if fixed.Y is None or network.Y is None:
-        return largest * _OUTWARD
-    top = fixed.layers[-1]
-    reach = np.full(network.Y.shape[1], top.scale * LARGEST)
-    weights = _product(fixed.Y, network.Y, top.scale / fixed.output_scale, reach, fixed.output_scale)
-    bias = 0.0 if fixed.d is None else 0.5 * fixed.output_scale * len(fixed.d) ** 0.5
-    return (_norm(network.Y) * largest + weights + bias) * _OUTWARD
+        return 1.0, 0.0
+    scale = fixed.layers[-1].scale
+    reach = np.full(network.Y.shape[1], scale * LARGEST)
+    added = _product(fixed.Y, network.Y, scale / fixed.output_scale, reach, fixed.output_scale)
+    if fixed.d is not None:
+        added += 0.5 * fixed.output_scale * len(fixed.d) ** 0.5
+    return _norm(network.Y), added
 
 
 def _norm(A: Array) -> float:
