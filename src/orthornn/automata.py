@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ._checks import check_integer
@@ -30,7 +31,7 @@ Factor = tuple[int, int, int]
 """(strength, i, j): (2, i, j) swaps registers i and j, (1, i, i) erases register i."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Automaton:
     """A finite automaton with an output at each state.
 
@@ -52,10 +53,10 @@ class Automaton:
 
     table: np.ndarray
     outputs: np.ndarray
-    start: int = 0
+    start: int
 
-    def __post_init__(self) -> None:
-        table, outputs = np.asarray(self.table, dtype=np.int64), np.asarray(self.outputs, dtype=np.int64)
+    def __init__(self, table: ArrayLike, outputs: ArrayLike, start: int = 0) -> None:
+        table, outputs = np.asarray(table, dtype=np.int64), np.asarray(outputs, dtype=np.int64)
         if table.ndim != 2 or not table.size or outputs.shape != table.shape[:1]:
             raise ShapeError(
                 f"Expected a table (Q, A) and outputs (Q,), but got {table.shape} and {outputs.shape}. "
@@ -66,9 +67,9 @@ class Automaton:
             raise ArgumentError(
                 f"Expected states from 0 to {len(table) - 1} in the table, but got {wrong}. Number the states from 0."
             )
-        check_integer("start", self.start, 0, len(table) - 1)
         object.__setattr__(self, "table", table)
         object.__setattr__(self, "outputs", outputs)
+        object.__setattr__(self, "start", check_integer("start", start, 0, len(table) - 1))
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -80,7 +81,7 @@ class Automaton:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def states(self, word: Sequence[int] | np.ndarray) -> np.ndarray:
+    def states(self, word: ArrayLike) -> np.ndarray:
         """Return the states before the first token and after each.
 
         Args:
@@ -103,7 +104,7 @@ class Automaton:
             found[t + 1] = self.table[found[t], letters]
         return found
 
-    def run(self, word: Sequence[int] | np.ndarray) -> np.ndarray:
+    def run(self, word: ArrayLike) -> np.ndarray:
         """Return the outputs before the first token and after each.
 
         Args:
@@ -209,7 +210,7 @@ def _centers(points: Tensor, radius: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Rule:
-    """What a token does to the registers of a layer.
+    """Factors and a write, which a token applies to the registers of a layer.
 
     Attributes:
         factors: Reflections and projections, the first one applied first.
@@ -220,7 +221,11 @@ class Rule:
     write: int | None = None
 
     def apply(self, registers: np.ndarray) -> np.ndarray:
-        """Return the registers (..., m) after this rule."""
+        """Return the registers after this rule.
+
+        Args:
+            registers: int64 (..., m).
+        """
         x = registers.copy()
         for strength, i, j in self.factors:
             if strength == 2:
@@ -252,6 +257,9 @@ class Layer:
     def state(self, registers: np.ndarray) -> int:
         """Return the state whose code the registers are.
 
+        Args:
+            registers: int64 (m,).
+
         Raises:
             ArgumentError: If they are none.
         """
@@ -280,7 +288,12 @@ class Machine:
         return [layer.codes[layer.start] for layer in self.layers]
 
     def step(self, now: Sequence[np.ndarray], token: int) -> list[np.ndarray]:
-        """Return the registers of every layer after a token, from those before it."""
+        """Return the registers of every layer after a token.
+
+        Args:
+            now: Registers of every layer before it.
+            token: From 0 to A - 1.
+        """
         below = tuple(layer.state(x) for layer, x in zip(self.layers, now))
         found = []
         for depth, (layer, x) in enumerate(zip(self.layers, now)):
@@ -301,7 +314,11 @@ class Machine:
         return np.array(outputs)
 
     def read(self, now: Sequence[np.ndarray]) -> int:
-        """Return the output for these registers."""
+        """Return the output of a state.
+
+        Args:
+            now: Registers of every layer.
+        """
         state = int(self.states[tuple(layer.state(x) for layer, x in zip(self.layers, now))])
         return int(self.automaton.outputs[state])
 
@@ -570,7 +587,7 @@ def _reached(machine: Machine) -> Machine:
     def renumbered(now: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(reached[depth].index(now[depth]) for depth in kept if depth < len(now))
 
-    smaller = []
+    smaller: list[Layer] = []
     for depth, size in zip(kept, sizes):
         places = {(p[0], *renumbered(p[1:])): images for p, images in moved[depth].items()}
         rules, numbers = _numbered([_rule_of(reached[depth], images) for images in places.values()])
