@@ -431,6 +431,20 @@ def test_examples_of_docstrings(name):
             ["a     b", "long  short     it"],
             ["", ".. code-block:: none", "", "    a     b", "    long  short     it", ""],
         ),
+        (
+            ["At most", "", "    a  <= b  c", "       <= d  e", "       <= f  g"],  # a formula, no table of one row
+            [
+                "",
+                "At most",
+                "",
+                ".. code-block:: none",
+                "",
+                "        a  <= b  c",
+                "           <= d  e",
+                "           <= f  g",
+                "",
+            ],
+        ),
         ([".. math:: h = \\phi(z_t),", "          z"], ["", ".. math:: h = \\phi(z_t),", "          z", ""]),
         (["Shape:", "    - x: (T, B)"], ["", "**Shape**", "", "- x: (T, B)"]),
         (["Example:", "    >>> 2 * 3", "    6"], ["", "Example:", "", "    >>> 2 * 3", "    6"]),
