@@ -32,7 +32,7 @@ from ..held_steps import warn_of_held_steps
 from ..units import warn_of_large_offsets
 from . import project_files
 from .bounds import Ranges, bits_lost, find_ranges
-from .fixed import FixedNetwork, check_has_integers, quantize
+from .fixed import FixedNetwork, quantize
 from .fixed_numbers import FixedDialect
 from .float_numbers import FloatDialect
 from .folded import CForm, FoldedNetwork, fold_network, model_of
@@ -158,7 +158,6 @@ def to_c(
         vectors = _float_vectors(folded)
     else:
         check_number("margin", margin, 1.0, 1024.0)
-        check_has_integers(folded)
         ranges = find_ranges(folded, calibration, input_range, steps, margin)
         if input_range is not None:
             _warn_of_wide_bounds(folded, input_range, steps, ranges)
