@@ -85,7 +85,8 @@ def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps
     return Ranges(
         np.max([ranges.inputs for ranges in found], axis=0),
         states,
-        f"the largest values on {len(calibration)} sequences of {len(found)} lengths, states times {margin:g}",
+        f"the largest values on {len(calibration)} sequences of {len(found)} lengths, "
+        f"{'all' if folded.blocks else 'states'} times {margin:g}",
         {name: max(ranges.between[name] for ranges in found) for name in found[0].between},
     )
 
@@ -277,7 +278,10 @@ def calibrated(network: FoldedNetwork, x: Array, margin: float) -> Ranges:
     inputs = np.ones(network.input_size) if network.tokens else np.abs(network.prepared(x)).max((0, 1))
     if network.vectors is not None:  # in the place of the number of a series
         inputs = np.concatenate([inputs[:-1], np.abs(network.vectors).max(0)])
-    source = f"the largest values on {len(x)} sequences of {x.shape[1]} steps, states times {margin:g}"
+    if network.blocks:  # whose inputs are standardized columns, with no largest value
+        inputs = inputs * margin
+    what = "all" if network.blocks else "states"
+    source = f"the largest values on {len(x)} sequences of {x.shape[1]} steps, {what} times {margin:g}"
     limits = tuple(
         max(1.0 if layer.phi.name == "tanh" and not layer.linear else value * margin, way * margin)
         for layer, value, way in zip(network.layers, largest, between)

@@ -51,6 +51,7 @@ from .fixed_arithmetic import (
 from .fixed_blocks import (
     GATE_PLACES,
     GELU_PLACES,
+    HELD,
     HELD_PLACES,
     SIGMOID_BITS,
     SIGMOID_ONE,
@@ -200,12 +201,12 @@ class FixedLayer:
 
     def narrow(self, h: Array) -> Array:
         """Return a state as int16."""
-        return h if self.turns is None else scaled(h, 1, HELD_PLACES)
+        return h if self.turns is None else cut(scaled(h, 1, HELD_PLACES))
 
     def step(self, h: Array, taken: Array) -> Array:
         """Return the next state from a state (..., N) and V x in the unit of sums."""
         if self.turns is not None:
-            return np.clip(self.turns(h) + plus(taken, self.b), -LARGEST << HELD_PLACES, LARGEST << HELD_PLACES)
+            return np.clip(self.turns(h) + plus(taken, self.b), -HELD, HELD)
         if self.base is not None:
             h = self.base(h)
         if self.U is not None:

@@ -7,18 +7,19 @@ of the range:
 
     a step rounds each unit by at most 1/2, and the sum V x + b by at most 1/2: together at most sqrt(2) a pair
     rounding of c and s changes the radius and the angle by at most 2^-30.5 each
-    |error_T| <= sqrt(2) T (and its share r^(T-t) where r < 1: at most sqrt(2)/(1 - r)), in the mean about sqrt(T)/2
+    |error_T| <= sqrt(2) T, and at most sqrt(2)/(1 - r) where r < 1; in the mean about sqrt(T)/2
 
-which is below 2^-11 of the range in 10^4 steps for any inputs and any r <= 1, and nothing drifts: of a product with 30
-places, halves, which round upwards, are one in 2^30.
+This is below 2^-11 of the range in 10^4 steps for any inputs and any r <= 1. Nothing drifts: of a product with 30 places,
+halves, which round upwards, are one in 2^30. A state may be 8 times the range of what is read of it, and is cut where it is
+read: what is beyond the calibrated range for some steps does no harm later.
 
 Features u are int32, with one unit for all blocks: 8 places below int16, as the sums of a layer, so that adding a block is
-exact. What reads them reads int16: rounded, or normalized,
+exact. They may be 4 times their range. What reads them reads int16: rounded, or normalized,
 
     n = u / sqrt(mean(u^2) + eps) = sqrt(D) 32767^-1 v,    v = round(32767 c / sqrt(sum c^2 + D eps)),   c = u - mean(u)
 
 which never leaves int16, since |c| <= sqrt(sum c^2). The mean is rounded to a unit; the sum of squares is exact, with 64
-bits; it is shifted to 2^60..2^62, so that its square root has 30 bits and its reciprocal 24: v is off by at most one.
+bits. It is shifted to 2^60..2^62, so that its square root has 30 bits and its reciprocal 24: v is off by at most one.
 
 sigmoid(z) = (1 + tanh(z/2))/2 by the table of tanh, off by at most 7e-5; gelu(z) = max(z, 0) - k(|z|) by a table of
 k(a) = a Phi(-a) with as many entries, off by at most 1.1e-4: an eighth of the squared step 1/32 times the largest second
@@ -54,7 +55,8 @@ from .folded import Array, Base, swapped
 from .reading import Reading
 
 HELD_PLACES = 10  # of an int32 state, below int16
-FEATURES = LARGEST << PLACES  # the largest feature
+HELD = LARGEST << HELD_PLACES + 3  # the largest int32 state: 8 times what is read of it
+FEATURES = LARGEST << PLACES + 2  # the largest feature: 4 times what is read of it
 GATE_PLACES = (
     TANH_PLACES + TANH_STEPS.bit_length() - 2
 )  # of z in sigmoid(z): a unit is a place in the table of tanh(z/2)
@@ -65,10 +67,10 @@ TAIL_BITS = 17  # places of the entries of TAIL_TABLE
 TAIL_TABLE = np.rint(
     [2.0**TAIL_BITS * a * math.erfc(a / math.sqrt(2)) / 2 for a in np.arange(TANH_STEPS * TANH_END + 1) / TANH_STEPS]
 ).astype(np.int64)
-QUOTIENT_BITS = PLACES + 16
-_MOST_FEATURES = 1 << 14
-_LARGEST_EPS = 2.0**61
-_LARGEST_GAIN = 8.0
+QUOTIENT_BITS = PLACES + 18  # of a mean
+_MOST_FEATURES = 1 << 11  # whose squares, of at most 26 bits each and a mean less, have a sum below 2^61
+_LARGEST_EPS = 2.0**60
+_LARGEST_GAIN = 3.0
 _END = (TANH_STEPS * TANH_END << TANH_PLACES) - 1
 
 
@@ -107,10 +109,11 @@ class FixedRotations:
     @classmethod
     def of(cls, base: Base) -> FixedRotations:
         """Round c and s to int32."""
-        largest = max(float(np.abs(base.c).max()), float(np.abs(base.s).max()))
-        if largest > _LARGEST_GAIN:
+        gain, largest = (float(f(np.abs(base.c), np.abs(base.s)).max()) for f in (np.add, np.maximum))
+        if gain > _LARGEST_GAIN:  # for HELD times that and two sums of at most REACH are below 2^31
             raise ArgumentError(
-                f"Expected a gain of at most 8 for integers, but got {largest:.3g}. Pass numbers='float32'."
+                f"Expected rotations with |c| + |s| of at most {_LARGEST_GAIN:g} for integers, but got {gain:.3g}. Pass "
+                f"numbers='float32'."
             )
         places = min(30, math.floor(math.log2((2**31 - 1) / max(largest, 1.0))))
         c, s = (np.rint(values * 2.0**places).astype(np.int64) for values in (base.c, base.s))
@@ -140,7 +143,7 @@ class FixedNorm:
                 f"Expected at most {_MOST_FEATURES} features, not far smaller than the eps of a normalization, for integers, "
                 f"but got {size} features up to {unit * FEATURES:.3g} and eps={block.eps:.3g}. Pass numbers='float32'."
             )
-        down = max(0, (size - 1).bit_length() - 7)  # a sum of D features has 23 + log2(D) bits, of which 30 are kept
+        down = max(0, (size - 1).bit_length() - 5)  # a sum of D features has 25 + log2(D) bits, of which 30 are kept
         shift = 29 + (size - 1).bit_length() - down
         return cls(block.norm == "layer", max(1, round(eps)), round(2.0 ** (shift + down) / size), shift, down)
 

@@ -19,6 +19,7 @@ from .fixed_arithmetic import (
 from .fixed_blocks import (
     FEATURES,
     GELU_PLACES,
+    HELD,
     HELD_PLACES,
     QUOTIENT_BITS,
     SIGMOID_BITS,
@@ -337,16 +338,16 @@ class FixedDialect(Dialect):
         }[layer.phi]
 
     def narrow(self, layer: LayerShape, value: str) -> str:  # noqa: D102
-        return f"narrow({value})" if self.state(layer) == "int16_t" else f"between({value}, {LARGEST << HELD_PLACES})"
+        return f"narrow({value})" if self.state(layer) == "int16_t" else f"between({value}, {HELD})"
 
     def read_state(self, layer: LayerShape) -> list[str]:  # noqa: D102
         if self.state(layer) == "int16_t":
             return [f"const int16_t *const h = state->h{layer.index};"]
-        rounded = f"(state->h{layer.index}[i] + {1 << (HELD_PLACES - 1)}) >> {HELD_PLACES}"
+        rounded = f"between((state->h{layer.index}[i] + {1 << (HELD_PLACES - 1)}) >> {HELD_PLACES}, {LARGEST})"
         return [
             "int16_t *const h = state->narrowed;",
             f"for (i = 0; i < {layer.size}; i++)",
-            f"    h[i] = (int16_t)({rounded});",
+            f"    h[i] = (int16_t){rounded};",
         ]
 
     def normalize(self, index: int, width: int, norm: str) -> str:  # noqa: D102
