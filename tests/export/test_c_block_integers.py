@@ -244,7 +244,8 @@ def test_ram_and_flash_are_those_of_the_c(case, tmp_path):
     made = exported(CASES[case](), "int8", tmp_path)
     program = tmp_path / "size.c"
     program.write_text(
-        '#include <stdio.h>\n#include "network.h"\nint main(void) { printf("%u", (unsigned)sizeof(network_state)); return 0; }\n'
+        '#include <stdio.h>\n#include "network.h"\n'
+        'int main(void) { printf("%u", (unsigned)sizeof(network_state)); return 0; }\n'
     )
     command(COMPILERS[0], *STRICT, program, "-o", tmp_path / "size")
     assert int(subprocess.check_output([tmp_path / "size"])) == made.sizes.ram

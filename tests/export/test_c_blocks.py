@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import orthornn
 from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN
 from orthornn.cli import main
 from orthornn.errors import ArgumentError
@@ -268,28 +269,65 @@ def test_what_train_makes_by_default_is_exported_and_predicts_the_same(kind, tmp
         assert " *   0: a+1\n *   1: a+2\n *   2: a+3\n" in head
 
 
-def test_what_cannot_go_is_refused_before_the_training(tmp_path, capsys):
+@pytest.mark.parametrize("numbers", [None, "int16", "int8"])
+def test_what_cannot_go_is_refused_before_the_training(numbers, tmp_path, capsys):
     file, words = table(tmp_path, "classify")
-    words = [
-        "train",
-        str(file),
-        *words,
-        "--steps",
-        "1",
-        "--hidden-size",
-        "4",
-        "--for-c",
-        "--out",
-        str(tmp_path / "run"),
-    ]
+    run = tmp_path / "run"
+    words = ["train", str(file), *words, "--steps", "1", "--hidden-size", "4", "--out", str(run), "--for-c"]
+    words += [] if numbers is None else [numbers]
     assert main([*words, "--model", "lstm"]) == 2
     assert "LSTM, which has no C form" in capsys.readouterr().err
     assert main([*words, "--model", "auto"]) == 2
     assert "Expected --for-c only with one model" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+    assert not run.exists()
     assert main(words) == 0
     before = capsys.readouterr().out
-    assert main(["export", str(tmp_path / "run"), "--c"]) == 0
-    costs = re.findall(r"(flash.*?)calls of expf", capsys.readouterr().out, re.DOTALL)
+    more = [] if numbers is None else ["--numbers", numbers, "--calibration", str(file)]
+    assert main(["export", str(run), "--c", *more]) == 0
+    costs = re.findall(r"(flash.*?multiply-adds\n)", capsys.readouterr().out, re.DOTALL)
     assert len(costs) == 1
     assert costs[0] in before
+    assert ("calls of expf" in before) == (numbers is None)
+
+
+def test_numbers_for_c_are_checked_in_the_command_and_in_python(tmp_path, capsys):
+    file, words = table(tmp_path, "classify")
+    assert main(["train", str(file), *words, "--for-c", "int4"]) == 2
+    assert "Expected float32, int16 or int8 as --for-c, but got int4" in capsys.readouterr().err
+    for given, wanted in ((True, 0), ("int8", 0), (False, 0), ("int4", 1)):
+        options = {"sequence": "id", "steps": 1, "hidden_size": 4, "model": "lstm", "for_c": given}
+        message = "float32, int16 or int8" if wanted else "has no C form"
+        if given is False:
+            orthornn.train(file, "state", **options, out=tmp_path / "run")
+            continue
+        with pytest.raises(ArgumentError, match=message):
+            orthornn.train(file, "state", **options, out=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("numbers", ["int8", "int16"])
+@pytest.mark.parametrize("kind", ["classify", "regress", "forecast"])
+def test_what_train_makes_by_default_is_exported_to_integers(kind, numbers, tmp_path):
+    file, words = table(tmp_path, kind)
+    run = tmp_path / "run"
+    assert main(["train", kind, "--data", str(file), *words, "--steps", "30", "--out", str(run)]) == 0
+    assert main(["export", str(run), "--c", "--numbers", numbers, "--calibration", str(file)]) == 0
+    selftest_passes(run / "export", compiler=COMPILERS[0])
+    loaded = load(run)
+    found = loaded.predict_table(file)
+    made = to_c(loaded, tmp_path / "again", numbers=numbers, calibration=[series.values for series, _ in found])
+    compiled, unit = Compiled(made), made.integers.output_scale
+    rows = []
+    for series, said in found[:5]:
+        q = made.integers.quantize(series.values)
+        y = compiled.run(q)
+        assert np.array_equal(y, made.integers.run(np.asarray(series.values)[None])[0])
+        if kind == "classify":
+            odds = np.exp((y - y.max()) * unit)
+            rows.append(odds / odds.sum() - said.scores[0])
+        else:
+            rows.append(
+                (y * unit - (said.scores[0] if kind == "regress" else said.scores)) / loaded.description["target_scale"]
+            )
+    assert max(np.abs(row).max() for row in rows) < (0.1 if numbers == "int8" else 0.01)

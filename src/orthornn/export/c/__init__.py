@@ -31,7 +31,7 @@ from ...errors import ArgumentError
 from ..held_steps import warn_of_held_steps
 from ..units import warn_of_large_offsets
 from . import project_files
-from .bounds import Ranges, bits_lost, find_ranges
+from .bounds import Ranges, bits_lost, calibrated, find_ranges
 from .fixed import FixedNetwork, quantize
 from .fixed_numbers import FixedDialect
 from .float_numbers import FloatDialect
@@ -168,13 +168,17 @@ def to_c(
     return CExport(write_files(Path(folder), files, force), made.sizes(), folded, fixed)
 
 
-def sizes_of(network: Any) -> Sizes:
-    """Return what `to_c` says that a network costs in float32, trained or not.
+def sizes_of(network: Any, numbers: Numbers = "float32") -> Sizes:
+    """Return what `to_c` says that a network costs with these numbers, trained or not.
 
     Raises:
         ArgumentError: If it has no C form.
     """
-    return _floats(_folded(network, "auto"), "network").sizes()
+    folded = _folded(network, "auto")
+    if numbers == "float32":
+        return _floats(folded, "network").sizes()
+    ranges = calibrated(folded, example(folded, _SELFTEST_STEPS)[None], 1.25)  # of any scales, which cost nothing
+    return _integers(quantize(folded, int(numbers.removeprefix("int")), ranges), "network").sizes()
 
 
 def _folded(network: Any, form: CForm) -> FoldedNetwork:
