@@ -35,7 +35,7 @@ OTHERS = {
         "auto",
     ),
     "maximum": (lambda: pooled(nn.RNN(3, 6, 2), "summary"), "auto"),
-    "lags": (lambda: with_lags(pooled(OrthogonalRNN(3, 6, dtype=torch.float64), "last"), 4), "auto"),
+    "lags": (lambda: with_lags(pooled(OrthogonalRNN(3, 6), "last").double(), 4), "auto"),
     "perceptron": (lambda: pooled(OrthogonalRNN(3, 6, nonlinearity="tanh"), "mean", perceptron=True), "auto"),
     "series": (lambda: with_series(pooled(OrthogonalRNN(4, 6), "mean").double()), "auto"),
 }
@@ -264,6 +264,10 @@ REFUSED = {
         lambda x: {"input_range": (-1.0, 1.0), "steps": 10},
         "calibration for OrthogonalBlocks, of which a bound",
     ),
+    "a bound of vectors": (
+        lambda x: {"input_range": (-1.0, 1.0), "steps": 10, "model": OTHERS["series"][0]()},
+        "calibration for a network with vectors of series",
+    ),
     "silence": (lambda x: {"calibration": 1e-12 * x}, "far smaller than the eps of a normalization"),
 }
 
@@ -271,13 +275,14 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_integers_cannot_hold_is_refused_before_anything_is_written(case, tmp_path):
     options, message = REFUSED[case]
+    options = options(torch.randn(2, 9, 3))
     model = build("blocks", 3, 2, hidden_size=4).eval()
     with torch.no_grad():
         for name, parameter in model.core.named_parameters():
             if "bias" in name:
                 parameter.zero_()
     with pytest.raises(ArgumentError, match=message):
-        to_c(model, tmp_path / "out", numbers="int8", **options(torch.randn(2, 9, 3)))
+        to_c(options.pop("model", model), tmp_path / "out", numbers="int8", **options)
     assert not list(tmp_path.iterdir())
 
 

@@ -38,7 +38,15 @@ def results(tmp_path: Path) -> Path:
     cost = {"weights": 10, "code": 20, "ram": 30, "instructions": 40, "multiply_adds": 50}
     made = {name: {"accuracy": 0.5, **cost} for name in ("int8", "int16")}
     one = {"accuracy": 0.75, "parameters": 7, **made}
-    (tmp_path / "microcontroller.json").write_text(json.dumps({"mnist": one, "sensor": {"seeds": [one, one]}}))
+    costs = {"float32 in C": {"weights": 9, "ram": 8}} | {
+        f"{name} in C": {"weights": 5, "ram": 6, "score": 0.5} for name in ("int16", "int8")
+    }
+    tables = [
+        {"set": "A", "metric": "accuracy", "float32": 0.75, **costs},
+        {"set": "B", "metric": "mse", "float32": 2.0, **costs},
+    ]
+    record = {"mnist": one, "sensor": {"seeds": [one, one]}, "tables": {"sets": tables}}
+    (tmp_path / "microcontroller.json").write_text(json.dumps(record))
     return tmp_path
 
 
@@ -75,6 +83,9 @@ def test_networks_in_integers(results: Path):
     rows = microcontroller(results, "sensor").splitlines()
     assert rows[2] == "| float32 | 75.00 % | 75 75 |  |  |  |  |"
     assert rows[4] == "| int8 | 50.00 % | 50 50 | 10 bytes | 20 bytes | 30 bytes | 40 |"
+    rows = microcontroller(results, "tables").splitlines()
+    assert rows[2] == "| A | accuracy | 75.0 % | 50.0 % | 50.0 % | 9, 8 | 5, 6 | 5, 6 |"
+    assert rows[3] == "| B | mse | 2 | 0.5 | 0.5 | 9, 8 | 5, 6 | 5, 6 |"
     with pytest.raises(ArgumentError, match="kind"):
         microcontroller(results, "all")
 
@@ -87,3 +98,6 @@ def test_the_goals_for_microcontrollers_are_met():
     assert made["ram"] <= 1024
     for seed in record["sensor"]["seeds"]:
         assert abs(seed["int8"]["accuracy"] - seed["accuracy"]) <= 0.01
+    for row in record["tables"]["sets"]:
+        if row["metric"] == "accuracy":
+            assert row["int8 in C"]["score"] >= row["float32"] - 0.01

@@ -17,6 +17,8 @@ reflection.
 tanh is a table of 257 int16 between 0 and 8, with linear interpolation; the modulus and the unit vector of a complex
 unit are a square root and a division, bit by bit. No instruction is skipped for any value, so a step takes the same
 time always.
+
+The parts of OrthogonalBlocks, pools and lags are in fixed_blocks.py.
 """
 
 from __future__ import annotations
@@ -373,6 +375,11 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
     raw, shift = raw / x_scale, shift / x_scale
     vectors = None
     if network.vectors is not None:
+        if len(network.vectors) > LARGEST:
+            raise ArgumentError(
+                f"Expected at most {LARGEST - 1} series for integers, whose number is an int16, but got "
+                f"{len(network.vectors) - 1}. Pass numbers='float32'."
+            )
         raw[-1], shift[-1] = 1.0, 0.0  # the number of the series
         vectors = np.rint(network.vectors / x_scale).astype(np.int64)
     steepest = max(float(np.abs(values).max()) for values in (raw, shift))
