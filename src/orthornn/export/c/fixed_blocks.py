@@ -215,7 +215,7 @@ class FixedBlock:
 
 @dataclass(frozen=True)
 class FixedReading:
-    """What the readout reads besides the last output. A: Of lags, in the unit of outputs."""
+    """The input of the readout besides the last output. A: Of lags, in the unit of outputs."""
 
     reading: Reading
     A: FixedMatrix | None = None
