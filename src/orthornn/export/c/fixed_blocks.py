@@ -153,13 +153,12 @@ class FixedNorm:
         if self.centered:
             c = u - scaled(u.sum(-1, keepdims=True) >> self.down, self.m, self.shift)
         square = (c * c).sum(-1, keepdims=True) + self.eps
-        places = np.zeros_like(square)
+        places = np.ones_like(square)
         for by in (16, 8, 4, 2, 1):
             fits = square < 1 << (62 - 2 * by)
-            square, places = np.where(fits, square << (2 * by * fits), square), places + by * fits
-        m = (ratio(np.full_like(square, 1 << 30), root(square)) * LARGEST) >> 9
-        shift = 45 - places
-        return cut((c * m + (np.int64(1) << (shift - 1))) >> shift)
+            square, places = np.where(fits, square << 2 * by, square), np.where(fits, places << by, places)
+        m = ((ratio(np.full_like(square, 1 << 30), root(square)) * LARGEST) >> 9) * places
+        return cut(scaled(c, m, 45))
 
 
 @dataclass(frozen=True)

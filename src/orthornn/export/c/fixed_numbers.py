@@ -188,19 +188,19 @@ static int32_t ratio(uint32_t part, uint32_t whole)
     "normalize_size": """/* v = {largest} u / sqrt(sum u^2 + eps) */
 static void normalize_size(int16_t *v, const int32_t *u, int count, int64_t eps)
 {{
-    uint64_t square = (uint64_t)eps;
-    int i, places = 0;
+    uint64_t square = (uint64_t)eps, places = 1;
+    int i;
     int64_t m;
     for (i = 0; i < count; i++)
         square += (uint64_t)((int64_t)u[i] * u[i]);
     for (i = 16; i > 0; i /= 2) {{
         const uint64_t fits = 0 - (uint64_t)(square < (uint64_t)1 << (62 - 2 * i));
         square = ((square << (2 * i)) & fits) | (square & ~fits);
-        places += i & (int)(fits & 31u);
+        places = ((places << i) & fits) | (places & ~fits);
     }}
-    m = ((int64_t)ratio((uint32_t)1 << 30, root(square)) * {largest}) >> 9;
+    m = (((int64_t)ratio((uint32_t)1 << 30, root(square)) * {largest}) >> 9) * (int64_t)places;
     for (i = 0; i < count; i++)
-        v[i] = (int16_t)between((int32_t)((u[i] * m + ((int64_t)1 << (44 - places))) >> (45 - places)), {largest});
+        v[i] = (int16_t)between((int32_t)((u[i] * m + ((int64_t)1 << 44)) >> 45), {largest});
 }}
 """,
     "normalize": """/* the same of u - mean(u); u stays as it is */
