@@ -245,9 +245,10 @@ def tables(given: argparse.Namespace) -> dict[str, Any]:
         entry = trained(places, Cell(name, "default", 0), folder)
         loaded = load(folder)
         task, model = loaded.config.task, loaded.model.eval()
-        typical = [one for step in range(-(-TYPICAL // 32)) for one in sequences(task.train_batch(step, 32, 0).inputs)][
-            :TYPICAL
-        ]
+        size = loaded.config.batch_size
+        steps = min(-(-TYPICAL // size), task.steps_per_epoch(size) or 1)
+        batches = [task.train_batch(step, size, 0).inputs for step in range(steps)]
+        typical = [one for inputs in batches for one in sequences(inputs)][:TYPICAL]
         row = {"set": name, "metric": task.metric, "parameters": entry["parameters"], "float32": score(task, model)}
         for numbers in ("float32", *NUMBERS):
             options = {} if numbers == "float32" else {"numbers": numbers, "calibration": typical}
