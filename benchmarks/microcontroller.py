@@ -7,7 +7,7 @@
 mnist: pixel MNIST, one pixel per step; the images for validation are the last 5000 of a permutation of the training images.
 sensor: BasicMotions of the UEA archive, six channels of a smart watch, ten seeds.
 tables: the sets of orthornn_evidence.own_data, each with the default network of tables as `orthornn train` trains it, seed 0;
-the scales are the largest values on at most 300 training sequences, times 1.25.
+the scales are the largest values on at most 300 training sequences, times 4.
 
 The networks of the first two are two linear layers of rotations,
 

@@ -225,6 +225,18 @@ def test_a_mean_of_many_steps_is_exact(tmp_path):
     assert abs(found - 0.75) < 2**-14
 
 
+@pytest.mark.parametrize("case", ["lags", "default", "both, perceptron"])
+def test_inputs_may_grow_to_several_times_the_calibrated_ones(case, tmp_path):
+    """A series with a trend leaves the range of its past; its forecast was cut."""
+    model = CASES[case]()
+    made = exported(model, "int16", tmp_path)
+    torch.manual_seed(0)
+    x = 3 * inputs_of(model, 60)
+    expected = every_step(model, x)
+    found = twin(made, made.integers.quantize(x.numpy()))[0] * made.integers.output_scale
+    assert np.sqrt(np.square(found - expected).mean()) < 0.005 * np.abs(expected).max()
+
+
 @pytest.mark.parametrize("numbers", ["int8", "int16"])
 def test_a_state_beyond_the_calibrated_range_does_no_harm_later(numbers, tmp_path):
     torch.manual_seed(0)
@@ -232,7 +244,7 @@ def test_a_state_beyond_the_calibrated_range_does_no_harm_later(numbers, tmp_pat
     made = exported(model, numbers, tmp_path)
     x = inputs_of(model, 80)
     beyond = x.clone()
-    beyond[10:15] *= 8
+    beyond[10:15] *= 25
     ends = [twin(made, made.integers.quantize(steps.numpy()))[0][-1] for steps in (x, beyond)]
     assert np.abs(ends[0] - ends[1]).max() * made.integers.output_scale < 1e-3
 

@@ -60,6 +60,7 @@ __all__ = [
 Numbers = Literal["float32", "int16", "int8"]
 NUMBERS: tuple[str, ...] = get_args(Numbers)
 _SELFTEST_STEPS = 20
+_MARGIN, _MARGIN_OF_BLOCKS = 1.25, 4.0
 _LARGEST_TOKEN_CLASSES = 65535
 _MOST_BITS_LOST = 7  # of the 15 of a state without its sign: 8 are left, where an int8 weight has 7
 
@@ -95,7 +96,7 @@ def to_c(
     calibration: Any = None,
     input_range: tuple[float, float] | None = None,
     steps: int | None = None,
-    margin: float = 1.25,
+    margin: float | None = None,
     makefile: bool = True,
     arduino: bool = False,
     zephyr: bool = False,
@@ -122,7 +123,8 @@ def to_c(
             bound that leaves states fewer than 8 of their 15 bits, as for a W that is far from orthogonal.
         steps: Length of the longest sequence, for that bound.
         margin: What the largest calibrated values of states are multiplied by, and of OrthogonalBlocks those of inputs and
-            features, too; what is beyond that is cut. Default: 1.25.
+            features, too; what is beyond that is cut. Default: None, 1.25; of OrthogonalBlocks 4, since columns of a table
+            drift, and blocks have bits to spare.
         makefile: Write a Makefile that compiles and runs the self-test. Default: ``True``.
         arduino: Write library.properties, with which the folder is an Arduino library. Default: ``False``.
         zephyr: Write the files of a Zephyr module. Default: ``False``.
@@ -159,6 +161,8 @@ def to_c(
         made = _floats(folded, name)
         vectors = _float_vectors(folded)
     else:
+        if margin is None:
+            margin = _MARGIN_OF_BLOCKS if folded.blocks else _MARGIN
         check_number("margin", margin, 1.0, 1024.0)
         ranges = find_ranges(folded, calibration, input_range, steps, margin)
         if input_range is not None:
@@ -179,7 +183,7 @@ def sizes_of(network: Any, numbers: Numbers = "float32") -> Sizes:
     folded = _folded(network, "auto")
     if numbers == "float32":
         return _floats(folded, "network").sizes()
-    ranges = calibrated(folded, example(folded, _SELFTEST_STEPS)[None], 1.25)  # of any scales, which cost nothing
+    ranges = calibrated(folded, example(folded, _SELFTEST_STEPS)[None], _MARGIN)  # of any scales, which cost nothing
     return _integers(quantize(folded, int(numbers.removeprefix("int")), ranges), "network").sizes()
 
 
