@@ -2,7 +2,7 @@
 
     python benchmarks/microcontroller.py mnist FOLDER OUT --minutes 80 --results results/microcontroller.json
     python benchmarks/microcontroller.py sensor FOLDER OUT --results results/microcontroller.json
-    python benchmarks/microcontroller.py tables SERIES OUT --digits DIGITS --results results/microcontroller.json
+    python benchmarks/microcontroller.py tables SERIES OUT --digits DIGITS --results results/microcontroller-tables.json
 
 mnist: pixel MNIST, one pixel per step; the images for validation are the last 5000 of a permutation of the training images.
 sensor: BasicMotions of the UEA archive, six channels of a smart watch, ten seeds.

@@ -45,8 +45,8 @@ def results(tmp_path: Path) -> Path:
         {"set": "A", "metric": "accuracy", "float32": 0.75, **costs},
         {"set": "B", "metric": "mse", "float32": 2.0, **costs},
     ]
-    record = {"mnist": one, "sensor": {"seeds": [one, one]}, "tables": {"sets": tables}}
-    (tmp_path / "microcontroller.json").write_text(json.dumps(record))
+    (tmp_path / "microcontroller.json").write_text(json.dumps({"mnist": one, "sensor": {"seeds": [one, one]}}))
+    (tmp_path / "microcontroller-tables.json").write_text(json.dumps({"tables": {"sets": tables}}))
     return tmp_path
 
 
@@ -91,13 +91,14 @@ def test_networks_in_integers(results: Path):
 
 
 def test_the_goals_for_microcontrollers_are_met():
-    record = json.loads((Path(__file__).parents[3] / "results" / "microcontroller.json").read_text())
+    results = Path(__file__).parents[3] / "results"
+    record = json.loads((results / "microcontroller.json").read_text())
     made = record["mnist"]["int8"]
     assert made["accuracy"] >= 0.95
     assert made["weights"] <= 16 * 1024
     assert made["ram"] <= 1024
     for seed in record["sensor"]["seeds"]:
         assert abs(seed["int8"]["accuracy"] - seed["accuracy"]) <= 0.01
-    for row in record["tables"]["sets"]:
+    for row in json.loads((results / "microcontroller-tables.json").read_text())["tables"]["sets"]:
         if row["metric"] == "accuracy":
             assert row["int8 in C"]["score"] >= row["float32"] - 0.01

@@ -26,13 +26,14 @@ def amplifier(results: Path, kind: str) -> str:
 
 
 def microcontroller(results: Path, kind: str) -> str:
-    """Return a table of results/microcontroller.json: "mnist", "sensor" or "tables".
+    """Return a table of results/microcontroller.json, "mnist" or "sensor", or of microcontroller-tables.json, "tables".
 
     Raises:
         ArgumentError: If the kind is another one.
     """
     check_choice("kind", kind, _INTEGERS)
-    record = json.loads((results / "microcontroller.json").read_text(encoding="utf-8"))
+    name = "microcontroller-tables.json" if kind == "tables" else "microcontroller.json"
+    record = json.loads((results / name).read_text(encoding="utf-8"))
     return "\n".join(_INTEGERS[kind](record[kind]))
 
 
