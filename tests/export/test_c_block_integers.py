@@ -15,6 +15,7 @@ from orthornn.errors import ArgumentError
 from orthornn.export import rounded, to_c
 from orthornn.export.c import fixed_blocks
 from orthornn.export.c.blocks import FoldedBlock
+from orthornn.export.c.disturbance import rounding_bounds
 from orthornn.export.c.folded import Base
 from orthornn.learn.systems import SequenceModel, build
 from support.block_cases import CASES, PARTS, blocks, every_step, inputs_of, made_of, with_lags, with_series
@@ -296,6 +297,14 @@ def test_what_integers_cannot_hold_is_refused_before_anything_is_written(case, t
     with pytest.raises(ArgumentError, match=message):
         to_c(options.pop("model", model), tmp_path / "out", numbers="int8", **options)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("make", [CASES["default"], OTHERS["lags"][0], OTHERS["perceptron"][0], OTHERS["series"][0]])
+def test_nothing_is_said_of_bounds_that_there_are_not(make, tmp_path):
+    made = exported(make(), "int16", tmp_path)
+    assert "rounding has moved" not in (tmp_path / "network.h").read_text()
+    with pytest.raises(ArgumentError, match="of which there is no bound"):
+        rounding_bounds(made.integers, [1])
 
 
 @pytest.mark.parametrize("case", ["default", "both, perceptron", "lags", "series"])

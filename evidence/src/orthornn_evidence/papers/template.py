@@ -21,7 +21,8 @@ A template is Markdown with places in double braces:
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
     {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
-    {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
+    {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}
+    {{machines trained}}  {{machines machines}}  {{machines failures}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
     {{unfinished}}                    what the pages before do not show; {{unfinished | NAME}} with all rows of an experiment
     {{popgym}}                        scores on POPGym; unfinished environments are named
     {{popgym ENVIRONMENT | MEMORY}}   one score: of a memory, or the published one of the GRU or the best model
@@ -56,6 +57,7 @@ from .measured import (
     agents,
     delta_rule,
     drift,
+    exact_machines,
     gpu,
     gpu_ratio,
     group_words,
@@ -514,6 +516,7 @@ _BLOCKS = {
     "gpu": _gpu,
     "usual_calls": _usual_calls,
     "demo": _demo,
+    "machines": lambda evidence, name, options, page: exact_machines(evidence.results, name),
     "words": lambda evidence, name, options, page: group_words(evidence.results, name),
     "swap": lambda evidence, name, options, page: swap(evidence.results, name),
     "delta": lambda evidence, name, options, page: delta_rule(evidence.results),

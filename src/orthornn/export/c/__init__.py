@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ..._checks import check_choice, check_flag, check_number
+from ..._checks import check_choice, check_flag, check_integer, check_number
 from ..._files import write_together
 from ..._warnings import warn
 from ...errors import ArgumentError
@@ -33,6 +33,7 @@ from ..held_steps import warn_of_held_steps
 from ..units import warn_of_large_offsets
 from . import project_files
 from .bounds import Ranges, bits_lost, calibrated, find_ranges
+from .disturbance import has_rounding_bounds, rounding_bounds
 from .fixed import FixedNetwork, quantize
 from .fixed_blocks import HELD_PLACES
 from .fixed_numbers import FixedDialect
@@ -61,6 +62,7 @@ Numbers = Literal["float32", "int16", "int8"]
 NUMBERS: tuple[str, ...] = get_args(Numbers)
 _SELFTEST_STEPS = 20
 _MARGIN, _MARGIN_OF_BLOCKS = 1.25, 4.0
+_ROUNDED_STEPS = (1, 10, 100)  # of the bounds in the header
 _LARGEST_TOKEN_CLASSES = 65535
 _MOST_BITS_LOST = 7  # of the 15 of a state without its sign: 8 are left, where an int8 weight has 7
 
@@ -84,6 +86,25 @@ class CExport:
     def table(self) -> str:
         """Return the costs as text, one per line."""
         return "\n".join(self.sizes.lines())
+
+    def rounding_bound(self, steps: int) -> float:
+        """Return how far rounding to integers moves the outputs of so many steps at most, in Euclidean norm.
+
+        It holds for all inputs within the ranges of the integers, as long as the states of the network before rounding are
+        within theirs; with `input_range` they are. It is infinite for modReLU with b > 0, which jumps.
+
+        Args:
+            steps: T, from 1 to 10^7.
+
+        Raises:
+            ArgumentError: For float32.
+        """
+        check_integer("steps", steps, 1, 10**7)
+        if self.integers is None:
+            raise ArgumentError(
+                "Expected a network in integers, but got float32. Pass numbers='int16' or 'int8' to to_c."
+            )
+        return rounding_bounds(self.integers, [steps])[0]
 
 
 def to_c(
@@ -246,9 +267,24 @@ def _integers(fixed: FixedNetwork, name: str) -> Generated:
         f"A state of 16 bits is its integer times {scales} (one number for each layer); larger states are cut.",
         f"The scales come from {fixed.ranges.source}.",
         "A step executes the same instructions for all inputs.",
+        *_rounding(fixed),
     )
     scaling = {"input_scale": fixed.input_scale, "input_offset": fixed.input_offset}
     return Generated(fixed.network, FixedDialect(fixed), name, notes, True, **scaling, output_scale=fixed.output_scale)
+
+
+def _rounding(fixed: FixedNetwork) -> tuple[str, ...]:
+    """Return lines of the header about what rounding does to outputs; none of a network of other parts."""
+    if not has_rounding_bounds(fixed):
+        return ()
+    limits = rounding_bounds(fixed, _ROUNDED_STEPS)
+    if not np.isfinite(limits).all():
+        return ("There is no bound on what rounding does to outputs: the nonlinearity jumps, or a sum saturates.",)
+    steps, found = ", ".join(map(str, _ROUNDED_STEPS)), ", ".join(f"{limit:.2g}" for limit in limits)
+    return (
+        f"After {steps} steps rounding has moved outputs by at most {found} (Euclidean norm),",
+        "for inputs and states that are in their ranges before rounding.",
+    )
 
 
 def _fixed_vectors(fixed: FixedNetwork) -> Vectors:
