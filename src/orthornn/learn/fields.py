@@ -2,7 +2,8 @@
 
 A field and the docstring below it are the one place of an option: the command line, its help, the entries of config.json and
 the keywords of Python come from there. In a field's metadata `option` is its name among all options, where that is not its
-own; `parse` reads its text where the type does not suffice; `positional` is what help calls an argument without a name.
+own; `parse` reads its text where the type does not suffice; `positional` is what help calls an argument without a name;
+`alone` is its value where none is behind it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Option:
         parse: Reads its text; None if the type suffices.
         place: The names of the fields that lead to it, from the outermost dataclass.
         positional: What help calls an argument without a name; "" for an option.
+        alone: Its value where none is behind it; "" if it needs one.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Option:
     parse: Callable[[str], Any] | None = None
     place: tuple[str, ...] = ()
     positional: str = ""
+    alone: str = ""
 
     @property
     def typed(self) -> str:
@@ -86,8 +89,10 @@ class Option:
         """
         if isinstance(given, str):
             return self._read(given, prog)
-        if given is None:
+        if given is None or (self.alone and given is False):
             return None
+        if self.alone and given is True:
+            return self.alone
         if self.several and isinstance(given, (list, tuple)):
             kinds = [kind for kind in typing.get_args(self.several) if kind is not Ellipsis]
             return tuple(
@@ -138,7 +143,8 @@ def options_of(kind: type, place: tuple[str, ...] = ()) -> Iterator[Option]:
         made = entry.default_factory
         default = entry.default if made is dataclasses.MISSING else made()
         name, text = more.get("option", entry.name), docs.get(entry.name, "")
-        yield Option(name, hint, text, default, more.get("parse"), own, more.get("positional", ""))
+        said = more.get("positional", ""), more.get("alone", "")
+        yield Option(name, hint, text, default, more.get("parse"), own, *said)
 
 
 def field_docs(kind: type) -> dict[str, str]:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .fixed import LARGEST, PLACES, REACH, TANH_PLACES, TANH_STEPS, FixedLayer, FixedMatrix, FixedNetwork
+from ...errors import ArgumentError
+from .fixed import FixedLayer, FixedNetwork
+from .fixed_arithmetic import LARGEST, PLACES, REACH, TANH_PLACES, TANH_STEPS, FixedMatrix
 from .folded import Array
 
 _TABLE = 0.7699 / (8 * TANH_STEPS**2) + 0.5 / LARGEST + 2.3e-7  # of tanh: chords, entries, and what is beyond the end
@@ -36,12 +38,26 @@ class Disturbance:
     each: float
 
 
+def has_rounding_bounds(fixed: FixedNetwork) -> bool:
+    """Return whether there are bounds: of layers with a linear readout of the last one, without pools, lags and series."""
+    network = fixed.network
+    return not (network.blocks or network.reading.counts or network.H is not None or network.vectors is not None)
+
+
 def rounding_bounds(fixed: FixedNetwork, steps: Sequence[int]) -> list[float]:
     """Return for each number of steps how far outputs are at most from those before rounding, in Euclidean norm.
 
     It holds as long as inputs, and the states of the network before rounding, are in the ranges of the integers. It is
     infinite for modReLU with b > 0, which jumps, and for sums that saturate inside the ranges.
+
+    Raises:
+        ArgumentError: For a network with parts that the bounds do not cover.
     """
+    if not has_rounding_bounds(fixed):
+        raise ArgumentError(
+            "Expected layers with a linear readout of the last one, but got blocks, a pool, lags, series or a perceptron, of "
+            "which there is no bound. Measure `integers` on data."
+        )
     layers = [_disturbance(fixed, k) for k in range(len(fixed.layers))]
     slope, added = _readout(fixed)
     return [(slope * _largest(layers, count) + added) * _OUTWARD for count in steps]
