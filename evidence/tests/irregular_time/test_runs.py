@@ -61,3 +61,17 @@ def test_the_rate_is_the_best_of_a_whole_sweep():
     sweep = [{"rate": rate, "seed": 0, "validation": float(place)} for place, rate in enumerate(RATES)]
     assert best_rate(sweep[1:]) is None
     assert best_rate([*sweep, {"rate": RATES[-1], "seed": 1, "validation": -1.0}]) == RATES[0]
+
+
+def test_the_command_trains_the_shares_that_are_named(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(runs, "run", lambda file, name, budget, shares: asked.append((file, name, list(shares))))
+    out = tmp_path / "out"
+    assert runs.main(["--problems", "forecast", "frequency", "--dropped", "0.3", "0.1", "--out", str(out)]) == 0
+    assert asked == [
+        (out / "forecast.json", "forecast", [0.1, 0.3]),
+        (out / "frequency.json", "frequency", [0.1]),
+    ]
+    asked.clear()
+    assert runs.main(["--problems", "events", "--out", str(out)]) == 0
+    assert asked == [(out / "events.json", "events", [])]

@@ -129,8 +129,10 @@ def left(runs: Sequence[Run], shares: Sequence[float], seeds: int) -> Iterator[t
                 yield dropped, network, best, seed
 
 
-def run(file: Path, name: str, budget: Budget) -> None:
-    """Make the trainings that a file does not have yet, and store each as it ends.
+def run(file: Path, name: str, budget: Budget, shares: Sequence[float] = ()) -> None:
+    """Make the trainings of a problem that a file does not have yet, and store each as it ends.
+
+    shares: Of samples that are dropped; all of `SHARES` unless given.
 
     ArgumentError if the file has trainings with another budget or other rates.
     """
@@ -145,7 +147,7 @@ def run(file: Path, name: str, budget: Budget) -> None:
             )
     record["environments"].append(environment())  # now: the source may change while it runs
     with tempfile.TemporaryDirectory() as folder:
-        for dropped, network, rate, seed in left(record["runs"], SHARES[name], budget.seeds):
+        for dropped, network, rate, seed in left(record["runs"], shares or SHARES[name], budget.seeds):
             problem, start = PROBLEMS[name](Path(folder), dropped), time.process_time()
             model = trained(network, problem, rate, seed, budget)
             found = {
@@ -168,10 +170,13 @@ def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
     parser = argparse.ArgumentParser(prog="orthornn_evidence.irregular_time", description=__doc__.splitlines()[0])
     parser.add_argument("--problems", nargs="+", default=list(SHARES), choices=list(SHARES))
+    parser.add_argument("--dropped", nargs="+", type=float, default=(), help="shares, of those that a problem has")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the results")
     given = parser.parse_args(words)
     torch.set_num_threads(1)
     given.out.mkdir(parents=True, exist_ok=True)
     for name in given.problems:
-        run(given.out / f"{name}.json", name, Budget())
+        shares = [share for share in SHARES[name] if share in given.dropped]
+        if shares or not given.dropped:
+            run(given.out / f"{name}.json", name, Budget(), shares)
     return 0
