@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -145,7 +146,8 @@ def run(file: Path, name: str, budget: Budget, shares: Sequence[float] = ()) -> 
             raise ArgumentError(
                 f"Expected the {other[0]} of {file}, {record[other[0]]}, but got {asked[other[0]]}. Write another file."
             )
-    record["environments"].append(environment())  # now: the source may change while it runs
+    command = ["python", "-m", "orthornn_evidence.irregular_time", *sys.argv[1:]]  # not the folder of the source
+    record["environments"].append({**environment(), "command": command})  # now: the source may change while it runs
     with tempfile.TemporaryDirectory() as folder:
         for dropped, network, rate, seed in left(record["runs"], shares or SHARES[name], budget.seeds):
             problem, start = PROBLEMS[name](Path(folder), dropped), time.process_time()

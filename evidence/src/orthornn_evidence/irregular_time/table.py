@@ -28,7 +28,7 @@ def errors(record: Mapping[str, Any], problem: str) -> dict[tuple[str, float], l
 
 
 def irregular(results: Path, problem: str, dropped: str = "", network: str = "") -> str:
-    """Return the table of a problem, or with a share that is dropped our error over that of another network.
+    """Return the table of a problem, its shares for which a network is finished, or with a share that is dropped our error over that of another network.
 
     Args:
         results: The folder of the evidence.
@@ -47,8 +47,9 @@ def irregular(results: Path, problem: str, dropped: str = "", network: str = "")
         if network:
             others = [check_choice("network", network, tuple(others))]
         return f"{fmean(found[OURS, share]) / min(fmean(found[other, share]) for other in others):.2f}"
-    rows = [[network, *(_cell(found.get((network, share))) for share in SHARES[problem])] for network in NETWORKS]
-    titles = ["network", *(f"{100 * share:.0f} % dropped" for share in SHARES[problem])]
+    shares = [share for share in SHARES[problem] if any((network, share) in found for network in NETWORKS)]
+    rows = [[network, *(_cell(found.get((network, share))) for share in shares)] for network in NETWORKS]
+    titles = ["network", *(f"{100 * share:.0f} % dropped" for share in shares)]
     return "\n".join(markdown_table(titles, rows))
 
 
