@@ -28,7 +28,9 @@ def errors(record: Mapping[str, Any], problem: str) -> dict[tuple[str, float], l
 
 
 def irregular(results: Path, problem: str, dropped: str = "", network: str = "") -> str:
-    """Return the table of a problem, its shares for which a network is finished, or with a share that is dropped our error over that of another network.
+    """Return the table of a problem, or with a share that is dropped our error over that of another network.
+
+    The table has the shares for which a network is finished.
 
     Args:
         results: The folder of the evidence.

@@ -25,8 +25,8 @@ A template is Markdown with places in double braces:
     {{unfinished}}                    what the pages before do not show; {{unfinished | NAME}} with all rows of an experiment
     {{popgym}}                        scores on POPGym; unfinished environments are named
     {{popgym ENVIRONMENT | MEMORY}}   one score: of a memory, or the published one of the GRU or the best model
-    {{irregular PROBLEM}}             errors on sequences of which samples are dropped; {{irregular PROBLEM | SHARE}} ours over the
-                                      least of the others, {{irregular PROBLEM | SHARE | NETWORK}} over that of one
+    {{irregular PROBLEM}}             errors on sequences of which samples are dropped
+    {{irregular PROBLEM | SHARE}}     our error over the least of the others; {{... | SHARE | NETWORK}} over that of one
     {{agents}}                        recurrent policies next to those of sb3-contrib
     {{swap time}}  {{swap width}}  {{swap front}}  {{swap verdicts}}  {{swap costs}}  {{swap short}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
