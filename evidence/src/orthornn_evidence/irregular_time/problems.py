@@ -1,4 +1,4 @@
-"""What is learned from samples at irregular times.
+"""Sequences of samples at irregular times, and what is asked of them.
 
 forecast    A system of four damped oscillators, the same in all sequences, from a random state: their sum, with noise, at 100
             times 1, 2, ..., of which a share is dropped at random, the same number in each sequence, at other places. The
@@ -112,13 +112,13 @@ def _with_times(values: np.ndarray, times: np.ndarray) -> Tensor:
 
 
 def kept_places(random: np.random.Generator, count: int, points: int, dropped: float) -> np.ndarray:
-    """Return which of the points of each sequence are kept, (count, K), ascending."""
+    """Return which of the points of each sequence remain, (count, K), ascending."""
     kept = round(points * (1 - dropped))
     return np.sort(np.argsort(random.random((count, points)), 1)[:, :kept], 1)
 
 
 def thinned(random: np.random.Generator, x: np.ndarray, dropped: float) -> Tensor:
-    """Return the rows of sequences (B, T, I) that are kept, and the time since the row before: (K, B, I + 1) in float32."""
+    """Return the rows of sequences (B, T, I) that remain, and the time since the row before: (K, B, I + 1) in float32."""
     places = kept_places(random, len(x), x.shape[1], dropped)
     rows = np.take_along_axis(x, places[:, :, None], 1)
     elapsed = np.diff(places, axis=1, prepend=-1)[:, :, None]
