@@ -108,6 +108,7 @@ TEMPLATES = (
     ("docs/results/million_steps.in.md", "docs/results/million_steps.md"),
     ("docs/results/microcontroller.in.md", "docs/results/microcontroller.md"),
     ("docs/results/popgym.in.md", "docs/results/popgym.md"),
+    ("docs/results/irregular_time.in.md", "docs/results/irregular_time.md"),
     ("docs/results/stacked_layers.in.md", "docs/results/stacked_layers.md"),
     *((f"docs/how_to/{guide}.in.md", f"docs/how_to/{guide}.md") for guide in _GUIDES),
     *((f"docs/results/{paper}.in.md", f"docs/results/{paper}.md") for paper in PAPERS),

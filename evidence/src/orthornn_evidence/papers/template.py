@@ -26,6 +26,8 @@ A template is Markdown with places in double braces:
     {{unfinished}}                    what the pages before do not show; {{unfinished | NAME}} with all rows of an experiment
     {{popgym}}                        scores on POPGym; unfinished environments are named
     {{popgym ENVIRONMENT | MEMORY}}   one score: of a memory, or the published one of the GRU or the best model
+    {{irregular PROBLEM}}             errors on sequences of which samples are dropped
+    {{irregular PROBLEM | SHARE}}     our error over the least of the others; {{... | SHARE | NETWORK}} over that of one
     {{agents}}                        recurrent policies next to those of sb3-contrib
     {{swap time}}  {{swap width}}  {{swap front}}  {{swap verdicts}}  {{swap costs}}  {{swap short}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
@@ -49,6 +51,7 @@ from typing import Any
 from orthornn._checks import check_choice
 from orthornn.errors import ArgumentError
 
+from ..irregular_time.table import irregular
 from ..leaderboard import markdown, stored, table
 from ..markdown import markdown_table, percent
 from ..swap.table import swap
@@ -524,6 +527,7 @@ _BLOCKS = {
     "long": lambda evidence, name, options, page: long_step(evidence.results),
     "drift": lambda evidence, name, options, page: drift(evidence.results),
     "popgym": _popgym,
+    "irregular": lambda evidence, name, options, page: irregular(evidence.results, name, *options),
     "agents": lambda evidence, name, options, page: agents(evidence.results),
     "resets": lambda evidence, name, options, page: resets(evidence.results),
     "amplifier": lambda evidence, name, options, page: amplifier(evidence.results, name),
