@@ -102,7 +102,9 @@ def test_what_comes_after_an_origin_changes_none_of_its_forecasts(quantiles, tmp
             assert found.shape == wanted.shape == (4, 3)
             np.testing.assert_array_equal(found[: place + 1], before[name][0][: place + 1], err_msg=name)
             assert not np.array_equal(wanted[place], before[name][1][place])
-            if place + 1 < 4 and name != "seasonal naive":  # later origins know it, but perhaps not in the season before
+            if (
+                place + 1 < 4 and name != "seasonal naive"
+            ):  # later origins know it, but perhaps not in the season before
                 assert not np.array_equal(found[place + 1], before[name][0][place + 1])
 
 
