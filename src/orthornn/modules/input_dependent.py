@@ -25,7 +25,7 @@ GATES: tuple[str, ...] = get_args(Gate)
 def check_strength(name: str, beta: object) -> float | str:
     """Return a strength as a float, or "input"; raise ArgumentError or ArgumentTypeError for other values."""
     if not isinstance(beta, str):
-        return check_number(name, beta, 0.0, 2.0, "2 is a reflection, 1 a projection, 0 the identity.")
+        return check_number(name, beta, 0.0, 2.0, "2 is a reflection, 1 is a projection, 0 is the identity.")
     if beta == "input":
         return beta
     raise ArgumentTypeError(f"Expected {name} to be a number in [0, 2] or 'input', but got {beta!r}.")

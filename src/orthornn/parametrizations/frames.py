@@ -1,7 +1,7 @@
-"""Rectangular weights with orthonormal columns or rows, whichever are shorter in number: points of a Stiefel manifold.
+"""Rectangular weights with orthonormal columns or rows, whichever are fewer: points of a Stiefel manifold.
 
-A frame X (n, k), n > k, has orthonormal columns. A weight with fewer rows than columns is X'. With E the first k
-columns of the identity:
+A frame X (n, k), n > k, has orthonormal columns. A weight with fewer rows than columns is X'. Let E be the first k
+columns of the identity.
 
 Householder            X = H_n(u_n) ... H_{n-k+1}(u_{n-k+1}) E: every frame, nk - k(k-1)/2 numbers; H_{n-k} and below
                        would leave E as it is.
@@ -65,7 +65,7 @@ def _refused(parametrization: Parametrization, rows: int, columns: int, reason: 
 
 
 def _reflections(parametrization: Householder, n: int, k: int) -> BoundHouseholder:
-    """Return the square matrix's parametrization, with as many reflections as act on k columns."""
+    """Return the square matrix's parametrization, limited to the reflections that act on k columns."""
     if parametrization.base != "identity":
         raise ArgumentError(
             f"Expected base='identity' for a rectangular weight, but got {parametrization!r}: of a rotation that mixes "
@@ -81,7 +81,7 @@ def _reflections(parametrization: Householder, n: int, k: int) -> BoundHousehold
 
 class BoundFrame(BoundParametrization):
     """Free tensors -> a real weight (rows, columns) with orthonormal rows or columns; n is the longer side, k the
-    other.
+    shorter.
     """
 
     def __init__(self, rows: int, columns: int) -> None:
@@ -94,7 +94,7 @@ class BoundFrame(BoundParametrization):
         raise NotImplementedError
 
     def from_frame(self, X: Tensor, allowed: float) -> tuple[Tensor, ...]:
-        """Return free tensors of X (n, k), which is orthonormal to float64. allowed: the distance that rounding
+        """Return free tensors of X (n, k), which is orthonormal to float64. allowed: The distance that rounding
         explains.
         """
         raise NotImplementedError
@@ -106,7 +106,9 @@ class BoundFrame(BoundParametrization):
         return X.mT if self.is_wide else X
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return free tensors of a weight (rows, columns); NotOnGroupError, with the distance, if it is no frame."""
+        """Return free tensors of a weight (rows, columns); raise NotOnGroupError, with the distance, if it is not a
+        frame.
+        """
         shape = (self.k, self.n) if self.is_wide else (self.n, self.k)
         check_shape("W", W, shape)
         if not W.is_floating_point():
@@ -126,7 +128,7 @@ class BoundFrame(BoundParametrization):
         return self.from_frame(polar_factor(X.double()), allowed)
 
     def extra_repr(self) -> str:
-        """Return the weight's shape and those of the free tensors."""
+        """Return the shapes of the weight and of the free tensors."""
         rows, columns = (self.k, self.n) if self.is_wide else (self.n, self.k)
         return ", ".join(
             [str(rows), str(columns), *(f"{name}={shape}" for name, shape in zip(self.names, self.shapes))]
@@ -138,7 +140,7 @@ class BoundFrame(BoundParametrization):
 
 
 class StiefelFrame(BoundFrame):
-    """The frame as its own free tensor `weight`, (n, k), also where the weight is its transpose."""
+    """The frame as its own free tensor `weight`, (n, k), even if the weight is its transpose."""
 
     names: tuple[str, ...] = ("weight",)
 
@@ -155,7 +157,7 @@ class StiefelFrame(BoundFrame):
         return self.n * self.k - self.k * (self.k + 1) // 2
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return a frame that is uniform: the first k columns of a matrix from the Haar measure."""
+        """Return a uniformly distributed frame: the first k columns of a matrix from the Haar measure."""
         Q, R = torch.linalg.qr(torch.randn(self.n, self.k, dtype=torch.float64, device="cpu", generator=generator))
         return (Q * torch.sgn(R.diagonal()),)
 
@@ -167,7 +169,7 @@ class StiefelFrame(BoundFrame):
 
 
 class FactorFrame(BoundFrame):
-    """The first k columns of a square orthogonal matrix, whose parametrization is `method`."""
+    """The first k columns of a square orthogonal matrix with the parametrization `method`."""
 
     def __init__(self, rows: int, columns: int, method: BoundParametrization) -> None:
         super().__init__(rows, columns)
@@ -186,8 +188,8 @@ class FactorFrame(BoundFrame):
         return self.method(*free)[:, : self.k]
 
     def from_frame(self, X: Tensor, allowed: float) -> tuple[Tensor, ...]:
-        """Return those of X with n - k more columns, the last one signed so that the determinant is 1, or -1 where it
-        must be.
+        """Return the free tensors of X extended by n - k columns. The sign of the last column makes the determinant 1,
+        or -1 if the parametrization requires it.
         """
         rest = torch.linalg.qr(X, mode="complete").Q[:, self.k :]
         Q = torch.cat([X, rest], dim=1)
@@ -215,9 +217,7 @@ class HouseholderFrame(FactorFrame):
         return (E - U @ (S @ U[: self.k].mT)).to(free[0].dtype)
 
     def from_frame(self, X: Tensor, allowed: float) -> tuple[Tensor, ...]:
-        """Return one reflector for each column; with fewer reflections than columns, a search for an exact
-        representation.
-        """
+        """Return one reflector per column; with fewer reflections than columns, search for an exact representation."""
         if self.method.m < self.k:
             free = search(self, X.mT if self.is_wide else X, allowed)
         else:
