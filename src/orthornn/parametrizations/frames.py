@@ -45,12 +45,12 @@ def bind_frame(parametrization: Parametrization, rows: int, columns: int) -> Bou
     if isinstance(parametrization, Householder) and parametrization.field == "real":
         return HouseholderFrame(rows, columns, _reflections(parametrization, n, k))
     if isinstance(parametrization, Unconstrained):
-        raise _refused(parametrization, rows, columns, "it keeps no matrix orthogonal")
+        raise _refused(parametrization, rows, columns, "it does not keep matrices orthogonal")
     method = parametrization.bind(n)
     if method.field == "complex":
         raise _refused(parametrization, rows, columns, "its matrices are complex")
     if method.group in ("margin", "all"):
-        reason = "the singular values of some columns of U S V' are not bounded as those of the whole matrix are"
+        reason = "the singular values of some columns of U S V' may leave the bounds of the whole matrix"
         raise _refused(parametrization, rows, columns, reason)
     if method.group not in ("O", "SO", "det=-1"):
         raise _refused(parametrization, rows, columns, f"it does not reach every orthogonal matrix of size {n}")
@@ -68,11 +68,11 @@ def _reflections(parametrization: Householder, n: int, k: int) -> BoundHousehold
     """Return the square matrix's parametrization, limited to the reflections that act on k columns."""
     if parametrization.base != "identity":
         raise ArgumentError(
-            f"Expected base='identity' for a rectangular weight, but got {parametrization!r}: of a rotation that mixes "
-            f"columns of the weight with those left out, reflections do not reach every frame. Use base='identity'."
+            f"Expected base='identity' for a rectangular weight, but got {parametrization!r}: if rotations mix columns of "
+            f"the weight with columns outside it, reflections do not reach every frame. Use base='identity'."
         )
     m = k if parametrization.reflections is None else parametrization.reflections
-    advice = f"Those after the first {k} change none of the {k} orthonormal vectors of length {n}; pass None for {k}."
+    advice = f"Only {k} reflections act on {k} orthonormal vectors of length {n}; pass None for {k}."
     check_integer("reflections", m, 1, k, advice)
     method = replace(parametrization, reflections=m).bind(n)
     assert isinstance(method, BoundHouseholder)
@@ -122,7 +122,7 @@ class BoundFrame(BoundParametrization):
             kind = "rows" if self.is_wide else "columns"
             raise NotOnGroupError(
                 f"Expected W of shape {shape} with orthonormal {kind}, but got a distance from them of {error:.3g} "
-                f"(Frobenius norm of the Gram matrix minus I), where rounding of {W.dtype} allows {allowed:.1g}. Take "
+                f"(Frobenius norm of the Gram matrix minus I; rounding of {W.dtype} allows {allowed:.1g}). Take "
                 f"its polar factor."
             )
         return self.from_frame(polar_factor(X.double()), allowed)

@@ -236,8 +236,8 @@ class BoundGivens(BoundParametrization):
                 self.signs.copy_(signs)
             if exact:
                 raise NotOnGroupError(
-                    f"Expected W to be a product of {self.layers} layers of these rotations, but got one at Frobenius "
-                    f"distance {distance:.3g} from that which fits its parts, where rounding allows {allowed:.1g}. Use "
-                    f"Givens(), or orthornn.convert, which takes the nearest that it finds."
+                    f"Expected W to be a product of {self.layers} layers of these rotations, but got a matrix at Frobenius "
+                    f"distance {distance:.3g} from the product that fits its parts (rounding allows {allowed:.1g}). Use "
+                    f"Givens(), or orthornn.convert, which uses the nearest one it finds."
                 )
         return search(self, Q, allowed)

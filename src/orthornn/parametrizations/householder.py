@@ -274,8 +274,8 @@ class BoundHouseholder(BoundParametrization):
         distance = float(torch.linalg.matrix_norm(M - torch.cat([Q[:, :-1], u * Q[:, -1:]], dim=1)))
         if distance > tolerance:
             raise NotOnGroupError(
-                f"Expected {self._target()} to be orthogonal but for the length of its last column, at most 1, but got "
-                f"a distance of {distance:.3g}, where rounding allows {tolerance:.1g}. Take its polar factor, or "
+                f"Expected {self._target()} to be orthogonal except for the length of its last column, at most 1, but got "
+                f"a distance of {distance:.3g} (rounding allows {tolerance:.1g}). Take its polar factor, or "
                 f"Unconstrained()."
             )
         return Q, u

@@ -148,9 +148,9 @@ class BoundLeakyHouseholder(BoundHouseholder):
         off = float(torch.linalg.matrix_norm(Q.mT @ Q - torch.eye(self.n, dtype=Q.dtype, device=Q.device)))
         if not off <= rounding(W):
             raise NotOnGroupError(
-                f"Expected the columns of W to be orthogonal, those of the units that remember of length 1 and those of each "
-                f"leaky pair of one length below 1, but got a distance of {off:.3g}, where rounding allows "
-                f"{rounding(W):.1g}. Use another parametrization, such as Unconstrained()."
+                f"Expected W to have orthogonal columns, of length 1 for units that remember and of one length below 1 in "
+                f"each leaky pair, but got a distance of {off:.3g} (rounding allows "
+                f"{rounding(W):.1g}). Use another parametrization, such as Unconstrained()."
             )
         orthogonal = self.description.bind(self.n)
         orthogonal.angles = self.angles

@@ -124,7 +124,7 @@ def check_on_group(W: Tensor, n: int, field: str) -> Tensor:
     if error > rounding(W):
         kind = "orthogonal" if field == "real" else "unitary"
         raise NotOnGroupError(
-            f"Expected W to be {kind}, but got ||W^H W - I||_F = {error:.3g}, where rounding of {W.dtype} allows "
-            f"{rounding(W):.1g}. Take its polar factor, or use Unconstrained()."
+            f"Expected W to be {kind}, but got ||W^H W - I||_F = {error:.3g} (rounding of {W.dtype} allows "
+            f"{rounding(W):.1g}). Take its polar factor, or use Unconstrained()."
         )
     return polar_factor(wide)

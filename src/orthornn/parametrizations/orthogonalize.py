@@ -123,7 +123,7 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
     if isinstance(name, str) and parametrize.is_parametrized(layer, name):
         kind = type(layer).__name__.removeprefix("Parametrized")
         raise ArgumentError(
-            f"Expected {kind}.{name} without a parametrization, but got one. Remove it with "
+            f"Expected {kind}.{name} without a parametrization, but got a parametrized one. Remove it with "
             f"torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first."
         )
     if not isinstance(name, str) or name not in own:
@@ -168,12 +168,12 @@ def _check_is_own(layer: nn.Module, name: str, own: list[str]) -> None:
         if inside is not None:
             path, last = inside.rsplit(".", 1)
             raise ArgumentError(
-                f"Expected name to be of a parameter of {type(layer).__name__} itself, but got {name!r}. Pass the layer that "
+                f"Expected name to be a parameter of {type(layer).__name__} itself, but got {name!r}. Pass the layer that "
                 f"has it: orthogonalize(module.{path}, {last!r}, ...)."
             )
     if not own:
         raise ArgumentError(
-            f"Expected a layer with parameters of its own, but got {type(layer).__name__}, which has none. Pass one of its "
+            f"Expected a layer that holds parameters itself, but got {type(layer).__name__}, which has none. Pass one of its "
             f"layers."
         )
     hook = older_tool(layer, name) if isinstance(name, str) else None
@@ -181,7 +181,7 @@ def _check_is_own(layer: nn.Module, name: str, own: list[str]) -> None:
         tool, remove = next(words for kind, words in OLDER_TOOLS.items() if isinstance(hook, kind))
         raise ArgumentError(
             f"Expected {type(layer).__name__}.{name} to be a parameter, but got a tensor that {tool} computes. Make it "
-            f"one first, with torch.nn.utils.{remove}(layer, {name!r})."
+            f"permanent first, with torch.nn.utils.{remove}(layer, {name!r})."
         )
     check_choice("name", name, own)
 

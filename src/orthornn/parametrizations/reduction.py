@@ -101,7 +101,7 @@ def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
     rank = int((s > tolerance).sum())
     if rank > m:
         raise NotOnGroupError(
-            f"Expected rank({name} - I) <= {m}, which is what {m} {kind} reach, but got rank {rank}. "
+            f"Expected rank({name} - I) <= {m}, the most that {m} {kind} reach, but got rank {rank}. "
             f"Pass reflections={n if Q.is_complex() else rank}{'' if Q.is_complex() else ' or more'}."
         )
     V = V[:, : min(m, int((s > n * torch.finfo(Q.dtype).eps).sum()))]
@@ -123,8 +123,8 @@ def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
     # Real: the construction is backward stable. Complex: what is not such a product ends here.
     if distance > (max(4 * tolerance, _CLOSE) if Q.is_complex() else 4 * tolerance):
         raise NotOnGroupError(
-            f"Expected {name} to be a product of {m} {kind}, but got one at Frobenius distance {distance:.3g} from the "
-            f"nearest found, where {4 * tolerance:.1g} is rounding; rank({name} - I) = {rank} is not enough. Pass "
+            f"Expected {name} to be a product of {m} {kind}, but got a matrix at Frobenius distance {distance:.3g} from the "
+            f"nearest one found (rounding allows {4 * tolerance:.1g}); rank({name} - I) = {rank} is not enough. Pass "
             f"reflections={n}."
         )
     return U

@@ -76,7 +76,7 @@ class BoundRestrictedUnitary(BoundParametrization):
             return
         if not torch.equal(permutation.sort().values, torch.arange(self.n, device=permutation.device)):
             raise ArgumentError(
-                f"Expected the buffer permutation to hold each of 0 to {self.n - 1} once, but got some twice, as after a "
+                f"Expected the buffer permutation to contain each of 0 to {self.n - 1} once, but got duplicates, as after a "
                 f"moving average with use_buffers=True. Average only the parameters, or copy this buffer from the network."
             )
         self._found_right = seen

@@ -47,9 +47,9 @@ def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Ten
     free, distance = nearest(method, W, allowed)
     if distance > allowed:
         raise NotOnGroupError(
-            f"Expected a W whose free tensors a search finds, but got one at Frobenius distance {distance:.3g} from the "
-            f"nearest matrix after {STARTS} starts. If W is in the set all the same, load its free tensors; orthornn.convert "
-            f"takes the nearest."
+            f"Expected W in the set of the parametrization, but got Frobenius distance {distance:.3g} from the nearest found "
+            f"after {STARTS} starts. If W is in the set nevertheless, load its free tensors; orthornn.convert "
+            f"uses the nearest matrix."
         )
     return free
 

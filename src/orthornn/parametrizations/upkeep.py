@@ -110,14 +110,14 @@ def _neglected(owner: Owner, optimizer: torch.optim.Optimizer, moved: set[int]) 
         manifold = method.manifolds.get(tensor_name)
         if manifold is not None and _any(tensors, moved) and getattr(optimizer, "manifold", None) != manifold:
             return (
-                f"{name} has updated `{tensor_name}` of {kind}, which must stay on the {manifold} manifold, and does not "
-                f"keep it there. Give it to orthornn.optim.CayleySGD or CayleyRMSprop: it is in the group 'manifold' of "
+                f"{name} has updated `{tensor_name}` of {kind}, which must stay on the {manifold} manifold, but does not "
+                f"keep it there. Pass it to orthornn.optim.CayleySGD or CayleyRMSprop: it is in the group 'manifold' of "
                 f"orthornn.optim.param_groups(model, lr)."
             )
     trained = [tensors for tensors in behind if any(tensor.requires_grad for tensor in tensors)]
     if method.acts_after_update and trained and _any(trained[0], moved) and optimizer not in _attached.get(method, ()):
         return (
-            f"{name} has updated {kind}, which must be corrected or rebased after each update, and nothing does that. "
+            f"{name} has updated {kind}, which must be corrected or rebased after each update, but nothing does that. "
             f"Call orthornn.optim.attach(model, optimizer) once, before training."
         )
     return None

@@ -19,7 +19,7 @@ BACKENDS = ("auto", "cpp", "chunked", "reference")
 
 
 def backend_of(call: DeltaCall) -> str:
-    """Return "cpp", "chunked" or "reference"; BackendError if the one that was asked for cannot run."""
+    """Return "cpp", "chunked" or "reference"; raise BackendError if the requested backend cannot run."""
     return choose_compiled(call.backend, call.state.device, "chunked")
 
 
