@@ -141,7 +141,7 @@ def test_bad_arguments():
             ArgumentError, match=rf"of Sequential itself, but got '{name}'.*\(module\.0, 'weight', \.\.\.\)"
         ):
             orthogonalize(model, name, Householder())
-    with pytest.raises(ArgumentError, match="parameters of its own, but got Sequential, which has none"):
+    with pytest.raises(ArgumentError, match="holds parameters itself, but got Sequential, which has none"):
         orthogonalize(model, "weight", Householder())
     with pytest.raises(ArgumentError, match="init to be one of 'new', 'polar'"):
         orthogonalize(torch.nn.Linear(3, 3), "weight", Householder(), init="old")

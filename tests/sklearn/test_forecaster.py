@@ -54,12 +54,12 @@ def test_a_forecaster_uses_what_is_known_ahead():
     one = OrthogonalForecaster(**small).fit(np.stack([y, -y], 1)[:120], price[:120, 0])
     assert one.predict(X=price[120:124, 0]).shape == (4, 2)
     for wrong, message in [
-        (lambda: found.predict(), "Expected X where fit had one"),
-        (lambda: blind.predict(X=price[:4]), "Expected X where fit had one"),
+        (lambda: found.predict(), "Expected X in both fit and this call"),
+        (lambda: blind.predict(X=price[:4]), "Expected X in both fit and this call"),
         (lambda: found.predict(X=price[:5]), r"\(4,\) or \(4, K\).*the steps to forecast"),
         (lambda: found.predict(X=price[:4, :1]), r"Expected 2 column\(s\) in X"),
-        (lambda: found.predict(y[:120], price[:120]), r"124.*those of y and the steps"),
-        (lambda: OrthogonalForecaster(**small).fit(y, price[:-1]), r"130.*those of y"),
+        (lambda: found.predict(y[:120], price[:120]), r"124.*rows for y and the steps"),
+        (lambda: OrthogonalForecaster(**small).fit(y, price[:-1]), r"130.*rows for y"),
     ]:
         with pytest.raises(ValueError, match=message):
             wrong()
@@ -133,7 +133,7 @@ def test_what_is_known_ahead_has_the_times_of_the_steps_to_forecast(kind):
     assert found.predict(y[20:39], price[20:42]).shape == (3,)
     assert found.predict(y[4:8], price[4:11]).shape == (3,)
     for wrong, message in [
-        (lambda: found.predict(X=price[39:42]), "times that follow .*, the last one of the series, but got"),
+        (lambda: found.predict(X=price[39:42]), "times that follow .*, the end of the series, but got"),
         (lambda: found.predict(X=price[:3]), "times that follow"),
         (lambda: found.predict(X=price[41:44]), "times that follow"),
         (lambda: found.predict(X=price.iloc[[40, 41, 43]]), "times that follow"),

@@ -113,7 +113,7 @@ class BoundSpectralMargin(BoundParametrization):
             outside = float((s - 1).abs().max())
             if outside >= self.margin and outside > rounding(W):
                 raise NotOnGroupError(
-                    f"Expected singular values strictly within the margin, {self.margin:g} of 1, but got values between "
+                    f"Expected singular values strictly within {self.margin:g} of 1, the margin, but got values between "
                     f"{float(s.min()):.6g} and {float(s.max()):.6g}. "
                     f"Use a larger margin, or margin=None."
                 )
