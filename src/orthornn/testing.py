@@ -1,7 +1,7 @@
-"""Check that a parametrization keeps the laws that networks, optimizers and saved files rely on.
+"""Check that a parametrization obeys the laws that networks, optimizers and saved files rely on.
 
-`check_parametrization(method, n)` is what orthornn's own parametrizations are tested with, for use in the tests of
-others: see docs/how_to/your_parametrization.md. Nothing here imports a test framework.
+`check_parametrization(method, n)` tests orthornn's parametrizations and can be used in your own tests: see
+docs/how_to/your_parametrization.md. This module does not import a test framework.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ GROUPS = (*ORTHOGONAL_GROUPS, "margin", "contractions", "decays", "all")
 class Subject(NamedTuple):
     """A description at a size, bound and in float64, with random free tensors that require gradients.
 
-    inner: Others inside the set onto which `after_update_` projects, since on its edge there may be no derivative.
+    inner: Other free tensors, inside the set onto which `after_update_` projects, since its edge may have no
+        derivative.
     """
 
     description: Parametrization
@@ -46,7 +47,7 @@ class Subject(NamedTuple):
 
     @staticmethod
     def draw(description: Parametrization, n: int, seed: int, dtype: torch.dtype = torch.float64) -> Subject:
-        """Return a point off the initial values: as an optimizer could leave it, `after_update_` included."""
+        """Return a point away from the initial values, as after optimizer steps, `after_update_` included."""
         generator = torch.Generator().manual_seed(seed)
         method = description.bind(n).to(dtype)
         free = []
@@ -68,28 +69,31 @@ class Subject(NamedTuple):
 
 
 def tolerance(dtype: torch.dtype, operations: int = 1) -> float:
-    """Return what rounding allows after so many dependent operations, relative to the largest value involved."""
+    """Return the error that rounding allows after this many dependent operations, relative to the largest value
+    involved.
+    """
     return 8 * torch.finfo(dtype).eps * max(operations, 1)
 
 
 @recording()
 def check_parametrization(method: Parametrization, n: int, *, seed: int = 0) -> None:
-    """Raise AssertionError unless `method`, bound to a matrix of size n, keeps every law of :data:`LAWS`.
+    """Raise AssertionError unless `method`, bound to a matrix of size n, obeys every law of :data:`LAWS`.
 
     The laws: names, shapes and number of the free tensors; initial values that a generator reproduces; W on the
-    declared group; `right_inverse` as the inverse of `forward`, and onto the whole group where one is declared; the
-    compact form and the operator form equal to the matrix; gradients; descent by an update that leaves W on its set;
+    declared group; `right_inverse` as the inverse of `forward`, and onto the whole declared group if there is one; the
+    compact form and the operator form equal to the matrix; gradients; descent by an update that keeps W on its set;
     dtypes, devices, autocast and the meta device; state_dict, deepcopy and pickle.
 
     Args:
-        method: The description, for example ``Householder(reflections=3)``. Its class must be importable by name, or it
-            cannot be pickled.
-        n: The size of W. Odd sizes and 1 find more mistakes than 8.
-        seed: Of the random point at which the laws are checked. Default: 0.
+        method: The description, for example ``Householder(reflections=3)``. Its class must be importable by name;
+            otherwise it cannot be pickled.
+        n: Size of W. Odd sizes and 1 find more mistakes than 8.
+        seed: Seed of the random point at which the laws are checked. Default: 0.
 
     Raises:
-        AssertionError: If a law does not hold. The message names the law and by how much it is missed.
-        ArgumentTypeError: If the method is no description, such as a class or what ``bind`` returned, or n no integer.
+        AssertionError: If a law does not hold. The message names the law and the size of the error.
+        ArgumentTypeError: If the method is not a description (for example a class or the result of ``bind``), or n is
+            not an integer.
         ArgumentError: If n is below 1.
 
     Example::
@@ -123,7 +127,7 @@ def close(found: Tensor, expected: Tensor, allowed: float, what: str) -> None:
 
 
 def expect(holds: bool, said: str) -> None:
-    """Raise AssertionError with the sentence unless it holds."""
+    """Raise AssertionError with the sentence unless the condition holds."""
     if not holds:
         raise AssertionError(said)
 
@@ -335,9 +339,9 @@ def _gradients(loss: Tensor, free: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _descent(subject: Subject) -> None:
-    """Try updates of falling size until one lowers the loss; W must be on its set after each.
+    """Try updates of decreasing size until one lowers the loss; W must be on its set after each.
 
-    They begin at the random point, and at the edge of the set, where every small update may end where it began, inside it.
+    They start at the random point, and at the edge of the set, where every small update may return to its start.
     """
     said = _updates(subject, subject.free)
     if said and subject.method.acts_after_update:
@@ -346,7 +350,7 @@ def _descent(subject: Subject) -> None:
 
 
 def _updates(subject: Subject, free: tuple[Tensor, ...]) -> str:
-    """Return what is wrong with the updates from these free tensors; nothing if one of them lowers the loss."""
+    """Return the problem with the updates from these free tensors, or nothing if one of them lowers the loss."""
     method, W = subject.method, subject.W()
     target = torch.randn(W.shape, dtype=W.dtype, generator=torch.Generator().manual_seed(0))
 
@@ -383,7 +387,7 @@ def _updates(subject: Subject, free: tuple[Tensor, ...]) -> str:
 
 
 def _moves(method: BoundParametrization, name: str, value: Tensor, grad: Tensor) -> bool:
-    """Return whether a gradient, or its part along the manifold, is more than rounding."""
+    """Return whether a gradient, or its part along the manifold, exceeds rounding."""
     if name in method.manifolds and grad.numel():
         pairs = method.field == "complex"
         M, G = (as_complex(t.detach()) if pairs else t.detach() for t in (value, grad))
