@@ -551,7 +551,10 @@ def test_a_sequence_without_steps():
 
 @pytest.mark.parametrize(
     ("loss", "got"),
-    [(lambda output: torch.tensor(1.0), "does not depend on it"), (lambda output: output.sum() * 1j, "a complex one")],
+    [
+        (lambda output: torch.tensor(1.0), "does not depend on it"),
+        (lambda output: output.sum() * 1j, "a complex number"),
+    ],
     ids=["constant", "complex"],
 )
 def test_a_loss_of_which_there_is_no_gradient_is_named(loss, got):

@@ -9,8 +9,8 @@ identity         z                                                -            V
 tanh             tanh z                                           -
 scaled_tanh      tanh(c z) / c                                    c, per unit  Nguyen-Duy et al., 2023; z at c = 0
 relu             max(0, z)                                        -
-leaky_relu       z where z > 0, else slope z (1/10 unless given)  -            Mhammedi et al., 2017, section 5
-prelu            z where z > 0, else a z                          a, per unit  He et al., 2015
+leaky_relu       z if z > 0, else slope z (default 1/10)          -            Mhammedi et al., 2017, section 5
+prelu            z if z > 0, else a z                             a, per unit  He et al., 2015
 modrelu          sign(z) max(0, |z| + b)                          b, per unit  Helfrich et al., 2018, eq. 3
 complex_modrelu  max(0, |z| + b) z / |z| with |z| over the pair   b, per pair  Mhammedi et al., 2017, eq. 4
 oplu             (max, min) of the pair                           -            Chernodub & Nowicki, 2016
@@ -70,8 +70,8 @@ class Activation:
             parameter: Parameter of phi, or None if it has none.
 
         Shape:
-            - grad, saved: (..., N). parameter: (N,) or (N//2,). dL/dz: (..., N); dL/dparameter: (..., N) or (..., N//2), or
-              None.
+            - grad, saved: (..., N). parameter: (N,) or (N//2,). dL/dz: (..., N); dL/dparameter: (..., N) or (...,
+              N//2), or None.
         """
         raise NotImplementedError
 

@@ -114,7 +114,9 @@ def _upper_T(U: Tensor) -> Tensor:
 
 
 def factors(U: Tensor, n: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return (U, S) in float64, from U (N, M) as it is, or from packed reflectors (P,) and N, scaled to norm sqrt(2)."""
+    """Return (U, S) in float64, from U (N, M) as it is, or from packed reflectors (P,) and N, scaled to norm
+    sqrt(2).
+    """
     wide = U.double()
     if U.dim() == 1:
         assert n is not None

@@ -296,7 +296,9 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
         return rows, tuple(finals) if len(finals) > 1 else finals[0], last[0]
 
     def read(x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
-        """Return the output of a step, computed from the recorded state, so dL/dh_t also includes the loss at step t."""
+        """Return the output of a step, computed from the recorded state, so dL/dh_t also includes the loss at step
+        t.
+        """
         if not isinstance(network, DeltaRNN):
             return state[0][-1:]
         q = network._queries(network.suffixes[0], x)

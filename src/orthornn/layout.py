@@ -116,7 +116,9 @@ class SequenceLayout:
         return [None] * self.length if self.resets is None else self.split(self.resets.unsqueeze(1))
 
     def previous(self, states: Tensor, h0: Tensor, restart: Tensor | None = None) -> Tensor:
-        """Return h_{t-1} for every row of h_t: (R, N) from states (R, N), h0 (B, N) and, with resets, restart (B, N)."""
+        """Return h_{t-1} for every row of h_t: (R, N) from states (R, N), h0 (B, N) and, with resets, restart (B,
+        N).
+        """
         if self.length == 0:
             return states.to(h0.dtype)
         sizes = self.sizes
@@ -163,7 +165,9 @@ class SequenceLayout:
         return rows if device is None else rows.to(device)
 
     def last(self, states: Tensor, h0: Tensor) -> Tensor:
-        """Return a copy of each sequence's last state, (B, N), from states (R, N), or h0 for a sequence without steps."""
+        """Return a copy of each sequence's last state, (B, N), from states (R, N), or h0 for a sequence without
+        steps.
+        """
         if self.length == 0:
             return h0.to(states.dtype, copy=True)
         if not self.is_ragged:
@@ -186,7 +190,9 @@ class SequenceLayout:
         return x.new_full((self.length, self.batch, *x.shape[1:]), fill).index_put(places, x)
 
     def reverse(self, x: Tensor) -> Tensor:
-        """Return each sequence reversed, starting with its last step: x is (T, B, ...), or flat rows of a ragged batch."""
+        """Return each sequence reversed, starting with its last step: x is (T, B, ...), or flat rows of a ragged
+        batch.
+        """
         if self.batch_sizes is None:
             return x.flip(0)
         starts = self.batch_sizes.cumsum(0) - self.batch_sizes

@@ -323,7 +323,7 @@ WRONG = {
     ("train", *NO_BATCH, "--epochs", "1"): NO_BATCH_SAID,
     ("compare", *NO_BATCH, "--steps", "2"): NO_BATCH_SAID,
     ("sweep", "adding", "--variant", "helfrich2018", "--batch-size=-1", "--grid", "lr=1"): NO_BATCH_SAID,
-    ("sweep", "copying", "--grid", "lr=0.1", "--threads", "2"): "Expected no threads, --threads, as each trial",
+    ("sweep", "copying", "--grid", "lr=0.1", "--threads", "2"): "Expected no --threads, since --cpus",
     ("train", ""): "Expected a task or your own data, but got an empty name",
     ("train", "", "--target", "y", "--model", "auto"): "Expected a task or your own data, but got an empty name",
     ("compare", ""): "Expected a task or your own data, but got an empty name",

@@ -76,9 +76,9 @@ def test_what_would_be_forecast_wrongly_is_refused():
     for wrong, message in [
         (lambda: found.predict(X=ahead[["third", "even"]]), r"columns of X in fit, \['even', 'third'\], but got"),
         (lambda: found.score(table[["wave", "up"]], table), r"columns of y in fit, \['up', 'wave'\], but got"),
-        (lambda: OrthogonalForecaster(**small).fit(t).predict(t[:4]), "at least 5 steps, those of lags=5, but got 4"),
+        (lambda: OrthogonalForecaster(**small).fit(t).predict(t[:4]), "at least 5 steps, as many as lags=5, but got 4"),
         (lambda: OrthogonalForecaster(**small, window=4).fit(t), "window to be an integer of at least 5, but got 4"),
-        (lambda: OrthogonalForecaster(**small).fit(t + 1j), "real numbers as y, but got none: complex128"),
+        (lambda: OrthogonalForecaster(**small).fit(t + 1j), "real numbers as y, but got complex128"),
         (lambda: OrthogonalForecaster(**small).fit(t.astype("datetime64[D]")), "real numbers as y.*datetime64"),
         (lambda: OrthogonalForecaster(**small).fit(t, ["x"] * 40), "real numbers as X"),
         (lambda: OrthogonalForecaster(**small).fit(t * 1e300), "numbers in y whose squares"),
@@ -198,7 +198,7 @@ def test_several_series_are_refused_with_advice():
         with pytest.raises(ValueError, match="Expected one series as X"):
             clone(made).fit(s, several)
     with pytest.raises(
-        ValueError, match=r"got 2 \(each of 60: if these are several series, fit one forecaster for each"
+        ValueError, match=r"got 2 \(each of 60: if these are several series, fit one forecaster per series"
     ):
         clone(made).fit([s, s])
     for nothing in ({1, 2}, {"a": 1}, (i for i in range(60)), "word"):

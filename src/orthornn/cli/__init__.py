@@ -50,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Make output always writable: discard it if the output is closed, and escape characters that its encoding lacks."""
+    """Make output always writable: discard it if the output is closed, and escape characters that its encoding
+    lacks.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -88,7 +90,7 @@ def _not_taken(error: OSError) -> str:
 def _not_used(error: OSError) -> str:
     """Return a message about a file or a folder that cannot be read or written, with its full name if known."""
     if error.filename is None:
-        wanted, advice = "the system to serve this command", "Add --traceback to see where"
+        wanted, advice = "the system to serve this command", "Add --traceback to see the place"
         if error.errno in _FULL:
             wanted, advice = "room to work", "Make room on the disk"
         return f"Expected {wanted}, but got: {error.strerror or error}. {advice}."

@@ -46,7 +46,7 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
     given = parse(words, known, prog)
     absent = [option for option in options if option.name not in given and option.default is dataclasses.MISSING]
     if absent:
-        raise ArgumentError(f"Expected {absent[0].typed}, but got none.{explained(prog)}")
+        raise ArgumentError(f"Expected {absent[0].typed}, but it is missing.{explained(prog)}")
     return kind(**{name: known[name].value(value, prog) for name, value in given.items()})
 
 
@@ -88,7 +88,7 @@ def _check_task(command: str, data: str) -> None:
         )
     if data not in TASKS and (path.suffix or len(path.parts) > 1):
         raise ArgumentError(
-            f"{wanted}, but there is no {data!r}. Correct its name; `orthornn {command} --help` lists the tasks."
+            f"{wanted}, but {data!r} does not exist. Correct its name; `orthornn {command} --help` lists the tasks."
         )
     check_choice("task", data, TASKS)
 

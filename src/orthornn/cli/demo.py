@@ -147,7 +147,9 @@ def _with_rate(config: RunConfig, lr: float) -> RunConfig:
 
 
 def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Table:
-    """Time forward and backward of every orthogonal model next to nn.RNN and nn.LSTM of its width, on the task's input."""
+    """Time forward and backward of every orthogonal model next to nn.RNN and nn.LSTM of its width, on the task's
+    input.
+    """
     columns = [
         Column("model", left=True),
         Column("width"),

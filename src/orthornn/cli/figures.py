@@ -90,7 +90,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def run_directories(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return, by name, the run directories among `paths` and directly below them. Raise ArgumentError if there is none."""
+    """Return, by name, the run directories among `paths` and directly below them. Raise ArgumentError if there is
+    none.
+    """
     found: list[Path] = []
     for path in paths:
         inside = [path] if (path / "metrics.jsonl").exists() else sorted(p.parent for p in path.glob("*/metrics.jsonl"))

@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> int:
     left = [known[name].typed for name in given if "target" not in given and name not in _READING]
     if left:
         raise ArgumentError(
-            f"Expected only options that say how the file is read, or --target COLUMN with those of a task, but got "
+            f"Expected only options for reading the file, or --target COLUMN with the options of a task, but got "
             f"{left[0]!r}. Leave it out, or name the target."
         )
     show_columns(read_columns(path.expanduser(), csv_format(read_values(given, known, "orthornn inspect"))))

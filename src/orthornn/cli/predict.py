@@ -86,7 +86,7 @@ def main(words: Sequence[str]) -> int:
     arguments = read_options(PredictArguments, "orthornn predict", DESCRIPTION, words or ["--help"])
     check_is_run(run_in(arguments.run))  # first what is read, then what is written
     if not arguments.data.exists():
-        raise DataError(f"Expected a file with sequences, but there is no {arguments.data}. Correct the path.")
+        raise DataError(f"Expected a file with sequences, but {arguments.data} does not exist. Correct the path.")
     check_suffix(arguments.out, (".csv", ".txt"))
     check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)

@@ -63,7 +63,7 @@ def main(words: Sequence[str]) -> int:
     options = options_for(data, given, say, command=SweepOptions, prog="orthornn sweep")
     if options["threads"] is not None:
         raise ArgumentError(
-            f"Expected no threads, --threads, as each trial has as many threads as --cpus, but got "
+            f"Expected no --threads, since --cpus sets the number of threads per trial, but got "
             f"{options['threads']}. Pass --cpus {options['threads']}."
         )
     base = options.config()
@@ -87,9 +87,7 @@ def main(words: Sequence[str]) -> int:
     diverged = [f"{name} diverged: {ended.error}" for name, ended in sweep.diverged(folder).items()]
     if len(failed) + len(diverged) == len(configs):
         again = f"The same command with --out {shell_word(folder)} tries again." if failed else "Choose other settings."
-        raise ArgumentError(
-            f"Expected at least one trial to come to its end, but got none. {[*failed, *diverged][0]} {again}"
-        )
+        raise ArgumentError(f"Expected at least one trial to finish, but got none. {[*failed, *diverged][0]} {again}")
     runs = read_runs([folder / "runs"])
     shown = tables(runs)
     shown[-1].notes.extend([*failed, *diverged])

@@ -105,7 +105,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def _resume(words: Sequence[str], named: Sequence[str]) -> None:
-    """Resume the run, or the search, that the words name. named: The words, with options separated from their values."""
+    """Resume the run, or the search, that the words name. named: The words, with options separated from their
+    values.
+    """
     if HELP & {*named}:
         read_options(ResumeOptions, "orthornn train", RESUME, ["--help"])
     run = "".join(named[named.index("--resume") + 1 :][:1])

@@ -4,7 +4,7 @@ The network is folded (every W is a plain matrix that includes the gain) and use
 becomes [Re h; Im h]. The recurrence is torch's scan, which keeps T and B dynamic. There are two graphs:
 
 graph  inputs                                    outputs
-model  x (T, B, I) float32, or (T, B) int64      y (T, B, O), or (B, O) where the network answers at the last step
+model  x (T, B, I) float32, or (T, B) int64      y (T, B, O), or (B, O) if the network answers at the last step
 step   x (B, I) or (B,), and state (S, B, N')    y (B, O), and the next state
 
 The second graph is for streams. S is the number of layers, or twice that for an LSTM, whose state is h and c; N' is N,

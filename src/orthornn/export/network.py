@@ -49,6 +49,6 @@ def check_steps_are_equal(model: Any) -> None:
     """Raise ArgumentError if a network reads the time between its steps, since its W differs between steps."""
     if getattr(model, "elapsed", False):
         raise ArgumentError(
-            "Expected a network with equal time steps, but got one that reads the time between them, which has no "
+            "Expected a network with equal time steps, but got a network that reads the time between them, which has no "
             "exported form: each step has a matrix of its own. Train it without irregular, --irregular."
         )

@@ -62,7 +62,9 @@ def check(
 
 
 def _each_episode(model: Network, step: Step, x: Tensor, reset: Tensor) -> Tensor:
-    """Return the module's results for each episode separately, (T, B, O), or (B, O) for the last one of each sequence."""
+    """Return the module's results for each episode separately, (T, B, O), or (B, O) for the last one of each
+    sequence.
+    """
     columns = []
     for k, starts in enumerate(reset.unbind(1)):
         edges = [0, *(t for t in starts.nonzero().flatten().tolist() if t), len(x)]

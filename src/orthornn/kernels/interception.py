@@ -35,7 +35,9 @@ def refuse_clip(clip: float | None) -> None:
 
 
 def can_be_read(values: Tensor) -> bool:
-    """Return whether a check may read values: they exist, and no graph, CUDA graph, dispatch mode or vmap is recording."""
+    """Return whether a check may read values: they exist, and no graph, CUDA graph, dispatch mode or vmap is
+    recording.
+    """
     if values.is_meta or torch.compiler.is_compiling() or values.numel() == 0:
         return False
     if is_captured(values) or is_intercepted(values):

@@ -206,7 +206,7 @@ class Comparison:
         if not self.runs:
             name, found = next(iter(self.diverged.items()))
             raise NonFiniteError(
-                f"Expected at least one model to train to its end, but got none. {name}: {found.error}"
+                f"Expected at least one model to finish its training, but got none. {name}: {found.error}"
             )
 
     def _left(self, run: Run) -> float:
@@ -330,10 +330,10 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
         shown.notes.append(f"{name} diverged: {ended.error}")
     if any(result.config.model.forgets for result in results.values()):
         shown.notes.append(
-            "decay: each rotation is multiplied by a trained factor below 1, so that W is not orthogonal"
+            "decay: each rotation is multiplied by a trained factor below 1, which makes W non-orthogonal"
         )
     if any(result.best_test for result in results.values()):
-        shown.notes.append("validation and test: of the weights of the best validation")
+        shown.notes.append("validation and test use the weights of the best validation")
     if isinstance(task, Numbers) and len(by_model(results)) == len(results):  # else the summary over seeds has them
         for name, result in results.items():
             of = f" of {name}" * (len(results) > 1)

@@ -29,7 +29,9 @@ _TIMED = ("kind", "step", "seconds", "cpu_seconds")  # of a test record, what is
 
 
 class Observer:
-    """An observer of a fit, which may request its end. Each method is called at its time and does nothing by default."""
+    """An observer of a fit, which may request its end. Each method is called at its time and does nothing by
+    default.
+    """
 
     def look(self, fit: Fit) -> None:
         """Inspect the network before an update, and after the last; it may be called twice for one step."""

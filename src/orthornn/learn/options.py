@@ -41,8 +41,8 @@ class RunOptions:
     epochs: float | None = None
     """Number of epochs, instead of --steps; for tasks with a fixed training set."""
     threads: int | None = None
-    """Threads of torch. Default: one per core that this process may use, or one for a small network that is computed step by
-    step, such as an LSTM."""
+    """Threads of torch. Default: one per core that this process may use, or one for a small network that is computed
+    step by step, such as an LSTM."""
     out: Path | None = None
     """Folder for the results. Default: a new one in runs/."""
 
@@ -58,11 +58,13 @@ class TrainOptions(RunOptions):
     tensorboard: bool = False
     """Also write the records for TensorBoard, to the folder tensorboard of the run directory."""
     for_c: bool = False
-    """Before the training, print what the network costs in C (`orthornn export RUN --c`), or refuse one without a C form."""
+    """Before the training, print what the network costs in C (`orthornn export RUN --c`), or refuse one without a C
+    form.
+    """
     recipe: str | None = None
     """Named preset of options: linear, linear-deep, blocks, blocks-decay, blocks-first (docs/how_to/stacked_layers.md);
-    table, numbers, forecast for your own data; or none. Options that you give override it. Default: for your own data
-    that of the task, else none."""
+    table, numbers, forecast for your own data; or none. Options that you give override it. Default: the preset of the
+    task for your own data, otherwise none."""
 
 
 def groups(task: type[Task] | None, command: type | None = TrainOptions) -> dict[str, list[Option]]:

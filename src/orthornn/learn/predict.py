@@ -120,7 +120,9 @@ class Loaded:
         return self._arrays.labels
 
     def predict(self, sequences: Any, batch_size: int = 250) -> Prediction:
-        """Return the network's predictions for raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or strings."""
+        """Return the network's predictions for raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or
+        strings.
+        """
         return self._arrays.predict(self._checked(sequences), batch_size)
 
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:

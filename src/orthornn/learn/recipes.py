@@ -141,7 +141,7 @@ def limit_warmup(options: Options, say: Say) -> Options:
     limited = min(warmup, options.steps // _WARMUP_PARTS) if warmup else 0
     if limited == warmup:
         return options
-    say(f"warmup: {limited}, a fifth of the updates, in place of the recipe's {warmup}   (--warmup chooses another)")
+    say(f"warmup: {limited}, a fifth of the updates, instead of the recipe's {warmup}   (--warmup chooses another)")
     return options.choosing(warmup=limited)
 
 
@@ -155,7 +155,7 @@ def leave_room_for_network(options: Options, say: Say) -> Options:
     if of_lags <= _MOST_OF_LAGS * budget:
         return options
     say(
-        f"parameters: {budget + of_lags}, the recipe's {budget} and those of {lags} lags   "
+        f"parameters: {budget + of_lags}, the recipe's {budget} plus those of {lags} lags   "
         f"(--parameters or --lags chooses others)"
     )
     return options.choosing(parameters=budget + of_lags)

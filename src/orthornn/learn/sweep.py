@@ -303,7 +303,9 @@ def diverged(folder: Path) -> dict[str, Diverged]:
 
 
 def unfinished(configs: Iterable[str], folder: Path, early_stopping: bool = False) -> dict[str, str]:
-    """Return what happened to trials that neither finished nor failed, by name; early stopping ends those that began."""
+    """Return what happened to trials that neither finished nor failed, by name; early stopping ends those that
+    began.
+    """
     known = failures(folder).keys() | diverged(folder).keys()
     found = {}
     for name in configs:

@@ -489,7 +489,9 @@ class _Block(nn.Module):
         return torch.where(after.unsqueeze(-1) == 0, patches.unflatten(-1, (self.stride, -1)), 0).flatten(-2)
 
     def step(self, x: Tensor, state: Tensor, given: SequenceInput) -> tuple[Tensor, Tensor]:
-        """Return (output (B, d_model), h (1, B, S)) of one step from x (B, ...) and a state (B, S). given: The input."""
+        """Return (output (B, d_model), h (1, B, S)) of one step from x (B, ...) and a state (B, S). given: The
+        input.
+        """
         before_step(self.recurrence)
         u = x if self.norm is None else self.norm(x)
         read = SequenceInput(u, given.layout, given.is_batched, given.sizes, None)

@@ -138,7 +138,9 @@ class Layer:
         return found
 
     def _added(self, x: Tensor, weight_ih: Tensor) -> Tensor:
-        """Return the term that a linear recurrence adds at each step: V x + b, or with a linear transition phi of it."""
+        """Return the term that a linear recurrence adds at each step: V x + b, or with a linear transition phi of
+        it.
+        """
         bias, parameter = self.bias()
         x = self.input_in(x, weight_ih)
         with no_autocast(x):
@@ -421,7 +423,9 @@ class Layer:
         )
 
     def _built_rows(self, call: Call) -> int | None:
-        """Return the number of rows of a call on a CPU for which W would be built and differentiated; otherwise None."""
+        """Return the number of rows of a call on a CPU for which W would be built and differentiated; otherwise
+        None.
+        """
         if not self.transition.builds or not call.h0.is_cpu or is_observed(call.x, call.h0):
             return None
         return call.layout.rows
@@ -444,7 +448,9 @@ class Layer:
         return cast(embed_state(x) if x.is_complex() else x, weight.dtype)
 
     def _out(self, states: States, dtype: torch.dtype, carried: bool = False) -> States:
-        """Return states in the form that the user sees; the last states stay unrounded if carried to another segment."""
+        """Return states in the form that the user sees; the last states stay unrounded if carried to another
+        segment.
+        """
         every, last = states
         every = None if every is None else cast(self.state_out(every), dtype)
         last = None if last is None else self.state_out(last)

@@ -58,8 +58,8 @@ class PeepholeLSTM(RecurrentNetwork):
 
     Shape:
         - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: two tensors (1, B, N). Output: (T, B, N).
-        - weight_ih (4N, I), weight_hh (4N, N) and bias (4N,), in the order i, f, c, o; peepholes (3, N) of i, f, o; h0 and c0
-          (1, N).
+        - weight_ih (4N, I), weight_hh (4N, N) and bias (4N,), in the order i, f, c, o; peepholes (3, N) of i, f, o; h0
+          and c0 (1, N).
 
     Example::
 

@@ -372,8 +372,8 @@ class CheckpointedNetwork(RecurrentNetwork):
                 minimizes peak memory.
 
         Raises:
-            ArgumentError: For another mode, a segment below 1, a segment with ``memory="store"``, or ``"checkpoint"`` with
-                ``form="operator"``.
+            ArgumentError: For another mode, a segment below 1, a segment with ``memory="store"``, or ``"checkpoint"``
+                with ``form="operator"``.
         """
         check_memory(memory, segment)
         self._use_memory(memory, segment)

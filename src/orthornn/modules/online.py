@@ -402,7 +402,9 @@ def _is_rounded(W: Tensor, network: Any) -> bool:
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    """Return whether all numbers are finite. A single step is checked in plain Python, which takes only a microsecond."""
+    """Return whether all numbers are finite. A single step is checked in plain Python, which takes only a
+    microsecond.
+    """
     if tensor.numel() <= 16:
         return all(map(isfinite, tensor.flatten().tolist()))
     return bool(tensor.isfinite().all())
@@ -494,7 +496,9 @@ def online(
 
 @torch.enable_grad()
 def _trained(network: Any, readout: nn.Linear) -> dict[str, bool]:
-    """Return which of the kernel's parameters the network and the readout train: those that exist and are not frozen."""
+    """Return which of the kernel's parameters the network and the readout train: those that exist and are not
+    frozen.
+    """
     layer, ((_, transition),) = network.layers()[0], network.transitions()
     tensors = {
         "V": layer.weight_ih,

@@ -60,7 +60,8 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
         base: The base R: None for the identity, ``"fixed"`` for trained angles shared by all steps, ``"input"`` for
             angles linear in x_t. Default: None.
         additive: Whether to add V x_t + b. Otherwise the input acts only through the transition. Default: True.
-        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"identity"``.
+        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default:
+            ``"identity"``.
         bias: Whether the maps from x_t have biases; with modrelu the bias of V x_t is its b. The reflectors of tokens
             do not need one: pass False for tokens. Default: True.
         batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
@@ -78,8 +79,8 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
         - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, N). Output: (T, B, D * N).
         - weight_k_l{k} (M N, I), of a rotation (2N, I); weight_beta_l{k} (M H, I) with ``beta="input"``;
           weight_gate_l{k} (H or N, I); weight_base_l{k} (N // 2, I) with ``base="input"``; weight_ih_l{k} (N, I); and
-          bias_..._l{k}, which for ``base="fixed"`` is the angles; activation_l{k}; h0 (L * D, N). A second direction has
-          the suffix _reverse.
+          bias_..._l{k}, which for ``base="fixed"`` is the angles; activation_l{k}; h0 (L * D, N). A second direction
+          has the suffix _reverse.
 
     Example::
 

@@ -96,8 +96,8 @@ class OrthogonalRNN(CheckpointedNetwork):
         learn_gain: Train the gain. Default: False.
         clip_backward: Bound c for clipping each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al.,
             2017, released code). Default: None.
-        linear_transition: Leave the transition outside the nonlinearity, h_t = g W h_{t-1} + phi(V x_t + b) (Henaff et al.,
-            2016). Default: False.
+        linear_transition: Leave the transition outside the nonlinearity, h_t = g W h_{t-1} + phi(V x_t + b) (Henaff et
+            al., 2016). Default: False.
         form: How to apply W: ``"dense"``; ``"compact_wy"``, by reflections; ``"operator"``, by its structure (FFT,
             Givens rotations); or ``"rotations"``, for a linear recurrence with an orthogonal W, which then costs O(N)
             per step (docs/derivations/rotations.md). If a parametrization has no reflections or no structure, the form
@@ -109,8 +109,8 @@ class OrthogonalRNN(CheckpointedNetwork):
         device, dtype: Same as for torch.nn.RNN.
 
     Shape:
-        - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, N), D = 2 if bidirectional, otherwise
-          1. Output: (T, B, D * N).
+        - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, N), D = 2 if bidirectional,
+          otherwise 1. Output: (T, B, D * N).
         - weight_ih_l{k} (N, I); bias_ih_l{k} (N,); transition_l{k}.*, the free tensors of W; activation_l{k} if the
           activation has a parameter; gain_l{k} () with ``learn_gain``; h0 (L * D, N) with ``learn_h0``. A second
           direction has the suffix _reverse.
@@ -190,7 +190,9 @@ class OrthogonalRNN(CheckpointedNetwork):
         self._reset_all_but_transitions()
 
     def _shapes(self) -> dict[str, Shape | None]:
-        """Return the shapes of all parameters except the transitions', with None for those that the options leave out."""
+        """Return the shapes of all parameters except the transitions', with None for those that the options leave
+        out.
+        """
         n, pair = self.hidden_size, (2,) if self.is_complex else ()
         phi_size = self.activation.parameter_size(2 * n if self.is_complex else n)
         biased = self.nonlinearity in BIASED

@@ -70,7 +70,9 @@ class NetworkSizes:
 
 
 class SequenceInput(NamedTuple):
-    """An input in the form that layers take: x (T, B, ...) or flat rows, with its layout. sizes: Sizes of the network."""
+    """An input in the form that layers take: x (T, B, ...) or flat rows, with its layout. sizes: Sizes of the
+    network.
+    """
 
     x: Tensor
     layout: SequenceLayout
@@ -178,7 +180,9 @@ class SequenceInput(NamedTuple):
         return self.initial_states(restart, learned, "restart")
 
     def begun(self, states: tuple[Tensor, ...], restarts: Starts) -> tuple[Tensor, ...]:
-        """Return the state (B, N) of each layer before one step, taken from ``restarts`` if an episode starts with it."""
+        """Return the state (B, N) of each layer before one step, taken from ``restarts`` if an episode starts with
+        it.
+        """
         resets = self.layout.resets
         if resets is None:
             return states

@@ -48,7 +48,9 @@ def lacks_decay(state_dict: Mapping[str, Any], prefix: str) -> bool:
 
 
 def lacks_nonlinearity(state_dict: Mapping[str, Any], prefix: str) -> bool:
-    """Return whether a state with the default nonlinearity comes from that version; False for a state of torch.nn.RNN."""
+    """Return whether a state with the default nonlinearity comes from that version; False for a state of
+    torch.nn.RNN.
+    """
     is_own = f"{prefix}weight_ih_l0" in state_dict and f"{prefix}weight_hh_l0" not in state_dict
     later = {f"{prefix}activation_l0", f"{prefix}transition_l0.decay"}
     return is_own and not later & state_dict.keys()

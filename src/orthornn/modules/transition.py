@@ -1,4 +1,6 @@
-"""The hidden-to-hidden matrix of one layer and direction: a bound parametrization with its free tensors as parameters."""
+"""The hidden-to-hidden matrix of one layer and direction: a bound parametrization with its free tensors as
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -188,7 +190,9 @@ class Transition(nn.Module):
         return self.cached_matrix().clone()
 
     def cached_matrix(self) -> Tensor:
-        """Return W (N, N) as in `matrix`, but possibly the cached tensor or a free tensor itself: do not write into it."""
+        """Return W (N, N) as in `matrix`, but possibly the cached tensor or a free tensor itself: do not write into
+        it.
+        """
         free = self.free()
         if torch.jit.is_tracing():
             return self._traced_matrix()
@@ -255,7 +259,9 @@ class Transition(nn.Module):
 
     @property
     def builds(self) -> bool:
-        """True if each call builds W and its gradient because W is not cached. Does not run any torch tool to find out."""
+        """True if each call builds W and its gradient because W is not cached. Does not run any torch tool to find
+        out.
+        """
         if not torch.is_grad_enabled() or parametrize._cache_enabled:
             return False
         held = {**self.__dict__, **self._parameters}  # a replica of data parallelism has tensors as attributes

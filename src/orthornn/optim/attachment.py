@@ -1,4 +1,6 @@
-"""Hooks that apply the corrections of a parametrization after an optimizer step and refuse optimizers that do not fit."""
+"""Hooks that apply the corrections of a parametrization after an optimizer step and refuse optimizers that do not
+fit.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,9 @@ class _Care:
 
 
 class _Attachment(RemovableHandle):
-    """The hooks of an attachment, and the parametrizations that its optimizers handle. A copy has no hooks to remove."""
+    """The hooks of an attachment, and the parametrizations that its optimizers handle. A copy has no hooks to
+    remove.
+    """
 
     _hooks: Sequence[RemovableHandle] = ()
     _cared: Sequence[tuple[ref[BoundParametrization], ref[torch.optim.Optimizer]]] = ()

@@ -55,7 +55,9 @@ def tangent_part(M: Tensor, G: Tensor) -> Tensor:
 
 
 def generator(M: Tensor, V: Tensor) -> Tensor:
-    """Return D (N, P) with (D M^H - M D^H) M = V, for V tangent at M: the gradient whose Cayley step starts along -V."""
+    """Return D (N, P) with (D M^H - M D^H) M = V, for V tangent at M: the gradient whose Cayley step starts along
+    -V.
+    """
     return V - 0.5 * (M @ (M.mH @ V))
 
 

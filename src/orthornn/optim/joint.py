@@ -240,7 +240,9 @@ class _States(MutableMapping[Any, Any]):
 
 
 def leaves(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
-    """Return the optimizers that update tensors themselves: the parts, parts of joint parts, or the optimizer itself."""
+    """Return the optimizers that update tensors themselves: the parts, parts of joint parts, or the optimizer
+    itself.
+    """
     if not isinstance(optimizer, JointOptimizer):
         return [optimizer]
     return [leaf for part in optimizer.parts for leaf in leaves(part)]

@@ -33,8 +33,8 @@ class CayleyRMSprop(StiefelOptimizer):
             has entries of about 1, so a step turns M by at most about lr N radians. Default: 1e-4.
         alpha: Decay of the running mean of G^2. Default: 0.9.
         eps: Term added to the square root of the mean. Default: 1e-8.
-        project: Scale the gradient's tangent part. The published update scales the whole gradient, and does not come to rest
-            at a minimum. Default: False.
+        project: Scale the gradient's tangent part. The published update scales the whole gradient, and does not come to
+            rest at a minimum. Default: False.
         reorthogonalize_every: Updates between two corrections of drift. Default: 10.
     """
 

@@ -267,7 +267,9 @@ class BoundHouseholder(BoundParametrization):
         return compact_wy.apply_base(identity, base).mT
 
     def _split_u1(self, M: Tensor, tolerance: float) -> tuple[Tensor, float]:
-        """Return Q and u in [-1, 1] with M = Q diag(1, ..., 1, u), Q orthogonal; raise NotOnGroupError if none exist."""
+        """Return Q and u in [-1, 1] with M = Q diag(1, ..., 1, u), Q orthogonal; raise NotOnGroupError if none
+        exist.
+        """
         left, _, right = torch.linalg.svd(M[:, :-1], full_matrices=True)
         Q = torch.cat([left[:, :-1] @ right, left[:, -1:]], dim=1)
         u = float((Q[:, -1] @ M[:, -1]).clamp(-1, 1))

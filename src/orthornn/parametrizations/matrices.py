@@ -1,4 +1,6 @@
-"""Real and complex matrices: precisions, pairs of real numbers, Haar draws, polar factors, checks of `right_inverse`."""
+"""Real and complex matrices: precisions, pairs of real numbers, Haar draws, polar factors, checks of
+`right_inverse`.
+"""
 
 from __future__ import annotations
 

@@ -33,12 +33,16 @@ ORTHOGONAL_GROUPS = ("O", "SO", "det=-1", "U", "subset")
 
 
 def signs_of(buffer: Tensor) -> Tensor:
-    """Return a buffer of signs as exactly -1 or 1, in float64: a moving average of buffers produces numbers in between."""
+    """Return a buffer of signs as exactly -1 or 1, in float64: a moving average of buffers produces numbers in
+    between.
+    """
     return torch.where(buffer < 0, -1.0, 1.0).double()
 
 
 def group_of_signs(buffer: Tensor, negatives: int = 0) -> str:
-    """Return "SO" or "det=-1" by the number of negative signs in a buffer, or by `negatives` if it has no values yet."""
+    """Return "SO" or "det=-1" by the number of negative signs in a buffer, or by `negatives` if it has no values
+    yet.
+    """
     count = negatives if buffer.is_meta or type(buffer) is not Tensor else int((buffer < 0).sum())
     return "SO" if count % 2 == 0 else "det=-1"
 
@@ -129,7 +133,9 @@ class BoundParametrization(nn.Module, ABC):
         self.manifolds = {}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> BoundParametrization:
-        """Move the buffers but keep their precision: `.bfloat16()` is for trained tensors, and W is built in float64."""
+        """Move the buffers but keep their precision: `.bfloat16()` is for trained tensors, and W is built in
+        float64.
+        """
         before = dict(self._buffers)
         super()._apply(fn, recurse)
         for name, buffer in before.items():

@@ -68,7 +68,9 @@ def peel(W: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor] | None:
 
 
 def _mixing(own: Tensor, other: Tensor) -> Tensor:
-    """Return unitary K (2, 2) with own = K[:, :1] (1, ...) and other = K[:, 1:] (1, ...), from the larger of the two."""
+    """Return unitary K (2, 2) with own = K[:, :1] (1, ...) and other = K[:, 1:] (1, ...), from the larger of the
+    two.
+    """
     first = other.shape[1] == 0 or (
         own.shape[1] > 0 and torch.linalg.matrix_norm(own) >= torch.linalg.matrix_norm(other)
     )

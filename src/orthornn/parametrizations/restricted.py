@@ -82,7 +82,8 @@ class BoundRestrictedUnitary(BoundParametrization):
         self._found_right = seen
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
-        """Return (d, v, p): the diagonals (3, n), the reflectors scaled to length sqrt(2) (2, n), complex, the permutation.
+        """Return (d, v, p): the diagonals (3, n), the reflectors scaled to length sqrt(2) (2, n), complex, the
+        permutation.
 
         Raise ArgumentError if the buffer `permutation` is not a permutation.
         """

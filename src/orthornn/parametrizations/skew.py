@@ -12,7 +12,9 @@ from .matrices import as_complex, as_pairs
 
 
 def skew_shapes(n: int, field: str) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of the free numbers of A (n, n): the entries above the diagonal, and if complex the diagonal."""
+    """Return the shapes of the free numbers of A (n, n): the entries above the diagonal, and if complex the
+    diagonal.
+    """
     above = n * (n - 1) // 2
     return ((above,),) if field == "real" else ((above, 2), (n,))
 

@@ -272,7 +272,9 @@ def _warn_of_steps(y: Any, X: Any) -> None:
 
 
 def _if_several(y: Any) -> str:
-    """Return an addition to an error about too few steps if a list contains longer arrays, which may be several series."""
+    """Return an addition to an error about too few steps if a list contains longer arrays, which may be several
+    series.
+    """
     longest = max(_sizes(y), default=0)
     return (
         f" (each of {longest}: if these are several series, fit one forecaster per series)" if longest > len(y) else ""

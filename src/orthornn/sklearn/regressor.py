@@ -62,7 +62,9 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
         return found[:, 0] if self.flat_ else found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination of the predictions for X; y and sample_weight are the same as in fit."""
+        """Return the coefficient of determination of the predictions for X; y and sample_weight are the same as in
+        fit.
+        """
         check_order(X, y)
         check_order(X, sample_weight, "sample_weight")
         weights = weights_of(sample_weight, len(y))

@@ -16,7 +16,9 @@ _SILENCE = "To silence this, use warnings.filterwarnings('ignore', category=orth
 
 
 def times_of(table: Any) -> Any:
-    """Return the index of a pandas table if it holds times, with dates as text converted to a DatetimeIndex; else None."""
+    """Return the index of a pandas table if it holds times, with dates as text converted to a DatetimeIndex; else
+    None.
+    """
     index = getattr(table, "index", None)
     return as_times(index) if getattr(index, "nlevels", 1) == 1 else None
 

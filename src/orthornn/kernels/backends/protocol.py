@@ -39,5 +39,7 @@ class Backend(Protocol):
         """Return the required gradients, from the gradients of the states."""
 
     def describe(self, size: Size) -> str:
-        """Return a description: the name and, if there are several strategies, the one for a float32 call of this size."""
+        """Return a description: the name and, if there are several strategies, the one for a float32 call of this
+        size.
+        """
         return self.name

@@ -93,7 +93,9 @@ def _updates(chunks: Tensor) -> Tensor:
 
 
 def _products(given: _Steps, M: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the outputs of the steps, the last state, and the columns that overflow at an update (chunks, B, H, n, V)."""
+    """Return the outputs of the steps, the last state, and the columns that overflow at an update (chunks, B, H, n,
+    V).
+    """
     q, k, v, beta, gate, fresh, S, restart = given
     n, K, V = k.shape[3], k.shape[4], v.shape[4]
     reads = slice(M - 1, None, M)  # o_t is read after the last update of a step

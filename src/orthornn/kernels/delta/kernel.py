@@ -1,4 +1,6 @@
-"""The delta rule as a kernel of the frames; `run` is its entry. Backends other than the compiled one are plain torch."""
+"""The delta rule as a kernel of the frames; `run` is its entry. Backends other than the compiled one are plain
+torch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The specification of rotations over irregular time: plain torch, a loop over steps, differentiable any number of times."""
+"""The specification of rotations over irregular time: plain torch, a loop over steps, differentiable any number of
+times.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A recurrence whose transition is a product of reflections chosen per step; docs/derivations/reflections.md derives it.
+"""A recurrence whose transition is a product of reflections chosen per step; docs/derivations/reflections.md derives
+it.
 
 functional: arguments -> ReflectionCall. kernel: the kernel that the frames run. reference, cpp: the backends.
 """

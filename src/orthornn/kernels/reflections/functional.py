@@ -65,7 +65,8 @@ def reflection_rnn(
         gate: g in [0, 1]: one per head or per unit. Default: None, 1.
         angles: Angles of R, a rotation of the pairs (i, N - N // 2 + i); all steps share them if the shape is (N //
             2,). Default: None, no rotation.
-        activation: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"identity"``.
+        activation: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default:
+            ``"identity"``.
         parameter: The activation's trainable vector, if it has one.
         batch_sizes: Rows of each step, int64 (T,) on the CPU, never increasing; rows are then flat, (R, ...), as in a
             PackedSequence. Default: None, B rows in each step.

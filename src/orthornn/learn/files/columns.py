@@ -45,12 +45,12 @@ _SEPARATORS = "|; \t:"  # that a text file may have where it was read as one col
 
 @dataclass(frozen=True)
 class Table:
-    """Columns (R,) by name, one row per step: numbers, dates, or objects (str, and None where a value is missing).
+    """Columns (R,) by name, one row per step: numbers, dates, or objects (str, and None for a missing value).
 
-    features: how many of them are the features of an array, which states what its sequences are, and have no names of their
-        own; 0 for a table. commas: the columns of a text file that have decimal commas. points: those that are text, though
-        some cells are numbers with a decimal point, which is no decimal mark there. sound: Of sounds, how long they are, and
-        how they became the columns; else "".
+    features: how many of them are the features of an array, which states what its sequences are, and have no names of
+        their own; 0 for a table. commas: the columns of a text file that have decimal commas. points: those that are
+        text, though some cells are numbers with a decimal point, which is not the decimal mark there. sound: For
+        sounds, their lengths, and how they became the columns; otherwise "".
     line: Returns the line of a row in a text file; None for other tables. parts: Of joined tables.
     """
 
@@ -111,7 +111,9 @@ class Table:
         )
 
     def kind(self, name: str) -> Kind:
-        """Return what a column holds; "mixed" if some cells are numbers and others are text, "nested" if some are lists."""
+        """Return what a column holds; "mixed" if some cells are numbers and others are text, "nested" if some are
+        lists.
+        """
         column = self.columns[name]
         if name in self.points:
             return "mixed"
@@ -212,7 +214,7 @@ class Table:
             ) from None
 
     def _finite(self, times: np.ndarray, name: str) -> np.ndarray:
-        """Return times. DataError for an infinite one, before or after which there is no step."""
+        """Return times. Raise DataError for an infinite time, since no step can precede or follow it."""
         infinite = np.flatnonzero(np.isinf(times) if times.dtype.kind == "f" else np.zeros(0, bool))
         if len(infinite):
             row = int(infinite[0])
@@ -223,7 +225,7 @@ class Table:
         return times
 
     def labels(self, name: str, what: str) -> np.ndarray:
-        """Return a column as objects (R,): str, None where a value is missing."""
+        """Return a column as objects (R,): str, or None for a missing value."""
         column = self.columns[self.check(name, what)]
         if column.dtype == object:
             nested = next((row for row, cell in enumerate(column) if cells.is_nested(cell)), None)
@@ -242,7 +244,7 @@ class Table:
 
 
 def suffix_of(path: Path | Frame) -> str:
-    """Return what the name of a file ends in, in lower case: .csv, or .csv.gz; nothing of a DataFrame."""
+    """Return the suffix of a file name in lower case, such as .csv or .csv.gz; an empty string for a DataFrame."""
     if isinstance(path, Frame):
         return ""
     last = path.suffix.lower()
@@ -255,7 +257,9 @@ def is_text(path: Path | Frame) -> bool:
 
 
 def is_data(path: Path | Frame) -> bool:
-    """Return whether read_columns reads what a path names: a file by its ending, a sound, a folder of sounds, a DataFrame."""
+    """Return whether read_columns reads what a path names: a file by its ending, a sound, a folder of sounds, a
+    DataFrame.
+    """
     return isinstance(path, Frame) or suffix_of(path) in SUFFIXES or is_sound(path)
 
 
@@ -277,7 +281,7 @@ def read_columns(path: Path | Frame, form: CsvFormat | None = None, sound: Sound
             f"them."
         )
     if not path.is_file():
-        raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct the path.")
+        raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but the file {path} does not exist. Correct the path.")
     if suffix in _TEXT:
         read = read_csv(path, form or CsvFormat())
         found = Table(path, read.columns, commas=read.commas, points=read.points, line=read.line)
@@ -350,7 +354,7 @@ def _spelled_alike(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def plain_cells(column: np.ndarray) -> np.ndarray:
-    """Return a column as objects (R,), None where a cell is missing: whole numbers as int, dates as text in ISO 8601."""
+    """Return a column as objects (R,), None for missing cells: whole numbers as int, dates as text in ISO 8601."""
     if column.dtype == object:
         return column
     found = column.astype(str if column.dtype.kind == "M" else object).astype(object)

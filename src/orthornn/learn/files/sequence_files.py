@@ -28,7 +28,7 @@ def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | N
     if suffix not in (".npy", ".npz", ".csv"):
         raise DataError(f"Expected a file in {_FORMATS}, but {path} is of an unknown kind.")
     if not path.is_file():
-        raise DataError(f"Expected a file at {path}, but got none. Needed {_FORMATS}.")
+        raise DataError(f"Expected a file at {path}, but it does not exist. Needed {_FORMATS}.")
     if suffix == ".npy":
         return read_array(path), None
     if suffix == ".npz":

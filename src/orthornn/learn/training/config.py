@@ -168,8 +168,8 @@ class PenaltyConfig:
     norm_stabilizer: float = 0.0
     """Strength of the penalty on changes of the state's norm from step to step, in every layer."""
     gradient_norm: float = 0.0
-    """Strength of the penalty on changes of the gradient's norm from step to step, in every layer; costs a second backward
-    pass."""
+    """Strength of the penalty on changes of the gradient's norm from step to step, in every layer; costs a second
+    backward pass."""
     label_smoothing: float = 0.0
     """Share of the target, from 0 to 1, that is spread over all classes: evenly, or for your own data by their training
     frequencies times their weights, which does not raise the probabilities of rare classes (Szegedy et al., 2016,
@@ -194,7 +194,8 @@ class RecordConfig:
     gradients: int | None = field(default=None, metadata={"option": "record_gradients"})
     """Updates between two records of the gradient's norm at every time step. Default: no records."""
     spectrum: int | None = field(default=None, metadata={"option": "record_spectrum"})
-    """Updates between two records of the singular values and of the distance from orthogonality of every recurrent matrix.
+    """Updates between two records of the singular values and of the distance from orthogonality of every recurrent
+    matrix.
     Default: no records."""
     gradient_loss: Literal["last", "total"] = "last"
     """Loss of the recorded gradients: at the last time step, or the total over all steps."""
