@@ -154,7 +154,7 @@ def _end_of(cosines: Tensor) -> int:
 
 
 def _crowd(space: Tensor, W: Tensor, cosine: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (p, q) that span `space` (N, 2k), on which W rotates by angles near that of `cosine`.
+    """Return (p, q) that span `space` (N, 2k), on which W rotates by angles near the angle of `cosine`.
 
     The Hermitian part of e^-ib W has the eigenvalues cos(a - b) and cos(-a - b). If b is an eighth of a circle from a,
     on the side away from the nearer end, the first eigenvalue is steep in a and larger than the second.

@@ -165,7 +165,9 @@ def _shapes(subject: Subject) -> None:
             except ShapeError as error:
                 expect(name in str(error), f"Expected the ShapeError of {name} to name it, but got: {error}")
             else:
-                raise AssertionError(f"Expected a ShapeError for {name} of shape {tuple(wrong.shape)}, but got none.")
+                raise AssertionError(
+                    f"Expected a ShapeError for {name} of shape {tuple(wrong.shape)}, but got no error."
+                )
 
 
 def _initial(subject: Subject) -> None:
@@ -233,7 +235,8 @@ def _right_inverse(subject: Subject) -> None:
     except NotOnGroupError:
         # Of a subset, finding the free tensors may be out of reach.
         expect(
-            method.group == "subset", f"Expected right_inverse to take a W of the group {method.group}, but got none."
+            method.group == "subset",
+            f"Expected right_inverse to accept a W of the group {method.group}, but got an error.",
         )
         unchanged = all(torch.equal(value, before[name]) for name, value in method.named_buffers())
         expect(unchanged, "Expected right_inverse to leave the buffers when it refuses a matrix, but it changed them.")
@@ -399,7 +402,7 @@ def _dtypes(subject: Subject) -> None:
     method, W = copy.deepcopy(subject.method).float(), subject.W()
     free = tuple(value.detach().float() for value in subject.free)
     single = method(*free)
-    close(single.to(W.dtype), W, tolerance(torch.float32, subject.n), "the W of float32 to be that of float64")
+    close(single.to(W.dtype), W, tolerance(torch.float32, subject.n), "the W of float32 to equal the W of float64")
     leaves = tuple(value.requires_grad_() for value in free)
     weights = torch.randn(W.shape, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
 
@@ -426,7 +429,7 @@ def _devices(subject: Subject) -> None:
     if torch.cuda.is_available():
         there = copy.deepcopy(subject.method).cuda()(*(value.detach().cuda() for value in subject.free))
         expect(there.is_cuda, f"Expected W on cuda, but got {there.device}.")
-        close(there.cpu(), subject.W(), _exact(subject), "the W of cuda to be that of the CPU")
+        close(there.cpu(), subject.W(), _exact(subject), "the W of cuda to equal the W of the CPU")
 
 
 def _copies(subject: Subject) -> None:
@@ -436,14 +439,17 @@ def _copies(subject: Subject) -> None:
     expect(twin == description, f"Expected an equal description out of pickle, but got {twin!r}.")
     expect(hash(copy.deepcopy(description)) == hash(description), "Expected equal descriptions to have equal hashes.")
     for how, made in (("deepcopy", copy.deepcopy(method)), ("pickle", pickle.loads(pickle.dumps(method)))):
-        expect(torch.equal(made(*free), W), f"Expected the same W of a {how}, but got another.")
+        expect(torch.equal(made(*free), W), f"Expected the same W from a {how}, but got a different one.")
     file = io.BytesIO()
     torch.save(method.state_dict(), file)
     file.seek(0)
     other = description.bind(n).double()
     other.initial(torch.Generator().manual_seed(99))
     other.load_state_dict(torch.load(file, weights_only=True))
-    expect(torch.equal(other(*free), W), "Expected the same W after state_dict and load_state_dict, but got another.")
+    expect(
+        torch.equal(other(*free), W),
+        "Expected the same W after state_dict and load_state_dict, but got a different one.",
+    )
 
 
 #: Every law by its name; each is called with a Subject and raises AssertionError if it does not hold.

@@ -618,7 +618,7 @@ def test_what_is_wrong_is_said(images, tmp_path):
     train(config(steps=2), tmp_path / "damaged")
     path = tmp_path / "damaged" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(CheckpointError, match="truncated or was changed"):
+    with pytest.raises(CheckpointError, match="truncated or modified"):
         orthornn.load(tmp_path / "damaged")
     train(config(task=Copying(T=3, validation_size=5, test_size=5), steps=1), tmp_path / "tokens")
     loaded = orthornn.load(tmp_path / "tokens")

@@ -371,7 +371,7 @@ def _begin(path: Path, config: RunConfig, observe: Any) -> Run:
             return Run(config, path, observers=[observe])
         if time.monotonic() > patience:
             raise LockedError(
-                f"Expected {path} to be free, but got one that another process writes after "
+                f"Expected {path} to be free, but another process still writes it after "
                 f"{_LOCK_SECONDS:.0f} s. Stop that."
             )
         time.sleep(0.5)
@@ -383,7 +383,7 @@ def _same_sweep(folder: Path, description: dict[str, Any], early_stopping: bool)
     if path.exists():
         if read_json(path, "Objects") != json.loads(json.dumps(description)):
             raise ArgumentError(
-                f"Expected the sweep of these options in {path.parent}, but got another one. Choose another folder, or "
+                f"Expected the sweep of these options in {path.parent}, but got a different one. Choose another folder, or "
                 f"pass its options."
             )
         began = read_json(options, "SweepOptions")["early_stopping"]

@@ -112,7 +112,7 @@ class RecurrentNetwork(nn.Module):
             h0: Same as hx of ``forward``, which is then only checked. Default: None, the trained state or zeros.
 
         Shape:
-            - Output: (L * D, B, N), the shape of hx; some networks have other sizes in place of N.
+            - Output: (L * D, B, N), the shape of hx; some networks have other sizes instead of N.
 
         Raises:
             ShapeError, DTypeError, DeviceError: If h0 does not match the network.

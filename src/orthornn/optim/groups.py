@@ -72,7 +72,7 @@ def param_groups(
     name         what                                                              rate
     "other"      input weights, biases, heads                                      lr
     "recurrent"  free tensors of recurrent matrices that may move freely           recurrent_lr, or else lr / 10
-    "spectrum"   of SpectralMargin, a group per margin; there is none at margin 0  spectrum_lr, or else that of
+    "spectrum"   of SpectralMargin, a group per margin; none at margin 0           spectrum_lr, or else that of
                                                                                    "recurrent", over 2 margin
     "manifold"   tensors that must stay on the Stiefel manifold                    manifold_lr, or else that of
                                                                                    "recurrent"

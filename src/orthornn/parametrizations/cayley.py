@@ -61,7 +61,7 @@ class ScaledCayley(Parametrization):
         check_flag("phases", self.phases)
         if self.phases and self.field != "complex":
             raise ArgumentError(
-                "Expected phases=True only with field='complex', but got field='real', where D holds signs. Use "
+                "Expected phases=True only with field='complex', but got field='real', for which D holds signs. Use "
                 "field='complex'."
             )
 

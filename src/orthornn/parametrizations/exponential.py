@@ -46,7 +46,7 @@ class MatrixExponential(Parametrization):
         rebase_every: Number of optimizer updates, K, between two moves of the base B. K = 1 is a Riemannian gradient
             step. A move does not change what an optimizer stores about A (Adam's averages). Default: None, B stays at
             I.
-        init: Blocks [[0, t], [-t, 0]] on A's diagonal. ``"henaff"``: t ~ U[-pi, pi]; ``"cayley"``: tan(t/2) in place of
+        init: Blocks [[0, t], [-t, 0]] on A's diagonal. ``"henaff"``: t ~ U[-pi, pi]; ``"cayley"``: tan(t/2) instead of
             t, with t ~ U[0, pi/2]. Both are initializations of expRNN's published code. Default: ``"henaff"``.
     """
 

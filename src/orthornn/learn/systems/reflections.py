@@ -23,7 +23,7 @@ class _InputDependent(Model):
 
     @property
     def smallest_width(self) -> int:
-        """Return as many units as there are reflections."""
+        """Return the number of reflections as the smallest number of units."""
         return self.reflections or 1
 
     def count(self, width: int) -> int:
@@ -53,7 +53,9 @@ class WordReflections(_InputDependent):
 
 @dataclass(frozen=True)
 class DeltaProduct(_InputDependent):
-    """ReflectionRNN with beta and a scalar gate from the input, as in DeltaProduct (Siems et al., 2025), vector state."""
+    """ReflectionRNN with beta and a scalar gate from the input, as in DeltaProduct (Siems et al., 2025), vector
+    state.
+    """
 
     name: ClassVar[str] = "delta-product"
     summary: ClassVar[str] = "reflections, their strengths and a gate from the input (Siems et al., 2025)"

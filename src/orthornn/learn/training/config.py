@@ -213,7 +213,7 @@ class RecordConfig:
         check_choice("gradient_loss", self.gradient_loss, ("last", "total"))
         if self.gradient_loss != "last" and self.gradients is None:
             raise ArgumentError(
-                f"Expected gradient_loss only where gradients are recorded, but got {self.gradient_loss!r} with "
+                f"Expected gradient_loss only if gradients are recorded, but got {self.gradient_loss!r} with "
                 f"gradients=None. Leave it out, or record some with record_gradients, --record-gradients."
             )
         check_integer("sequences", self.sequences, 1)
