@@ -183,7 +183,7 @@ def test_wrong_arguments():
         OrthogonalModule(torch.nn.GRU(3, 4), in_key="o", out_key="e")
     with pytest.raises(ArgumentError, match="in_key or in_keys, but got neither"):
         OrthogonalModule(network, out_key="e")
-    with pytest.raises(ArgumentError, match="out_key and out_keys, but got both"):
+    with pytest.raises(ArgumentError, match="out_key or out_keys, but got both"):
         OrthogonalModule(network, in_key="o", out_key="e", out_keys=["e", "h"])
     with pytest.raises(ArgumentError, match=r"an input and a state, .* got \['o'\]"):
         OrthogonalModule(network, in_keys=["o"], out_key="e")

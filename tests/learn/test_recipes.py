@@ -145,7 +145,7 @@ def test_lags_of_many_predictions_leave_a_network_its_parameters(tmp_path, capsy
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     added = 48 * 3 * config["model"]["lags"]
     assert config["model"]["parameters"] == 12000 + added
-    assert f"parameters: {12000 + added}, the recipe's 12000 and those of" in capsys.readouterr().out
+    assert f"parameters: {12000 + added}, the recipe's 12000 plus those of" in capsys.readouterr().out
     assert cli.main([*words, "--parameters", "11k", "--out", str(tmp_path / "other")]) == 2
     assert "Raise parameters" in capsys.readouterr().err
 

@@ -100,7 +100,7 @@ def test_the_earlier_layout_loads(nested):
     assert same(loaded.state_dict(), optimizer.state_dict())
     with pytest.raises(ArgumentError, match=r"the state of 2 optimizers \(.*SGD\), but got the state of 1"):
         loaded.load_state_dict({"parts": [{}]})
-    with pytest.raises(ArgumentError, match="but got that of 0"):
+    with pytest.raises(ArgumentError, match="but got the state of 0"):
         loaded.load_state_dict({})
 
 

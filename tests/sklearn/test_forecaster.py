@@ -174,10 +174,10 @@ def test_no_window_for_training_predicts_a_step_of_the_validation(monkeypatch, h
 
 def test_a_series_too_short_for_a_validation_of_its_own_is_reported():
     made = OrthogonalForecaster("gru", horizon=12, lags=12, hidden_size=2, steps=1)
-    with pytest.warns(OrthornnWarning, match="horizon=12 leaves 0 of 13 windows .* Give a longer series"):
+    with pytest.warns(OrthornnWarning, match="horizon=12 leaves 0 of 13 windows .* Pass a longer series"):
         made.fit(np.arange(36.0))
     with pytest.warns(
-        OrthornnWarning, match="horizon=12 leaves 1 of 9 windows for the last part .* Give a longer series"
+        OrthornnWarning, match="horizon=12 leaves 1 of 9 windows for the last part .* Pass a longer series"
     ):
         made.fit(np.arange(32.0))
     with warnings.catch_warnings():
@@ -202,6 +202,6 @@ def test_several_series_are_refused_with_advice():
     ):
         clone(made).fit([s, s])
     for nothing in ({1, 2}, {"a": 1}, (i for i in range(60)), "word"):
-        with pytest.raises(ValueError, match=rf"real numbers as y, but got none: {type(nothing).__name__}\. Convert"):
+        with pytest.raises(ValueError, match=rf"real numbers as y, but got {type(nothing).__name__}\. Convert"):
             clone(made).fit(nothing)
     assert clone(made).fit([[value, -value] for value in s]).predict().shape == (2, 2)

@@ -46,7 +46,7 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
     given = parse(words, known, prog)
     absent = [option for option in options if option.name not in given and option.default is dataclasses.MISSING]
     if absent:
-        raise ArgumentError(f"Expected {absent[0].typed}, but it is missing.{explained(prog)}")
+        raise ArgumentError(f"Expected {absent[0].typed}, but got none.{explained(prog)}")
     return kind(**{name: known[name].value(value, prog) for name, value in given.items()})
 
 

@@ -50,5 +50,5 @@ def check_steps_are_equal(model: Any) -> None:
     if getattr(model, "elapsed", False):
         raise ArgumentError(
             "Expected a network with equal time steps, but got a network that reads the time between them, which has no "
-            "exported form: each step has a matrix of its own. Train it without irregular, --irregular."
+            "exported form: each step has a different matrix. Train it without irregular, --irregular."
         )

@@ -67,9 +67,8 @@ def dense_rnn(
         restart: State from which sequences restart. Default: None, h0.
 
     Shape:
-        - x: (T, B, N), (T, B, I) or (T, B); with ``batch_sizes`` (R, N), (R, I) or (R,). h0, restart: (B, N). W: (N,
-        N).
-          parameter: (N,), or (N//2,) for pairs. weight_ih: (N, I). bias: (N,). reset: (T, B) or (R,).
+        - x: (T, B, N), (T, B, I) or (T, B); with ``batch_sizes`` (R, N), (R, I) or (R,). h0, restart: (B, N).
+          W: (N, N). parameter: (N,), or (N//2,) for pairs. weight_ih: (N, I). bias: (N,). reset: (T, B) or (R,).
         - Output: (T, B, N) or (R, N), or (B, N) if ``output="last"``.
 
     Raises:

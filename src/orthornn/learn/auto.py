@@ -8,7 +8,7 @@ of the time if that is more. The better of the two by validation is the result.
     OUT/environment.json     what it began on: versions, processor, threads
     OUT/.lock                held by the process that searches
     OUT/candidates/NAME      the run directories of the candidates
-    OUT/retrained            that of the winner, trained again
+    OUT/retrained            the run directory of the retrained winner
 
 Each candidate is a run that can be resumed, and a round is decided by the stored results of its runs, so a search
 resumes where it stopped. A candidate that diverges is excluded from the following rounds.

@@ -81,8 +81,9 @@ class OrthogonalRNN(CheckpointedNetwork):
         num_layers: Number of layers, L. Each layer above the first reads the states of the layer below. Default: 1.
         parametrization: Parametrization of W, applied to each layer and direction separately. Default: None,
             ``LeakyHouseholder(reflections=min(32, N))``, which costs O(N) per step and whose initial eigenvalues have
-            angles spread over the circle; for a linear recurrence ``Householder(reflections=min(32, N),
-            base="rotations")``, which is orthogonal. ``Householder()`` reaches every orthogonal matrix.
+            angles spread over the circle; for a linear recurrence
+            ``Householder(reflections=min(32, N), base="rotations")``, which is orthogonal. ``Householder()`` reaches
+            every orthogonal matrix.
         nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: None,
             ``"scaled_tanh"``, which is continuous and has a trained scale per unit, initially 1 for units that forget
             and close to the identity for the others.

@@ -124,7 +124,7 @@ class Transition(nn.Module):
         return other.train(self.training)
 
     def set_weight_(self, W: Tensor) -> None:
-        """Set the free tensors so that the weight is W. Only its values count: no gradient passes to the origin of W.
+        """Set the free tensors to represent W. Only its values count: no gradient passes to the origin of W.
 
         Args:
             W: Matrix (N, N), real or complex like the parametrization.

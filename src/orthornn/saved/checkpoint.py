@@ -288,7 +288,7 @@ def _read_summed(path: Path, limit: int, sums: dict[str, str]) -> bytes:
     if sums.get(path.name) != found:
         raise CheckpointError(
             f"Expected {path} to have the sha256 {str(sums.get(path.name))[:12]}... of {SUMS}, but got {found[:12]}...: it "
-            f"is truncated or was changed. {REMEDY}"
+            f"is truncated or modified. {REMEDY}"
         )
     return content
 

@@ -68,7 +68,7 @@ def read_header(path: Path) -> Header:
             if size < 8 or length > min(size - 8, _LARGEST_HEADER):
                 raise CheckpointError(
                     f"Expected {path} to begin with a header, but got {size} bytes without a whole one: it is "
-                    f"truncated or was changed. {REMEDY}"
+                    f"truncated or modified. {REMEDY}"
                 )
             plain = json.loads(file.read(length).decode("utf-8"))
             return Header(size, _tensors(plain, size - 8 - length))
@@ -79,7 +79,7 @@ def read_header(path: Path) -> Header:
         raise CheckpointError(f"{reason} {REMEDY}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
-            f"Expected {path} to fit its header, but got others: it is truncated or was changed. {REMEDY}"
+            f"Expected {path} to fit its header, but got others: it is truncated or modified. {REMEDY}"
         ) from error
 
 
@@ -120,7 +120,7 @@ def read_weights(path: Path, expected: Mapping[str, Tensor], sha256: str | None)
         if sha256 is not None and found != sha256:
             raise CheckpointError(
                 f"{path} is truncated or modified: its sha256 is {found[:12]}..., result.json has {sha256[:12]}... "
-                f"The weights in checkpoints/ have sums of their own: load those with checkpoint='best' or a step."
+                f"The weights in checkpoints/ have separate checksums: load them with checkpoint='best' or a step."
             )
         tensors = load(content)
     except CheckpointError:

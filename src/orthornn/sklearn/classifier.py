@@ -30,8 +30,9 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
     Args:
         model: Name of a network, as on the command line: "blocks", "ornn-rotations", "lstm", "gru", ...
         hidden_size: Number of hidden units. Default: None, the largest width with at most 12000 parameters.
-        options: More options of the network, such as ``{"depth": 3}``. Default: None, the options of ``orthornn train
-            FILE``: the readout uses the mean of all outputs, dropout is 0.2 for classes, and blocks forget.
+        options: More options of the network, such as ``{"depth": 3}``. Default: None, the options of
+            ``orthornn train FILE``: the readout uses the mean of all outputs, dropout is 0.2 for classes, and blocks
+            forget.
         steps: Number of updates.
         lr: Learning rate.
         batch_size: Sequences per update.

@@ -838,7 +838,9 @@ def test_a_changed_digit_of_a_record_is_noticed(tmp_path):
     with pytest.raises(DataError, match=f"line {len(records)}, was changed: it ends after its record"):
         read_metrics(log)
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
-    with pytest.raises(DataError, match=r"line 1, to have the checksum of its entries, 'crc32', but it is missing\. Restore"):
+    with pytest.raises(
+        DataError, match=r"line 1, to have the checksum of its entries, 'crc32', but it is missing\. Restore"
+    ):
         read_metrics(log)
 
 

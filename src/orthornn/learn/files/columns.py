@@ -74,7 +74,7 @@ class Table:
         return self.line is not None or bool(self.sound) or any(part._is_text for part in self.parts)
 
     def row(self, place: int) -> str:
-        """Return where a row is, by its place, as a message says it: `row 6`, or `row 6, line 7 of the file`."""
+        """Return the place of a row for messages: `row 6`, or `row 6, line 7 of the file`."""
         table, file = self, "the file"
         for part in self.parts:
             if place < part.rows:
@@ -111,7 +111,7 @@ class Table:
         )
 
     def kind(self, name: str) -> Kind:
-        """Return what a column holds; "mixed" if some cells are numbers and others are text, "nested" if some are
+        """Return the kind of a column; "mixed" if some cells are numbers and others are text, "nested" if some are
         lists.
         """
         column = self.columns[name]
@@ -122,7 +122,7 @@ class Table:
         return "truth values" if column.dtype.kind == "b" else "dates" if column.dtype.kind == "M" else "numbers"
 
     def numbers(self, name: str, what: str) -> np.ndarray:
-        """Return a column as float64 (R,): NaN where a value is missing, 1 and 0 for truth values."""
+        """Return a column as float64 (R,): NaN for missing values, 1 and 0 for truth values."""
         column = self.columns[self.check(name, what)]
         if column.dtype.kind == "c":
             raise DataError(
@@ -160,11 +160,11 @@ class Table:
         cell = column[wrong[0]]
         if points and is_pointed(cell):
             advice = (
-                "A point is no decimal mark next to decimal=',', --decimal ,. If it is between groups of three digits, pass "
+                "A point is not a decimal mark with decimal=',', --decimal ,. If it is between groups of three digits, pass "
                 "thousands='.', --thousands .; else correct the cells, or the decimal mark."
             )
         elif not self._is_text and (cells.is_marker(cell) or is_marked(cell)):
-            advice = "Convert the column to numbers, with a null, or NaN, where one is missing."
+            advice = "Convert the column to numbers, with a null, or NaN, for missing values."
         elif cells.is_marker(cell):
             advice = (
                 "If that is a missing value, leave the cell empty, or name its spelling: na, --na; "
@@ -185,7 +185,7 @@ class Table:
             advice = "Correct the cell."
         return DataError(
             f"Expected numbers for {what} in {self.path}, column {name!r}, but got {shown(cell)} in {self.row(wrong[0])} "
-            f"({len(wrong)} of {len(column)} cells are no numbers). {advice}"
+            f"({len(wrong)} of {len(column)} cells are not numbers). {advice}"
         )
 
     def order(self, name: str, what: str) -> np.ndarray:

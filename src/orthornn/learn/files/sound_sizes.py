@@ -23,7 +23,7 @@ _UNKNOWN = 2**63  # in 64 bits
 class Sizes(NamedTuple):
     """The sizes that a header promises.
 
-    content: The file; where its writer did not know the sizes, with those of what is there. samples: How many samples
+    content: The file; if its writer did not know the sizes, with the actual sizes. samples: How many samples
         of each channel the header promises; None if it does not. truncated: Whether bytes are missing. marked: Whether
         the end is known, by a mark in a format that has one, else by a size. more: How many bytes behind the samples
         are neither chunks nor padding.

@@ -86,7 +86,7 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
             f"Expected a config.json of a run, but {wrong[0]} holds no run, nor does any folder below it."
         )
     if not found and unreadable:
-        raise DataError(f"Expected a readable run, but got {len(unreadable)} unreadable ones. {unreadable[0]}")
+        raise DataError(f"Expected a readable run, but got {len(unreadable)} that cannot be read. {unreadable[0]}")
     for path in without:
         warn(f"{path} is left out: it holds no run.")
     for reason in unreadable:

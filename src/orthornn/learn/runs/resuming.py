@@ -107,7 +107,7 @@ def begin_log(found: Found, directory: RunDirectory, device: str, kept: int) -> 
         warn(
             f"{path} has no {ENVIRONMENT}: whether torch, the instruction set, the number of threads or the GPU has "
             f"changed since the run began cannot be seen. Restore the file; without it, its numbers may differ in their "
-            f"last bits from those of a run that was never stopped."
+            f"last bits from a run that was never stopped."
         )
     changes = environment_changes(path, device)
     if changes:

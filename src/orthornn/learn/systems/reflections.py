@@ -72,7 +72,7 @@ class DeltaProduct(_InputDependent):
 class DeltaNet(Model):
     """DeltaRNN with one update per step and its strength from the input (Schlag et al., 2021; Yang et al., 2024).
 
-    The state is a matrix of N x N numbers for each sequence. Strengths go up to 2, so that updates can be reflections.
+    The state is a matrix of N x N numbers for each sequence. Strengths go up to 2, which allows reflections as updates.
     """
 
     name: ClassVar[str] = "delta-net"
