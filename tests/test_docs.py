@@ -457,7 +457,7 @@ def extension(name):
         ("Literal['a, b', 'c'] | None", "str, optional"),
         ("bool | Literal['part']", "bool or str"),
         ("Literal[1, 'a', True]", "int or str or bool"),
-        ("Name | ~orthornn.activations.Activation", "str or orthornn.activations.Activation"),
+        ("Name | ~orthornn.activations.Activation", "str or ~orthornn.activations.Activation"),
         ("~collections.abc.Callable[[~torch.Tensor], ~torch.Tensor] | None", "Callable, optional"),
         ("tuple[Tensor, Tensor | None] | None", "tuple[Tensor, Tensor | None], optional"),
         ("None", ""),
@@ -492,7 +492,8 @@ def test_the_pictures_of_the_pages_are_drawn(name, tmp_path, monkeypatch):
     finally:
         torch.set_num_threads(threads)
     drawn = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
-    assert drawn and all("</svg>" in text and "<path" in text for text in drawn.values())
+    assert drawn
+    assert all("</svg>" in text and "<path" in text for text in drawn.values())
     assert set(drawn) <= {path.name for path in (DOCS / "images").iterdir()}
     pages = "".join(page.read_text(encoding="utf-8") for page in (*DOCS.rglob("*.md"), DOCS.parent / "README.md"))
     assert all(f"images/{picture}" in pages for picture in drawn)

@@ -22,7 +22,7 @@ _LITERAL = re.compile(r"(?:typing\.)?Literal\[(.*)\]", re.DOTALL)
 
 def plain_type(annotation: str, aliases: dict[str, str]) -> str:
     """Return a type for readers, from an annotation and the annotations that its aliases stand for."""
-    parts = _parts(annotation.replace("~", ""), aliases)
+    parts = _parts(annotation, aliases)
     shown = list(dict.fromkeys(part for part in parts if part != "None"))
     return " or ".join(shown) + (", optional" if "None" in parts and shown else "")
 
@@ -31,15 +31,16 @@ def _parts(annotation: str, aliases: dict[str, str]) -> list[str]:
     """Return the members of a union, with the texts of a Literal as str and its numbers and truth values by type."""
     found: list[str] = []
     for part in _members(annotation):
-        name = part.rpartition(".")[2]
-        literal = _LITERAL.fullmatch(part)
+        plain = part.lstrip("~")  # which asks Sphinx for the last part of a name
+        name = plain.rpartition(".")[2]
+        literal = _LITERAL.fullmatch(plain)
         if literal:
             found += [
                 "None" if value is None else type(value).__name__ for value in ast.literal_eval(f"({literal[1]},)")
             ]
         elif name in aliases:
             found += _parts(aliases[name], {other: text for other, text in aliases.items() if other != name})
-        elif part.startswith(("Callable", "collections.abc.Callable")):
+        elif plain.startswith(("Callable", "collections.abc.Callable")):
             found.append("Callable")
         else:
             found.append(part)
