@@ -57,6 +57,7 @@ class Wanted:
     ragged: bool = False
     clip: float | None = None
     base: bool = True
+    resets: bool = False
 
     @property
     def name(self) -> str:
@@ -64,7 +65,8 @@ class Wanted:
         kind = {None: f"dense {self.n}", -1: f"rotations {self.n}"}.get(self.m, f"reflections {self.n},{self.m}")
         words = [kind, f"B={self.batch}", f"T={self.steps}", self.activation, self.stored]
         words += [self.output] * (self.output != "all") + ["ragged"] * self.ragged + ["clip"] * (self.clip is not None)
-        return " ".join(words + ["no base"] * (bool(self.m) and not self.base))
+        words += ["no base"] * (bool(self.m) and not self.base) + ["resets"] * self.resets
+        return " ".join(words)
 
 
 # The sizes that are timed, those where the shape changes, and awkward ones.
@@ -89,7 +91,10 @@ def calls() -> Iterator[Wanted]:
     for one in CLUSTERS:
         for output, stored in product(("all", "last"), ("float32", "bfloat16")):
             yield replace(one, output=output, stored=stored)
+    for one in [*TIMED, *CLUSTERS]:
+        yield replace(one, resets=True)
     yield Wanted(256, -1, activation="identity")
+    yield Wanted(256, -1, activation="identity", resets=True)
 
 
 def call(wanted: Wanted) -> None:
@@ -107,6 +112,8 @@ def call(wanted: Wanted) -> None:
     x = leaf(*((T * B,) if wanted.ragged else (T, B)), n).detach()
     x = x.to(getattr(torch, wanted.stored)).requires_grad_()
     options: dict[str, Any] = {"output": wanted.output, "batch_sizes": batch_sizes, "backend": CUDA.name}
+    if wanted.resets:
+        options |= {"reset": torch.zeros(T, B, dtype=torch.bool), "restart": leaf(B, n)}
     if m == -1:
         W = torch.linalg.qr(leaf(n, n))[0].detach()
         out = rotations_rnn(x, leaf(B, n), W, **options)

@@ -1,10 +1,15 @@
-"""Small networks in integers: train two linear layers of rotations, export them as C, and measure what they cost.
+"""Small networks in integers: train them, export them as C, and measure what that costs.
 
     python benchmarks/microcontroller.py mnist FOLDER OUT --minutes 80 --results results/microcontroller.json
     python benchmarks/microcontroller.py sensor FOLDER OUT --results results/microcontroller.json
+    python benchmarks/microcontroller.py tables SERIES OUT --digits DIGITS --results results/microcontroller-tables.json
 
 mnist: pixel MNIST, one pixel per step; the images for validation are the last 5000 of a permutation of the training images.
 sensor: BasicMotions of the UEA archive, six channels of a smart watch, ten seeds.
+tables: the sets of orthornn_evidence.own_data, each with the default network of tables as `orthornn train` trains it, seed 0;
+the scales are the largest values on at most 300 training sequences, times 4.
+
+The networks of the first two are two linear layers of rotations,
 
 h_t = R_1 h_{t-1} + relu(V x_t + b_1), g_t = R_2 g_{t-1} + relu(V' h_t + b_2), read out after the last step. Both recurrences
 are linear, so training runs along all steps at once: R^t u is a prefix sum of R^-t u, turned by R^t. The angles are trained.
@@ -20,6 +25,7 @@ import math
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +33,24 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from orthornn import OrthogonalRNN, Unconstrained
 from orthornn.environment import commit
 from orthornn.export import to_c
+from orthornn.learn.predict import load
 from orthornn.learn.systems import SequenceModel
+from orthornn.learn.tasks import Task
 from orthornn_evidence.files.idx import read_idx
+from orthornn_evidence.own_data.cells import Cell, trained
+from orthornn_evidence.own_data.sets import SETS, Places
 from support.compiled_c import Compiled
 from support.devices import on_cortex_m4
 
 INNER, OUTER = 5.0, 28.0  # typical sizes of the two states, so that one rate fits all weights
 NUMBERS = ("int8", "int16")
+TYPICAL = 300  # sequences that calibrate a network of tables
 SENSOR_UNITS, SENSOR_SEEDS, SENSOR_UPDATES, SENSOR_BATCH = 32, 10, 200, 20
 
 
@@ -224,6 +236,71 @@ def sensor(given: argparse.Namespace) -> dict[str, Any]:
     return {"units": SENSOR_UNITS, "updates": SENSOR_UPDATES, "parameters": parameters, "seeds": runs}
 
 
+def tables(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the results on the sets of tables: those that were measured here, and others of the file."""
+    places = Places(given.out / "made", given.data, given.digits)
+    rows = []
+    for name in given.sets.split(",") if given.sets else SETS:
+        folder = given.out / name
+        entry = trained(places, Cell(name, "default", 0), folder)
+        loaded = load(folder)
+        task, model = loaded.config.task, loaded.model.eval()
+        size = loaded.config.batch_size
+        steps = min(-(-TYPICAL // size), task.steps_per_epoch(size) or 1)
+        batches = [task.train_batch(step, size, 0).inputs for step in range(steps)]
+        typical = [one for inputs in batches for one in sequences(inputs)][:TYPICAL]
+        row = {"set": name, "metric": task.metric, "parameters": entry["parameters"], "float32": score(task, model)}
+        for numbers in ("float32", *NUMBERS):
+            options = {} if numbers == "float32" else {"numbers": numbers, "calibration": typical}
+            made = to_c(model, folder / numbers, force=True, **options)
+            found = {"weights": made.sizes.weights, "ram": made.sizes.ram}
+            if made.integers is not None:
+                fixed, compiled = made.integers, Compiled(made)
+                assert all(np.array_equal(compiled.run(fixed.quantize(x)), fixed.run(x[None])[0]) for x in typical[:10])
+                found["score"] = score(task, model, lambda x, fixed=fixed: fixed.run(x) * fixed.output_scale)
+            row[f"{numbers} in C"] = found
+        print(row, flush=True)
+        rows.append(row)
+    record = json.loads(given.results.read_text()) if given.results.exists() else {}
+    found = {row["set"]: row for row in (*record.get("tables", {}).get("sets", ()), *rows)}
+    return {"sets": [found[name] for name in SETS if name in found]}
+
+
+@torch.no_grad()
+def score(task: Task, model: SequenceModel, run: Callable[[np.ndarray], np.ndarray] | None = None) -> float:
+    """Return the metric of a task on its test part. run: Makes predictions of sequences (B, T, I); None for the model."""
+    total = count = 0.0
+    for batch in task.test(64):
+        prediction = model(batch.inputs)
+        if run is not None:
+            prediction = like(prediction, batch.inputs, run)
+        one, of = task.metrics(prediction, batch.targets)[task.metric]
+        total, count = total + one, count + of
+    return total / count
+
+
+def like(prediction: Tensor, inputs: Tensor | PackedSequence, run: Callable[[np.ndarray], np.ndarray]) -> Tensor:
+    """Return what `run` makes of a batch, in the form of the model's prediction."""
+    read = sequences(inputs)
+    found = [Tensor()] * len(read)
+    for length in {len(x) for x in read}:  # those of one length together, which is faster
+        places = [k for k, x in enumerate(read) if len(x) == length]
+        for k, y in zip(places, run(np.stack([read[k] for k in places]))):
+            found[k] = torch.from_numpy(y).float()
+    if prediction.dim() == 2 and len(prediction) == len(found) and found[0].dim() == 1:
+        return torch.stack(found)
+    assert isinstance(inputs, Tensor)
+    return torch.stack(found, 1)
+
+
+def sequences(inputs: Tensor | PackedSequence) -> list[np.ndarray]:
+    """Return the sequences (T, I) of a batch."""
+    if isinstance(inputs, PackedSequence):
+        rows, lengths = pad_packed_sequence(inputs)
+        return [rows[:length, k].numpy() for k, length in enumerate(lengths.tolist())]
+    return list(inputs.transpose(0, 1).numpy())
+
+
 def read_archive(path: Path) -> tuple[Tensor, list[str]]:
     """Return sequences (B, T, I) and the names of their classes from a file of the UEA archive."""
     _, _, lines = path.read_text().lower().partition("@data\n")
@@ -235,19 +312,22 @@ def read_archive(path: Path) -> tuple[Tensor, list[str]]:
 def main() -> None:
     """Run the command."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("task", choices=("mnist", "sensor"))
+    tasks = {"mnist": mnist, "sensor": sensor, "tables": tables}
+    options.add_argument("task", choices=tasks)
     options.add_argument("data", type=Path)
     options.add_argument("out", type=Path)
     options.add_argument("--minutes", type=float, default=80)
     options.add_argument("--units", type=int, default=96)
     options.add_argument("--weights", type=Path, help="a file of an earlier run of mnist, in place of training")
+    options.add_argument("--digits", type=Path, help="of tables: a folder of spoken digits")
+    options.add_argument("--sets", help="of tables: names of sets, joined by commas, in place of all")
     options.add_argument(
         "--results", type=Path, required=True, help="the JSON file, of which the task's entry is written"
     )
     given = options.parse_args()
     torch.set_num_threads(1)
     given.out.mkdir(parents=True, exist_ok=True)
-    found = (mnist if given.task == "mnist" else sensor)(given)
+    found = tasks[given.task](given)
     record = json.loads(given.results.read_text()) if given.results.exists() else {}
     record[given.task] = {"commit": commit()} | found
     given.results.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n", encoding="utf-8")

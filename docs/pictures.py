@@ -35,6 +35,8 @@ from orthornn import (
 )
 from orthornn.diagnostics import hidden_gradient_norms
 from orthornn.parametrizations import Parametrization
+from orthornn_evidence.own_data.page import class_ranks, rows_of
+from orthornn_evidence.own_data.results import read
 
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "results"
@@ -496,6 +498,59 @@ def draw_leaderboard() -> None:
     save(figure, "leaderboard")
 
 
+def draw_ranks() -> None:
+    """Draw mean ranks on the sets of classes; a bar joins what Nemenyi's test does not tell apart."""
+    ranks = class_ranks(rows_of(*read(RESULTS / "own-data")))
+    assert ranks is not None
+    figure, axes = wide(2.4)
+    ends = (1, len(ranks.means))
+    axes.plot(ends, (0, 0), "-", color=GRAY, linewidth=1.5)
+    for tick in range(ends[0], ends[1] + 1):
+        axes.plot((tick, tick), (0, 0.12), "-", color=GRAY, linewidth=1.5)
+        axes.text(tick, 0.2, str(tick), ha="center", va="bottom", fontsize=14)
+    names, count = list(ranks.means), len(ranks.means)
+    for place, (name, rank) in enumerate(ranks.means.items()):
+        left = place < (count + 1) // 2
+        depth = -0.9 - 0.42 * (place if left else count - 1 - place)
+        end = ends[0] - 0.3 if left else ends[1] + 0.3
+        color = BLUE if name == "default" else GRAY
+        axes.plot((rank, rank, end), (0, depth, depth), "-", color=color, linewidth=1.5)
+        axes.text(
+            end - 0.08 if left else end + 0.08,
+            depth,
+            f"{name} {rank:.2f}",
+            color=color,
+            va="center",
+            fontsize=14,
+            ha="right" if left else "left",
+        )
+    depth, reached = -0.2, -1
+    for place, name in enumerate(names):
+        last = max(other for other in range(count) if not ranks.apart(name, names[other]))
+        if last > max(place, reached):
+            axes.plot(
+                (ranks.means[name] - 0.04, ranks.means[names[last]] + 0.04),
+                (depth, depth),
+                "-",
+                color=ORANGE,
+                linewidth=5,
+            )
+            depth, reached = depth - 0.2, last
+    axes.plot((1, 1 + ranks.difference), (0.95, 0.95), "-", color=ORANGE, linewidth=2)
+    axes.text(
+        1 + ranks.difference / 2,
+        1.05,
+        f"critical difference {ranks.difference:.2f}",
+        color=ORANGE,
+        ha="center",
+        va="bottom",
+        fontsize=14,
+    )
+    axes.set(xlim=(ends[0] - 2.6, ends[1] + 2.6), ylim=(-2.7, 1.5))
+    axes.axis("off")
+    save(figure, "ranks")
+
+
 def draw_forecast(seen: int = 72, ahead: int = 24) -> None:
     """Draw a forecast of 24 steps at three quantiles, by a small network that learns them from a noisy wave."""
     random = np.random.default_rng(0)
@@ -553,6 +608,7 @@ DRAWN = {
     "speed": draw_speed,
     "speed_by_length": draw_speed_by_length,
     "leaderboard": draw_leaderboard,
+    "ranks": draw_ranks,
     "forecast": draw_forecast,
 }
 

@@ -259,7 +259,7 @@ def test_what_contributing_tells_to_copy_and_to_extend_is_there():
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
 MODULES = ("orthornn", *(f"orthornn.{name}" for name in ("modules", "parametrizations", "kernels", "activations", "optim",
-           "optim.recipes", "penalties", "certify", "diagnostics", "export", "testing", "errors")))  # fmt: skip
+           "optim.recipes", "penalties", "certify", "automata", "diagnostics", "export", "testing", "errors")))  # fmt: skip
 
 
 def public_names() -> dict[str, object]:
@@ -430,6 +430,20 @@ def test_examples_of_docstrings(name):
         (
             ["a     b", "long  short     it"],
             ["", ".. code-block:: none", "", "    a     b", "    long  short     it", ""],
+        ),
+        (
+            ["At most", "", "    a  <= b  c", "       <= d  e", "       <= f  g"],  # a formula, no table of one row
+            [
+                "",
+                "At most",
+                "",
+                ".. code-block:: none",
+                "",
+                "        a  <= b  c",
+                "           <= d  e",
+                "           <= f  g",
+                "",
+            ],
         ),
         ([".. math:: h = \\phi(z_t),", "          z"], ["", ".. math:: h = \\phi(z_t),", "          z", ""]),
         (["Shape:", "    - x: (T, B)"], ["", "**Shape**", "", "- x: (T, B)"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from orthornn import Householder, OrthogonalRNN
+from orthornn.automata import Automaton, machine_of
 from support.tolerances import tolerance
 
 ROOT = Path(__file__).parents[1]
@@ -239,3 +241,52 @@ def test_the_results_of_the_examples_have_what_their_measurement_writes(tmp_path
     assert list(found["policy"]["right"]) == ["1"]
     assert list(stored["policy"]["right"]) == [str(update) for update in range(50, 401, 50)]
     assert found["online"]["noise"] == stored["online"]["noise"]
+
+
+def proofs():
+    no_000 = Automaton([[1, 0], [2, 0], [3, 0], [3, 3]], [1, 1, 1, 0])
+    turns = Automaton([[1, 3], [2, 0], [3, 1], [0, 2]], [0, 0, 0, 1])
+    return [machine_of(automaton).proof() for automaton in (no_000, turns)]
+
+
+def test_the_checker_of_machines_reads_a_proof_without_any_package(tmp_path):
+    paths = []
+    for number, proof in enumerate(proofs()):
+        paths.append(tmp_path / f"{number}.json")
+        paths[-1].write_text(json.dumps(proof))
+    command = [sys.executable, "-I", "-S", ROOT / "examples" / "check_machine.py", *paths]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.partition(": ")[2] for line in printed] == [
+        "right for every word (12 steps tried).",
+        "right for every word (8 steps tried).",
+    ]
+
+
+def test_the_checker_of_machines_finds_every_wrong_entry():
+    check = load("check_machine").check
+    for proof in proofs():
+        tried = 0
+        text = json.dumps(proof)
+        for q, row in enumerate(proof["table"]):
+            for token in range(len(row)):
+                wrong = json.loads(text)
+                wrong["table"][q][token] = (row[token] + 1) % len(proof["table"])
+                with pytest.raises(SystemExit):
+                    check(wrong)
+                tried += 1
+        for depth, layer in enumerate(proof["layers"]):
+            for number, rule in enumerate(layer["rules"]):
+                for k in range(len(rule["factors"])):
+                    wrong = json.loads(text)
+                    wrong["layers"][depth]["rules"][number]["factors"][k][0] ^= 3  # the other strength
+                    with pytest.raises(SystemExit, match="neither a reflection"):
+                        check(wrong)
+                    tried += 1
+        assert tried > len(proof["table"])
+        for change in ({"start": 1 - proof["start"]}, {"outputs": proof["outputs"][1:]}):
+            with pytest.raises(SystemExit):
+                check({**proof, **change})
+        wrong = json.loads(text)
+        wrong["layers"][0]["codes"][0] = wrong["layers"][0]["codes"][1]
+        with pytest.raises(SystemExit, match="same registers"):
+            check(wrong)

@@ -153,7 +153,7 @@ def test_circles_are_found(files, expected, tmp_path):
 
 
 def test_submodules_that_messages_name_are_imported_when_they_are_first_asked_for():
-    names = ["certify", "diagnostics", "export", "optim", "penalties"]
+    names = ["automata", "certify", "diagnostics", "export", "optim", "penalties"]
     code = f"import orthornn, sys; print([n for n in {names} if 'orthornn.' + n in sys.modules])\n"
     code += f"print([getattr(orthornn, n).__name__ for n in {names}], orthornn.optim.CayleySGD.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

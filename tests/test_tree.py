@@ -37,6 +37,7 @@ LAWS = {
     "test_versions.py",
     "test_without_extras.py",
     "test_wrong_calls.py",
+    "export/test_c_block_integers.py",
     "export/test_c_blocks.py",
     "export/test_c_integers.py",
     "export/test_c_on_devices.py",

@@ -164,7 +164,7 @@ def _cells(lines: list[str]) -> list[list[str]]:
             rows.append(row)
         else:
             rows[-1] = [f"{above} {cell}".strip() for above, cell in zip(rows[-1], row)]
-    return rows
+    return rows if len(rows) > 1 else []
 
 
 def _table(rows: list[list[str]]) -> list[str]:

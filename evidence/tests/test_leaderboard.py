@@ -142,6 +142,25 @@ def test_ctrl_c_is_one_line(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().err.splitlines()[-1] == "leaderboard: interrupted. Give the command again to resume."
 
 
+def test_rows_with_shifted_images_come_below_all_others():
+    def one(options, test, system="blocks"):
+        return {**ENTRY, "system": system, "test": test, "command": f"orthornn train pixel-mnist{options}"}
+
+    entries = [
+        one(" --shift 2", 0.99),
+        one(" --lr 0.1 --shift=1", 0.98),
+        one(" --shift 0", 0.95),
+        one(" --permuted", 0.96),
+        one("", 0.9),
+    ]
+    shown = table(entries)
+    tests = [row[[column.heading for column in shown.columns].index("test")] for row in shown.rows]
+    assert tests == ["96.00 %", "95.00 %", "90.00 %", "99.00 %", "98.00 %"]
+    assert any("--shift" in note and "below" in note for note in shown.notes)
+    assert not any("below" in note for note in table(entries[2:]).notes)
+    assert not any("below" in note for note in table(entries[:2]).notes)
+
+
 def test_the_best_mean_is_first_with_its_distance_from_orthogonal():
     one = {"task": "t", "metric": "accuracy", "higher_is_better": True, "parameters": 5, "head": "linear", "seed": 0}
     one |= {"validation": 0.5, "best_test": None, "last_test": None, "epochs": 1.0, "updates": 3, "cpu_seconds": 2.0}

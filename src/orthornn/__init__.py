@@ -2,7 +2,7 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import activations, certify, diagnostics, errors, export, kernels, optim, penalties
+    from . import activations, automata, certify, diagnostics, errors, export, kernels, optim, penalties
     from .learn.from_python import train
     from .learn.predict import load
     from .modules import (
@@ -50,6 +50,7 @@ __all__ = [
     "Stiefel",
     "Unconstrained",
     "activations",
+    "automata",
     "certify",
     "convert",
     "diagnostics",

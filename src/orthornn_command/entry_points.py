@@ -18,7 +18,7 @@ from typing import Any
 TASKS, COMMANDS = "orthornn.tasks", "orthornn.commands"
 EVIDENCE = {
     TASKS: ("pixel-mnist", "noisy-digits", "groups", "parity", "modular-sums", "speech", "music", "piano-rolls"),
-    COMMANDS: ("reproduce", "bench", "leaderboard", "group-words", "swap"),
+    COMMANDS: ("reproduce", "bench", "leaderboard", "group-words", "exact-machines", "swap"),
 }
 """The names that the evidence declares, by group."""
 

@@ -157,9 +157,15 @@ def test_a_perceptron_reads_the_state(case, tmp_path):
     assert np.abs(Compiled(made).run(x.numpy()) - expected).max() < 1e-4
     for compiler in COMPILERS:
         selftest_passes(tmp_path, compiler=compiler)
-    with pytest.raises(ArgumentError, match="linear readout for integers"):
-        to_c(model, tmp_path / "none", numbers="int8", calibration=x)
-    with pytest.raises(ArgumentError, match="linear readout for integers"):
+    made = to_c(model, tmp_path / "integers", numbers="int16", calibration=x)
+    q = made.integers.quantize(x.numpy())
+    found = Compiled(made).run(q)
+    assert np.array_equal(found, made.integers.run(x.numpy()[None])[0])
+    # reflections and odd parts round the int16 state itself, as those of other readouts
+    assert np.sqrt(np.square(found * made.integers.output_scale - expected).mean()) < 0.03 * np.abs(expected).max()
+    with pytest.raises(ArgumentError, match="calibration for a perceptron as readout"):
+        to_c(model, tmp_path / "none", numbers="int8", input_range=(-1, 1), steps=9)
+    with pytest.raises(ArgumentError, match="rounded weights, but got a perceptron as readout"):
         rounded(model)
     assert not (tmp_path / "none").exists()
 

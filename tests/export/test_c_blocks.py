@@ -10,99 +10,20 @@ import pytest
 import torch
 from torch import nn
 
-from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN, RestrictedUnitary
+import orthornn
+from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN
 from orthornn.cli import main
 from orthornn.errors import ArgumentError
-from orthornn.export import rounded, to_audio, to_c
+from orthornn.export import to_audio, to_c
 from orthornn.layout import SequenceLayout
 from orthornn.learn.predict import load
 from orthornn.learn.systems import SequenceModel, build
-from orthornn.learn.systems.recent_steps import RecentSteps
-from orthornn.learn.systems.series_vectors import SeriesVectors
+from support.block_cases import CASES, PARTS, blocks, every_step, inputs_of, made_of, with_lags
 from support.compiled_c import COMPILERS, Compiled, command, selftest_passes
 from support.tolerances import tolerance
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a C compiler")
 STEPS = 10_000
-PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}
-
-
-def made_of(core, pool="last", head="linear", **options):
-    """A network of these blocks in float64, its parameters far from initial values, which hide factors and places."""
-    with torch.no_grad():
-        for name, parameter in core.named_parameters():
-            if "norm" in name or "bias" in name or "h0" in name:
-                parameter.add_(0.5 * torch.randn_like(parameter))
-    width = core.hidden_size * PARTS[pool]
-    reader = nn.Linear(width, 3) if head == "linear" else nn.Sequential(nn.Linear(width, 5), nn.GELU(), nn.Linear(5, 3))
-    output = options.pop("output", "all" if pool == "last" else "last")
-    return SequenceModel(core, reader, pool=pool, output=output, **options).double().eval()
-
-
-def blocks(inputs, *sizes, **options):
-    return OrthogonalBlocks(inputs, *sizes, learn_h0=True, dtype=torch.float64, **options)
-
-
-CASES = {
-    "default": lambda: made_of(blocks(3, 7, depth=2)),
-    "one input, mean": lambda: made_of(blocks(1, 5, 6, depth=2, decay=True), "mean"),
-    "one feature": lambda: made_of(blocks(2, 1, 2, depth=3)),
-    "both, perceptron": lambda: made_of(blocks(2, 9, 10, depth=2, mixing="mlp", expansion=3), "both", "mlp"),
-    "summary, gelu, rms": lambda: made_of(blocks(2, 8, 4, depth=3, mixing="gelu", norm="rms", decay=True), "summary"),
-    "rms without decay": lambda: made_of(blocks(2, 6, 8, depth=2, norm="rms", decay=False)),
-    "no norm, no bias": lambda: made_of(blocks(2, 6, 8, depth=2, norm="none", bias=False, radii=(0.1, 0.5))),
-    "no residual": lambda: made_of(blocks(3, 5, 8, depth=3, residual=False, mixing="mlp")),
-    "one block": lambda: made_of(blocks(4, 6, 2), "mean"),
-    "reflections, odd": lambda: made_of(blocks(2, 5, 33, depth=2, parametrization=Householder(reflections=2))),
-    "complex": lambda: made_of(blocks(2, 5, 6, depth=2, parametrization=RestrictedUnitary())),
-    "tokens": lambda: made_of(blocks(5, 6, 8, depth=2), "mean", token_classes=5),
-    "lags": lambda: with_lags(made_of(blocks(3, 6, 8, depth=2)), lags=5),
-    "one lag": lambda: with_lags(made_of(blocks(3, 6, 8), "both"), lags=1),
-    "lags, known": lambda: with_lags(made_of(blocks(4, 6, 8), "mean"), lags=3, known_inputs=1),
-    "lags, all known": lambda: with_lags(made_of(blocks(2, 6, 8)), lags=3, known_inputs=2),
-    "series": lambda: with_series(made_of(blocks(4, 6, 8, depth=2), "mean")),
-    "series, lags": lambda: with_series(with_lags(made_of(blocks(4, 6, 8, depth=2)), lags=3, width=2)),
-    "lags of one input": lambda: with_lags(made_of(blocks(1, 6, 8)), lags=4),
-}
-
-
-def with_lags(model, lags, known_inputs=0, width=None):
-    width = model.core.input_size if width is None else width
-    model.recent = RecentSteps(lags, width, 3, known_inputs, dtype=torch.float64)
-    nn.init.normal_(model.recent.weight)
-    return model
-
-
-def with_series(model):
-    """Of 4 inputs of the core, 2 are a vector of one of 3 series."""
-    model.series = SeriesVectors(3, 2, dtype=torch.float64)
-    return model
-
-
-def inputs_of(model, steps):
-    if model.token_classes is not None:
-        return torch.randint(model.token_classes, (steps,))
-    x = torch.randn(steps, model.core.input_size).double() * 2 + 0.5
-    if model.series is not None:
-        x = torch.cat([x[:, :2], torch.randint(4, (steps, 1))], 1)
-    return x
-
-
-def every_step(model, x):
-    """The prediction after each step, by the definition of the pools, and the largest number on the way to it."""
-    with torch.no_grad():
-        read, lagged = model.read(x[:, None])[:2]
-        out = model.core(read)[0][:, 0]
-        count = torch.arange(1, len(out) + 1)[:, None]
-        pools = {"last": out, "mean": out.cumsum(0) / count, "largest": out.cummax(0).values}
-        names = {"both": ("last", "mean"), "summary": ("last", "mean", "largest")}.get(model.pool, (model.pool,))
-        y = model.head(torch.cat([pools[name] for name in names], -1))
-        if model.recent is not None:
-            y = y + model.recent(lagged, "all")[:, 0]
-        whole = model(x[:, None])
-    last = whole[0] if model.output == "last" else whole[-1, 0]
-    assert torch.allclose(y[-1], last, rtol=1e-9, atol=1e-9)
-    return y.numpy()
 
 
 def enlarged(model, x):
@@ -265,17 +186,9 @@ def test_what_has_no_c_form_is_refused_before_anything_is_written(case, tmp_path
 
 
 @pytest.mark.parametrize("case", ["default", "one block", "lags"])
-def test_integers_and_audio_are_refused_by_name(case, tmp_path):
-    model = CASES[case]().float()
-    x = torch.randn(1, 20, model.core.input_size)
-    for write in (
-        lambda: to_c(model, tmp_path / "out", numbers="int8", calibration=x),
-        lambda: rounded(model, "int16", calibration=x),
-    ):
-        with pytest.raises(ArgumentError, match=r"for integers, but got OrthogonalBlocks.*numbers='float32'"):
-            write()
+def test_audio_is_refused_by_name(case, tmp_path):
     with pytest.raises(ArgumentError, match="but got OrthogonalBlocks"):
-        to_audio(model, tmp_path / "out")
+        to_audio(CASES[case]().float(), tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
@@ -356,28 +269,71 @@ def test_what_train_makes_by_default_is_exported_and_predicts_the_same(kind, tmp
         assert " *   0: a+1\n *   1: a+2\n *   2: a+3\n" in head
 
 
-def test_what_cannot_go_is_refused_before_the_training(tmp_path, capsys):
+@pytest.mark.parametrize("numbers", [None, "int16", "int8"])
+def test_what_cannot_go_is_refused_before_the_training(numbers, tmp_path, capsys):
     file, words = table(tmp_path, "classify")
-    words = [
-        "train",
-        str(file),
-        *words,
-        "--steps",
-        "1",
-        "--hidden-size",
-        "4",
-        "--for-c",
-        "--out",
-        str(tmp_path / "run"),
-    ]
+    run = tmp_path / "run"
+    words = ["train", str(file), *words, "--steps", "1", "--hidden-size", "4", "--out", str(run), "--for-c"]
+    words += [] if numbers is None else [numbers]
     assert main([*words, "--model", "lstm"]) == 2
     assert "LSTM, which has no C form" in capsys.readouterr().err
     assert main([*words, "--model", "auto"]) == 2
     assert "Expected --for-c only with one model" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+    assert not run.exists()
     assert main(words) == 0
     before = capsys.readouterr().out
-    assert main(["export", str(tmp_path / "run"), "--c"]) == 0
-    costs = re.findall(r"(flash.*?)calls of expf", capsys.readouterr().out, re.DOTALL)
+    more = [] if numbers is None else ["--numbers", numbers, "--calibration", str(file)]
+    assert main(["export", str(run), "--c", *more]) == 0
+    costs = re.findall(r"(flash.*?multiply-adds\n)", capsys.readouterr().out, re.DOTALL)
     assert len(costs) == 1
     assert costs[0] in before
+    assert ("calls of expf" in before) == (numbers is None)
+
+
+def test_numbers_for_c_are_checked_in_the_command_and_in_python(tmp_path, capsys):
+    file, words = table(tmp_path, "classify")
+    assert main(["train", str(file), *words, "--for-c", "int4"]) == 2
+    assert "Expected float32, int16 or int8 as --for-c, but got int4" in capsys.readouterr().err
+    for given, wanted in ((True, 0), ("int8", 0), (False, 0), ("int4", 1)):
+        options = {"sequence": "id", "steps": 1, "hidden_size": 4, "model": "lstm", "for_c": given}
+        message = "float32, int16 or int8" if wanted else "has no C form"
+        if given is False:
+            orthornn.train(file, "state", **options, out=tmp_path / "run")
+            continue
+        with pytest.raises(ArgumentError, match=message):
+            orthornn.train(file, "state", **options, out=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("numbers", ["int8", "int16"])
+@pytest.mark.parametrize("kind", ["classify", "regress", "forecast"])
+def test_what_train_makes_by_default_is_exported_to_integers(kind, numbers, tmp_path):
+    file, words = table(tmp_path, kind)
+    run = tmp_path / "run"
+    assert main(["train", kind, "--data", str(file), *words, "--steps", "30", "--out", str(run)]) == 0
+    assert main(["export", str(run), "--c", "--numbers", numbers]) == 0
+    selftest_passes(run / "export", compiler=COMPILERS[0])
+    loaded = load(run)
+    found = loaded.predict_table(file)
+    made = to_c(loaded, tmp_path / "again", numbers=numbers, calibration=[series.values for series, _ in found])
+    # of the training part, which is most of the file
+    of_run, of_file = (
+        float(re.findall(r"its integer times ([-.e\d]+)", (folder / "network.h").read_text())[0])
+        for folder in (run / "export", tmp_path / "again")
+    )
+    assert 0.5 < of_run / of_file < 2
+    compiled, unit = Compiled(made), made.integers.output_scale
+    rows = []
+    for series, said in found[:5]:
+        q = made.integers.quantize(series.values)
+        y = compiled.run(q)
+        assert np.array_equal(y, made.integers.run(np.asarray(series.values)[None])[0])
+        if kind == "classify":
+            odds = np.exp((y - y.max()) * unit)
+            rows.append(odds / odds.sum() - said.scores[0])
+        else:
+            rows.append(
+                (y * unit - (said.scores[0] if kind == "regress" else said.scores)) / loaded.description["target_scale"]
+            )
+    assert max(np.abs(row).max() for row in rows) < (0.1 if numbers == "int8" else 0.01)

@@ -5,7 +5,8 @@ tasks          the tasks that only papers and boards have; the command finds the
 leaderboard, leaderboard_runs, leaderboard_options   systems at one budget: the page | the runs | a row
 own_data       the default for tables, measured on many sets
 group_words    words of finite groups
-irregular_time damped oscillators of which samples are dropped
+exact_machines words of finite automata, and exact machines from what a network learned
+irregular_time networks on sequences of which samples are dropped
 popgym         agents that remember, on POPGym
 bench          the kernels verified and timed
 files          files that only these read: idx, downloads

@@ -64,6 +64,7 @@ Each table ranks trained networks on one task by their test result, with their c
 - ‖W'W − I‖ is the distance of the trained W from orthogonal: about 1e-6 is rounding; if it is larger, W need not be
   orthogonal.
 - *CPU s* is the processor time of one training in seconds, with its evaluations.
+- Rows are sorted by the test, best first; those that are trained on shifted images come below all others.
 - A static perceptron receives the whole sequence as one vector: a network that is not better has not shown that it remembers.
 
 `orthornn train --help` describes each system, and the [commands](#commands) of all rows are at the end of this page.
@@ -284,7 +285,7 @@ def _measured(one: Mapping[str, Any]) -> str:
 
 
 def table(entries: Sequence[dict[str, Any]]) -> Table:
-    """Return one row per training, the best mean test first."""
+    """Return one row per training, the best mean test first, and those with shifted images below, which a note names so."""
     tested = any(one["best_test"] is not None for one in entries)
     last = any(one["last_test"] is not None for one in entries)
     headings = [
@@ -305,6 +306,10 @@ def table(entries: Sequence[dict[str, Any]]) -> Table:
     options, common, letters = shown_options([own[0]["command"] for own in groups])
     if common:
         shown.notes.append(f"Every run also has {_quoted(_plain(common))}.")
+    if len({_is_shifted(own[0]) for own in groups}) == 2:
+        shown.notes.append(
+            "Rows with `--shift` are trained on shifted copies of the images, too, and come below the others."
+        )
     shown.notes += [f"{letter}: {_quoted(_plain(words))}." for letter, words in letters.items()]
     for words, own in zip(options, groups):
         off = [one["orthogonality_error"] for one in own if one["orthogonality_error"] is not None]
@@ -329,12 +334,17 @@ def table(entries: Sequence[dict[str, Any]]) -> Table:
 
 
 def _by_training(entries: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the entries of each training, all seeds, the best mean test first."""
+    """Return the entries of each training, all seeds, the best mean test first, and those with shifted images last."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in entries:
         groups.setdefault(_training(one), []).append(one)
     sign = -1 if entries[0]["higher_is_better"] else 1
-    return sorted(groups.values(), key=lambda own: sign * fmean(one["test"] for one in own))
+    return sorted(groups.values(), key=lambda own: (_is_shifted(own[0]), sign * fmean(one["test"] for one in own)))
+
+
+def _is_shifted(one: Mapping[str, Any]) -> bool:
+    """Return whether a training has seen shifted copies of its images, so that its rank is not that of the others."""
+    return re.search(r" --shift[ =](?!0( |$))", one["command"]) is not None
 
 
 def _quoted(options: str) -> str:

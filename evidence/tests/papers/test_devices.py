@@ -38,7 +38,15 @@ def results(tmp_path: Path) -> Path:
     cost = {"weights": 10, "code": 20, "ram": 30, "instructions": 40, "multiply_adds": 50}
     made = {name: {"accuracy": 0.5, **cost} for name in ("int8", "int16")}
     one = {"accuracy": 0.75, "parameters": 7, **made}
+    costs = {"float32 in C": {"weights": 9, "ram": 8}} | {
+        f"{name} in C": {"weights": 5, "ram": 6, "score": 0.5} for name in ("int16", "int8")
+    }
+    tables = [
+        {"set": "A", "metric": "accuracy", "float32": 0.75, **costs},
+        {"set": "B", "metric": "mse", "float32": 2.0, **costs},
+    ]
     (tmp_path / "microcontroller.json").write_text(json.dumps({"mnist": one, "sensor": {"seeds": [one, one]}}))
+    (tmp_path / "microcontroller-tables.json").write_text(json.dumps({"tables": {"sets": tables}}))
     return tmp_path
 
 
@@ -75,15 +83,22 @@ def test_networks_in_integers(results: Path):
     rows = microcontroller(results, "sensor").splitlines()
     assert rows[2] == "| float32 | 75.00 % | 75 75 |  |  |  |  |"
     assert rows[4] == "| int8 | 50.00 % | 50 50 | 10 bytes | 20 bytes | 30 bytes | 40 |"
+    rows = microcontroller(results, "tables").splitlines()
+    assert rows[2] == "| A | accuracy | 75.0 % | 50.0 % | 50.0 % | 9, 8 | 5, 6 | 5, 6 |"
+    assert rows[3] == "| B | mse | 2 | 0.5 | 0.5 | 9, 8 | 5, 6 | 5, 6 |"
     with pytest.raises(ArgumentError, match="kind"):
         microcontroller(results, "all")
 
 
 def test_the_goals_for_microcontrollers_are_met():
-    record = json.loads((Path(__file__).parents[3] / "results" / "microcontroller.json").read_text())
+    results = Path(__file__).parents[3] / "results"
+    record = json.loads((results / "microcontroller.json").read_text())
     made = record["mnist"]["int8"]
     assert made["accuracy"] >= 0.95
     assert made["weights"] <= 16 * 1024
     assert made["ram"] <= 1024
     for seed in record["sensor"]["seeds"]:
         assert abs(seed["int8"]["accuracy"] - seed["accuracy"]) <= 0.01
+    for row in json.loads((results / "microcontroller-tables.json").read_text())["tables"]["sets"]:
+        if row["metric"] == "accuracy":
+            assert row["int8 in C"]["score"] >= row["float32"] - 0.01

@@ -11,6 +11,7 @@ from orthornn.errors import ArgumentError
 from orthornn_evidence.papers.measured import (
     agents,
     delta_rule,
+    exact_machines,
     group_words,
     popgym,
     popgym_score,
@@ -120,3 +121,36 @@ def test_the_table_of_popgym_names_what_is_unfinished(tmp_path: Path):
     ]
     with pytest.raises(ArgumentError, match=r"memory of RepeatPreviousHard .* got 'gru'"):
         popgym_score(tmp_path, "RepeatPreviousHard", "gru")
+
+
+def test_the_tables_of_exact_machines_have_every_seed(tmp_path: Path):
+    folder = tmp_path / "exact-machines"
+    folder.mkdir()
+    runs = [
+        {
+            "seed": seed,
+            "exact": seed == 0,
+            "states": states,
+            "seconds": 1.0 + seed,
+            "longest_words": 8 << seed,
+            "accuracy_of_the_network": {"512": 0.5, "4096": 0.25},
+        }
+        for seed, states in enumerate([4, 3, None])
+    ]
+    machine = {"states": 4, "tokens": 2, "registers": [2, 3], "factors": 3, "steps_tried": 12}
+    facts = {"c_bytes": 600, "c_steps": 1000, "c_wrong": 0}
+    for name, found in (("tomita-4", machine | facts), ("s5", machine)):
+        (folder / f"{name}.json").write_text(json.dumps({"runs": runs, "machine": found}))
+    rows = exact_machines(tmp_path, "trained").splitlines()[2:]
+    assert rows == [f"| {name} | 1 of 3 | 2.0 | 3.0 | 8 to 32 | 0.50 | 0.25 |" for name in ("tomita-4", "s5")]
+    assert exact_machines(tmp_path, "machines").splitlines()[2:] == [
+        "| tomita-4 | 4 | 2 | 2 + 3 | 3 | 12 | 600 | 0 of 1000 |",
+        "| s5 | 4 | 2 | 2 + 3 | 3 | 12 |  |  |",
+    ]
+    assert exact_machines(tmp_path, "failures").splitlines()[:2] == [
+        "- tomita-4, seed 1: an automaton of 3 states.",
+        "- tomita-4, seed 2: no automaton was found.",
+    ]
+    with pytest.raises(ArgumentError, match="kind"):
+        exact_machines(tmp_path, "all")
+    assert exact_machines(tmp_path / "elsewhere", "failures") == "- None."

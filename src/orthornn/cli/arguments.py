@@ -121,7 +121,7 @@ def parse(words: Sequence[str], known: Mapping[str, Option], prog: str) -> dict[
         if option.is_switch:
             found[option.name] = switched is None
             continue
-        values = [text] if equals else _values(left, option.count)
+        values = [text] if equals else _values(left, option.count) or [option.alone] * bool(option.alone)
         if len(values) < option.count:
             wanted = "a value" if option.count == 1 else f"{option.count} values"
             raise ArgumentError(
@@ -168,7 +168,7 @@ def help_text(
             if option.is_switch:
                 name += f", --no-{name[2:]}"
             elif not option.positional:
-                name += f" {metavar(option.kind)}"
+                name += f" [{metavar(option.kind)}]" if option.alone else f" {metavar(option.kind)}"
             explanation = _with_default(option, (chosen or {}).get(option.name))
             text = textwrap.wrap(explanation, width - _INDENT, break_on_hyphens=False) or [""]
             beside = f"  {name:<{_INDENT - 3}} "

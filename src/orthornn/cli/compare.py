@@ -80,6 +80,8 @@ def main(words: Sequence[str]) -> int:
             *([compare.summary(results)] if options["seeds"] > 1 else []),
         ]
         verdict, tables = with_baselines(shown, results)
+        tested = compare.backtested(task, {name: folder / name for name in results})
+        tables += [] if tested is None else [compare.backtest_table(tested)]
         text = "\n\n".join(one.plain() for one in tables) + "\n"
         write_bytes(table, text.encode())
         with or_a_warning(figure):

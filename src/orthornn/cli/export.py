@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, unpack_sequence
 
 from .. import export
 from .._files import write_together
@@ -25,6 +27,8 @@ from ..learn.training import fine_tune, read_result
 from ..saved.run_files import check_is_run, run_in
 from .arguments import read_options
 from .outputs import check_folder, check_new_file
+
+_TYPICAL = 300  # sequences that set the scales of integers unless others are given
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,10 @@ class ExportArguments:
     form: CForm = "auto"
     """With --c or --audio: form of the transition; auto chooses the one with the fewest multiply-adds."""
     numbers: Numbers = "float32"
-    """With --c: type of the weights. int8 and int16 use 16-bit states and need --calibration or --input-range."""
+    """With --c: type of the weights. int8 and int16 have scales, from --calibration or --input-range."""
     calibration: Path | None = None
-    """With integers: file with typical sequences of equal length, as for orthornn predict; they set the scales."""
+    """With integers: file with typical sequences of equal length, as for orthornn predict; they set the scales. Default: for
+    a network of tables, sequences of its training part."""
     input_range: tuple[float, float] | None = None
     """With integers: smallest and largest input; the scales follow from a bound on the state."""
     steps: int | None = None
@@ -170,9 +175,10 @@ def _tuned(arguments: ExportArguments, loaded: Loaded, calibration: Any) -> tupl
 
 
 def _calibration(arguments: ExportArguments, loaded: Loaded) -> np.ndarray | list[np.ndarray] | None:
-    """Return the sequences of --calibration, as a list if they come from a table, or None."""
+    """Return the sequences of --calibration, as a list from a table; else of a table's training part; or None."""
     if arguments.calibration is None:
-        return None
+        scaled = arguments.numbers != "float32" and arguments.input_range is None
+        return _training_sequences(arguments, loaded) if scaled else None
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.calibration):
         return [one.values for one, _ in loaded.predict_table(arguments.calibration)]
     description = loaded.description
@@ -181,6 +187,31 @@ def _calibration(arguments: ExportArguments, loaded: Loaded) -> np.ndarray | lis
     return (
         x.reshape(len(x), -1, wide) if description["input"] != "tokens" and x.ndim == 2 and not x.shape[1] % wide else x
     )
+
+
+def _training_sequences(arguments: ExportArguments, loaded: Loaded) -> list[np.ndarray]:
+    """Return raw sequences of the training part of a run on a table, at most 300."""
+    task, description = loaded.config.task, loaded.description
+    if not isinstance(task, TableTask):
+        raise ArgumentError(
+            f"Expected --calibration FILE or --input-range LOWEST HIGHEST with --numbers {arguments.numbers}, but got "
+            f"neither. Pass one of them."
+        )
+    check_data(loaded.directory or arguments.run, task)
+    size = loaded.config.batch_size
+    epoch = task.steps_per_epoch(size) or 1
+    batches = (
+        task.train_batch(step, size, loaded.config.seed).inputs for step in range(min(epoch, -(-_TYPICAL // size)))
+    )
+    read = [sequence for batch in batches for sequence in _sequences(batch)][:_TYPICAL]
+    return [(x - np.asarray(description["offset"])) / np.asarray(description["scale"]) for x in read]
+
+
+def _sequences(inputs: Tensor | PackedSequence) -> list[np.ndarray]:
+    """Return the sequences (T, I) of a batch."""
+    if isinstance(inputs, PackedSequence):
+        return [sequence.numpy() for sequence in unpack_sequence(inputs)]
+    return list(inputs.transpose(0, 1).numpy())
 
 
 def _check_c_options(arguments: ExportArguments) -> None:
@@ -207,10 +238,10 @@ def _check_integer_options(arguments: ExportArguments) -> None:
             raise ArgumentError(
                 f"Expected --numbers int8 or int16 with {options}, but got float32. Add it, or leave {options} out."
             )
-    elif len(ranges) != 1:
+    elif len(ranges) > 1:
         raise ArgumentError(
-            f"Expected --calibration FILE or --input-range LOWEST HIGHEST with --numbers {arguments.numbers}, but got "
-            f"{'both' if ranges else 'neither'}. Pass one of them."
+            f"Expected --calibration FILE or --input-range LOWEST HIGHEST with --numbers {arguments.numbers}, but got both. "
+            f"Pass one of them."
         )
     if arguments.steps is not None and arguments.input_range is None:
         raise ArgumentError("Expected --input-range with --steps, but got --calibration. Leave --steps out.")

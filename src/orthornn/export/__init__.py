@@ -11,7 +11,8 @@ The second graph is for streams. S is the number of layers, or twice that for an
 or 2N for a complex state. The initial state is the tensor "state" of `weights`.
 
 Unidirectional networks can be exported, including torch's RNN, GRU and LSTM if they have biases and no projection.
-`to_c` writes C99 for microcontrollers, and `to_audio` writes the weights for a C++ class for real-time audio.
+`to_c` writes C99 for microcontrollers, `machine_to_c` writes an exact machine of `orthornn.automata` as C99, and
+`to_audio` writes the weights for a C++ class for real-time audio.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .audio import AudioExport, to_audio
 from .c import CExport, RoundedNetwork, rounded, to_c
 from .graphs import SequenceGraph, Step, example
 from .layers import Gated, Plain, Recurrence
+from .machine import machine_to_c
 from .network import Network
 from .onnx import to_onnx
 from .safetensors import to_safetensors, weights
@@ -39,6 +41,7 @@ __all__ = [
     "Step",
     "check",
     "example",
+    "machine_to_c",
     "rounded",
     "to_audio",
     "to_c",

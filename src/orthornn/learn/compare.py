@@ -33,10 +33,11 @@ from .report.table import Column, Table
 from .runs.directory import check_is_no_run, make_folder
 from .runs.signals import StopSignals
 from .systems import MODELS, SIZES
-from .tasks import Task
+from .tasks import Forecast, Task
+from .tasks.backtest import Backtest
 from .tasks.plain_baselines import Baseline
 from .tasks.regress import Numbers
-from .training import Progress, Run, RunConfig, RunResult
+from .training import Progress, Run, RunConfig, RunResult, load_model
 
 _COMPARISON = "compare.json"  # in the folder of a comparison: its configs
 _TURN_SECONDS = 0.25
@@ -377,6 +378,31 @@ def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:
         ]
         shown.rows.append([one.name, *cells])
     return shown, found
+
+
+def backtested(task: Task, folders: Mapping[str, Path]) -> Backtest | None:
+    """Return the backtest of the networks in run directories, by name, with the weights of the best validation.
+
+    None for a task that asks for none.
+    """
+    if not isinstance(task, Forecast) or task.backtest is None:
+        return None
+    return task.backtested({name: load_model(folder, "chosen")[1] for name, folder in folders.items()})
+
+
+def backtest_table(found: Backtest) -> Table:
+    """Return a table of a backtest, the least loss first."""
+    metrics = list(next(iter(found.errors.values())))
+    count, series = len(found.origins[0].rows), len(found.origins)
+    each = f", in each of {series} series" if series > 1 else ""
+    shown = Table(
+        f"backtest from {count} origin{'s' if count > 1 else ''} in the test part{each}",
+        [Column("method", left=True), *map(Column, metrics)],
+    )
+    for name, errors in sorted(found.errors.items(), key=lambda item: item[1]["loss"]):
+        shown.rows.append([name, *(f"{errors[metric]:.4g}" if metric in errors else "" for metric in metrics)])
+    shown.notes += ["networks are trained once; ETS and theta are fitted at every origin", *found.notes]
+    return shown
 
 
 def plain_verdict(task: Task, results: Mapping[str, Mapping[str, Any]], found: Sequence[Baseline]) -> str:

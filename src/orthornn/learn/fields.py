@@ -3,7 +3,7 @@
 A field and the docstring below it define an option once: the command line, its help, the entries of config.json and the
 keywords of Python derive from them. In a field's metadata, `option` is the option's name if it differs from the
 field's; `parse` converts text if the type does not suffice; `positional` is the name that help shows for a positional
-argument.
+argument; `alone` is the value of an option that is given without one.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Option:
         parse: Function that converts its text; None if the type suffices.
         place: Names of the fields that lead to it, starting with the outermost dataclass.
         positional: Name that help shows for a positional argument; "" for an option.
+        alone: Value if the option is given without one; "" if it requires a value.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Option:
     parse: Callable[[str], Any] | None = None
     place: tuple[str, ...] = ()
     positional: str = ""
+    alone: str = ""
 
     @property
     def typed(self) -> str:
@@ -87,8 +89,10 @@ class Option:
         """
         if isinstance(given, str):
             return self._read(given, prog)
-        if given is None:
+        if given is None or (self.alone and given is False):
             return None
+        if self.alone and given is True:
+            return self.alone
         if self.several and isinstance(given, (list, tuple)):
             kinds = [kind for kind in typing.get_args(self.several) if kind is not Ellipsis]
             return tuple(
@@ -139,7 +143,8 @@ def options_of(kind: type, place: tuple[str, ...] = ()) -> Iterator[Option]:
         made = entry.default_factory
         default = entry.default if made is dataclasses.MISSING else made()
         name, text = more.get("option", entry.name), docs.get(entry.name, "")
-        yield Option(name, hint, text, default, more.get("parse"), own, more.get("positional", ""))
+        said = more.get("positional", ""), more.get("alone", "")
+        yield Option(name, hint, text, default, more.get("parse"), own, *said)
 
 
 def field_docs(kind: type) -> dict[str, str]:

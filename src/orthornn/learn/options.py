@@ -19,6 +19,7 @@ from typing import Any
 
 from .._checks import check_integer, check_number
 from ..errors import ArgumentError
+from ..export.c import Numbers
 from .fields import Option, options_of
 from .systems import Model, model_named
 from .systems import options as model_options
@@ -57,10 +58,9 @@ class TrainOptions(RunOptions):
     """With --model auto: minutes for the whole search. Default: 10."""
     tensorboard: bool = False
     """Also write the records for TensorBoard, to the folder tensorboard of the run directory."""
-    for_c: bool = False
-    """Before the training, print what the network costs in C (`orthornn export RUN --c`), or refuse one without a C
-    form.
-    """
+    for_c: Numbers | None = field(default=None, metadata={"alone": "float32"})
+    """Before the training, print what the network costs in C (`orthornn export RUN --c`) with these numbers, float32 if none
+    are named, or refuse one without a C form."""
     recipe: str | None = None
     """Named preset of options: linear, linear-deep, blocks, blocks-decay, blocks-first (docs/how_to/stacked_layers.md);
     table, numbers, forecast for your own data; or none. Options that you give override it. Default: the preset of the

@@ -41,17 +41,23 @@ def plain_results_of(runs: Sequence[SavedRun]) -> dict[str, PlainResults]:
         best, names = best_of(own), dict(zip(map(id, own), names_of(own)))
         if best is None or not isinstance(best.config.task, TableTask):
             continue
+        ended = [run for run in own if run.result is not None]
+        asked = next((run for run in ended if getattr(run.config.task, "backtest", None) is not None), best)
         try:
             with quiet():
                 _ = best.config.task.input_size  # first, as an error of the task itself tells more
                 check_data(best.path, best.config.task)
                 plain = compare.plain_table(best.config.task)
+                tested = compare.backtested(asked.config.task, {names[id(run)]: run.path for run in ended})
         except (OrthornnError, OSError) as error:
             found[data] = PlainResults(note=f"{data}: plain baselines are left out: {error}")
             continue
-        if plain is not None:
-            results = {names[id(run)]: run.result for run in own if run.result is not None}
-            found[data] = PlainResults(compare.plain_verdict(best.config.task, results, plain[1]), plain[0])
+        results = {names[id(run)]: run.result for run in ended if run.result is not None}
+        found[data] = PlainResults(
+            "" if plain is None else compare.plain_verdict(best.config.task, results, plain[1]),
+            None if plain is None else plain[0],
+            backtest=None if tested is None else compare.backtest_table(tested),
+        )
     return found
 
 

@@ -20,13 +20,14 @@ from .report.lines import say, show
 from .report.progress import ProgressLines
 from .report.table import Column, Table
 from .systems import SequenceModel
-from .tasks import Classify, Task
+from .tasks import Classify, Forecast, Task
 from .tasks.classification_metrics import classification_scores
 from .tasks.decision_threshold import read_threshold
 from .tasks.table_data import IGNORED
 from .training import Progress, RunResult, load_model
 
 CLASS_SCORES = "class_scores.json"
+BACKTEST = "backtest.json"
 _MOST = 12  # classes of a matrix that is printed
 Display = contextlib.AbstractContextManager[Callable[[Mapping[str, Progress]], None]]
 
@@ -64,8 +65,10 @@ class Printed(Silent):
         return ProgressLines(trivial_loss, limit)
 
     def files(self, task: Task) -> list[str]:
-        """Return the scores by class, and what the task writes."""
-        return [*([CLASS_SCORES] if isinstance(task, Classify) else []), *task.output_files()]
+        """Return the scores by class, the errors of a backtest, and what the task writes."""
+        own = [CLASS_SCORES] if isinstance(task, Classify) else []
+        own += [BACKTEST] if isinstance(task, Forecast) and task.backtest is not None else []
+        return [*own, *task.output_files()]
 
     def searched(self, name: str, search: Search) -> None:
         """Print the candidates."""
@@ -77,7 +80,9 @@ class Printed(Silent):
         try:
             tables = _tables(result, folder)
             figure = self.figure(result, folder)  # before the tables: whoever reads those may be gone
-            show_all(*with_baselines(tables, {result.config.model.name: result}))
+            backtests = _backtests(result, folder)
+            verdict, tables = with_baselines(tables, {result.config.model.name: result})
+            show_all(verdict, [*tables, *backtests])
             show(f"run directory: {folder}{figure}")
         except KeyboardInterrupt:  # all of the run is there, and perhaps nothing has named its folder
             show(f"run directory: {folder}")
@@ -111,6 +116,20 @@ def _tables(result: RunResult, folder: Path) -> list[Table]:
     if not isinstance(task, Classify):
         return [shown]
     return [shown, class_table(task, load_model(folder, "chosen")[1], folder, result.threshold)]
+
+
+def _backtests(result: RunResult, folder: Path) -> list[Table]:
+    """Write backtest.json into the run directory, if it is asked for; return a table of it."""
+    task = result.config.task
+    found = compare.backtested(task, {result.config.model.name: folder})
+    if found is None:
+        return []
+    assert isinstance(task, Forecast)
+    names = task.table_sequences().names
+    origins = [{"series": str(names[one.series]), "steps": (one.rows - one.start).tolist()} for one in found.origins]
+    content = {"origins": origins, "errors": found.errors, "notes": found.notes}
+    write_json(folder / BACKTEST, content, summed=True)
+    return [compare.backtest_table(found)]
 
 
 def _listed(metrics: Mapping[str, float]) -> str:

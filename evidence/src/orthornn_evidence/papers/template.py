@@ -21,14 +21,17 @@ A template is Markdown with places in double braces:
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
     {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
     {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
-    {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
+    {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}
+    {{machines trained}}  {{machines machines}}  {{machines failures}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
     {{unfinished}}                    what the pages before do not show; {{unfinished | NAME}} with all rows of an experiment
     {{popgym}}                        scores on POPGym; unfinished environments are named
     {{popgym ENVIRONMENT | MEMORY}}   one score: of a memory, or the published one of the GRU or the best model
+    {{irregular PROBLEM}}             errors on sequences of which samples are dropped
+    {{irregular PROBLEM | SHARE}}     our error over the least of the others; {{... | SHARE | NETWORK}} over that of one
     {{agents}}                        recurrent policies next to those of sb3-contrib
     {{swap time}}  {{swap width}}  {{swap front}}  {{swap verdicts}}  {{swap costs}}  {{swap short}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
-    {{integers mnist}}  {{integers sensor}}
+    {{integers mnist}}  {{integers sensor}}  {{integers tables}}
     {{gpu layers}}  {{gpu epochs}}  {{gpu kernels}}  {{gpu backends}}  {{gpu recurrences}}
     {{gpu CASE | NETWORK | OTHER}}    how many times as long as OTHER a network takes on a GPU
 
@@ -48,6 +51,7 @@ from typing import Any
 from orthornn._checks import check_choice
 from orthornn.errors import ArgumentError
 
+from ..irregular_time.table import irregular
 from ..leaderboard import markdown, stored, table
 from ..markdown import markdown_table, percent
 from ..swap.table import swap
@@ -56,6 +60,7 @@ from .measured import (
     agents,
     delta_rule,
     drift,
+    exact_machines,
     gpu,
     gpu_ratio,
     group_words,
@@ -514,6 +519,7 @@ _BLOCKS = {
     "gpu": _gpu,
     "usual_calls": _usual_calls,
     "demo": _demo,
+    "machines": lambda evidence, name, options, page: exact_machines(evidence.results, name),
     "words": lambda evidence, name, options, page: group_words(evidence.results, name),
     "swap": lambda evidence, name, options, page: swap(evidence.results, name),
     "delta": lambda evidence, name, options, page: delta_rule(evidence.results),
@@ -521,6 +527,7 @@ _BLOCKS = {
     "long": lambda evidence, name, options, page: long_step(evidence.results),
     "drift": lambda evidence, name, options, page: drift(evidence.results),
     "popgym": _popgym,
+    "irregular": lambda evidence, name, options, page: irregular(evidence.results, name, *options),
     "agents": lambda evidence, name, options, page: agents(evidence.results),
     "resets": lambda evidence, name, options, page: resets(evidence.results),
     "amplifier": lambda evidence, name, options, page: amplifier(evidence.results, name),

@@ -6,10 +6,11 @@ normalization needs them (no function at all with integers). See docs/how_to/mic
 
 folded         the network as numbers, in float64; blocks and reading have what is next to the recurrences
 bounds         how large inputs and states become, for the scales of integers
-fixed          the network in integers, and its twin in Python
+fixed          the network in integers, and its twin in Python; fixed_blocks the parts of blocks, pools and lags;
+               fixed_arithmetic their sums, products and tables
 rounded        the network with weights as those integers, to be trained
-body           the functions, whatever the numbers; float_numbers and fixed_numbers are their two dialects; float_blocks
-               the parts that only float32 has
+body           the functions, whatever the numbers, and body_blocks those next to recurrences; float_numbers and
+               fixed_numbers are their two dialects
 reference      what the network must return, and how closely
 module         whether a module computes that
 source, text   the files; project_files those of build systems
@@ -24,15 +25,17 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ..._checks import check_choice, check_flag, check_number
+from ..._checks import check_choice, check_flag, check_integer, check_number
 from ..._files import write_together
 from ..._warnings import warn
 from ...errors import ArgumentError
 from ..held_steps import warn_of_held_steps
 from ..units import warn_of_large_offsets
 from . import project_files
-from .bounds import Ranges, bits_lost, find_ranges
-from .fixed import FixedNetwork, check_has_integers, quantize
+from .bounds import Ranges, bits_lost, calibrated, find_ranges
+from .disturbance import has_rounding_bounds, rounding_bounds
+from .fixed import FixedNetwork, quantize
+from .fixed_blocks import HELD_PLACES
 from .fixed_numbers import FixedDialect
 from .float_numbers import FloatDialect
 from .folded import CForm, FoldedNetwork, fold_network, model_of
@@ -58,6 +61,8 @@ __all__ = [
 Numbers = Literal["float32", "int16", "int8"]
 NUMBERS: tuple[str, ...] = get_args(Numbers)
 _SELFTEST_STEPS = 20
+_MARGIN, _MARGIN_OF_BLOCKS = 1.25, 4.0
+_ROUNDED_STEPS = (1, 10, 100)  # of the bounds in the header
 _LARGEST_TOKEN_CLASSES = 65535
 _MOST_BITS_LOST = 7  # of the 15 of a state without its sign: 8 are left, where an int8 weight has 7
 
@@ -82,6 +87,25 @@ class CExport:
         """Return the costs as text, one per line."""
         return "\n".join(self.sizes.lines())
 
+    def rounding_bound(self, steps: int) -> float:
+        """Return how far rounding to integers moves the outputs of so many steps at most, in Euclidean norm.
+
+        It holds for all inputs within the ranges of the integers, as long as the states of the network before rounding are
+        within theirs; with `input_range` they are. It is infinite for modReLU with b > 0, which jumps.
+
+        Args:
+            steps: T, from 1 to 10^7.
+
+        Raises:
+            ArgumentError: For float32.
+        """
+        check_integer("steps", steps, 1, 10**7)
+        if self.integers is None:
+            raise ArgumentError(
+                "Expected a network in integers, but got float32. Pass numbers='int16' or 'int8' to to_c."
+            )
+        return rounding_bounds(self.integers, [steps])[0]
+
 
 def to_c(
     network: Any,
@@ -93,7 +117,7 @@ def to_c(
     calibration: Any = None,
     input_range: tuple[float, float] | None = None,
     steps: int | None = None,
-    margin: float = 1.25,
+    margin: float | None = None,
     makefile: bool = True,
     arduino: bool = False,
     zephyr: bool = False,
@@ -109,8 +133,8 @@ def to_c(
         folder: Where to write; it is made if it is missing.
         name: Begins the names of the files and functions; a C identifier. Default: ``"network"``.
         numbers: ``"float32"``; or ``"int16"`` or ``"int8"``, weights of so many bits with an int16 state and 32-bit
-            sums, for which `calibration` or `input_range` tells how large numbers become; not for OrthogonalBlocks, pools,
-            lags and vectors of series. Default: ``"float32"``.
+            sums, for which `calibration` tells how large numbers become, or `input_range` for networks other than
+            OrthogonalBlocks, without vectors of series and a perceptron as readout. Default: ``"float32"``.
         form: ``"dense"``, ``"reflections"`` (N M numbers) or ``"rotations"`` (linear layers with an orthogonal W) for
             all layers; ``"auto"`` takes the one with the fewest multiply-adds for each. Default: ``"auto"``.
         calibration: With integers: raw inputs (B, T, I) or (T, I), or tokens (B, T), that are typical, or a list of
@@ -119,8 +143,9 @@ def to_c(
             for all such inputs, and `steps` is needed where the state has no bound without an end. A warning names a
             bound that leaves states fewer than 8 of their 15 bits, as for a W that is far from orthogonal.
         steps: Length of the longest sequence, for that bound.
-        margin: What the largest calibrated values of states are multiplied by; a state beyond that is cut. Default:
-        1.25.
+        margin: What the largest calibrated values of states are multiplied by, and of OrthogonalBlocks those of inputs and
+            features, too; what is beyond that is cut. Default: None, 1.25; of OrthogonalBlocks 4, since columns of a table
+            drift, and blocks have bits to spare.
         makefile: Write a Makefile that compiles and runs the self-test. Default: ``True``.
         arduino: Write library.properties, with which the folder is an Arduino library. Default: ``False``.
         zephyr: Write the files of a Zephyr module. Default: ``False``.
@@ -157,8 +182,9 @@ def to_c(
         made = _floats(folded, name)
         vectors = _float_vectors(folded)
     else:
+        if margin is None:
+            margin = _MARGIN_OF_BLOCKS if folded.blocks else _MARGIN
         check_number("margin", margin, 1.0, 1024.0)
-        check_has_integers(folded)
         ranges = find_ranges(folded, calibration, input_range, steps, margin)
         if input_range is not None:
             _warn_of_wide_bounds(folded, input_range, steps, ranges)
@@ -169,13 +195,17 @@ def to_c(
     return CExport(write_files(Path(folder), files, force), made.sizes(), folded, fixed)
 
 
-def sizes_of(network: Any) -> Sizes:
-    """Return what `to_c` says that a network costs in float32, trained or not.
+def sizes_of(network: Any, numbers: Numbers = "float32") -> Sizes:
+    """Return what `to_c` says that a network costs with these numbers, trained or not.
 
     Raises:
         ArgumentError: If it has no C form.
     """
-    return _floats(_folded(network, "auto"), "network").sizes()
+    folded = _folded(network, "auto")
+    if numbers == "float32":
+        return _floats(folded, "network").sizes()
+    ranges = calibrated(folded, example(folded, _SELFTEST_STEPS)[None], _MARGIN)  # of any scales, which cost nothing
+    return _integers(quantize(folded, int(numbers.removeprefix("int")), ranges), "network").sizes()
 
 
 def _folded(network: Any, form: CForm) -> FoldedNetwork:
@@ -229,14 +259,32 @@ def _warn_of_jumps(folded: FoldedNetwork) -> None:
 
 def _integers(fixed: FixedNetwork, name: str) -> Generated:
     scales = ", ".join(f"{layer.scale:.6g}" for layer in fixed.layers)
+    states = "states int16"
+    if any(layer.turns is not None for layer in fixed.layers):
+        states = f"states of rotations int32, of which matrices read int16 ({HELD_PLACES} places less)"
     notes = (
-        f"Weights are int{fixed.bits}, states int16, sums 32 bits.",
-        f"A state is its integer times {scales} (one number for each layer); larger states are cut.",
+        f"Weights are int{fixed.bits}, {states}, sums 32 bits.",
+        f"A state of 16 bits is its integer times {scales} (one number for each layer); larger states are cut.",
         f"The scales come from {fixed.ranges.source}.",
         "A step executes the same instructions for all inputs.",
+        *_rounding(fixed),
     )
     scaling = {"input_scale": fixed.input_scale, "input_offset": fixed.input_offset}
     return Generated(fixed.network, FixedDialect(fixed), name, notes, True, **scaling, output_scale=fixed.output_scale)
+
+
+def _rounding(fixed: FixedNetwork) -> tuple[str, ...]:
+    """Return lines of the header about what rounding does to outputs; none of a network of other parts."""
+    if not has_rounding_bounds(fixed):
+        return ()
+    limits = rounding_bounds(fixed, _ROUNDED_STEPS)
+    if not np.isfinite(limits).all():
+        return ("There is no bound on what rounding does to outputs: the nonlinearity jumps, or a sum saturates.",)
+    steps, found = ", ".join(map(str, _ROUNDED_STEPS)), ", ".join(f"{limit:.2g}" for limit in limits)
+    return (
+        f"After {steps} steps rounding has moved outputs by at most {found} (Euclidean norm),",
+        "for inputs and states that are in their ranges before rounding.",
+    )
 
 
 def _fixed_vectors(fixed: FixedNetwork) -> Vectors:

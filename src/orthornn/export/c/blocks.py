@@ -71,13 +71,13 @@ class FoldedBlock:
         centered = u - u.mean(-1, keepdims=True) if self.norm == "layer" else u
         return centered / np.sqrt((centered * centered).mean(-1, keepdims=True) + self.eps)
 
-    def out(self, u: Array, h: Array, tokens: bool = False) -> Array:
-        """Return the outputs (..., D) from what the block read, u (..., I) or tokens (...,), and its states (..., N)."""
-        z = h @ self.A.T + (0 if self.a is None else self.a)
-        if self.mixing == "glu":
-            z = F.glu(torch.from_numpy(z), -1).numpy()
-        else:
-            z = F.gelu(torch.from_numpy(z)).numpy()
+    def hidden(self, h: Array) -> Array:
+        """Return what the nonlinearity makes of the states (..., N): (..., D), or (..., M) of "mlp"."""
+        z = torch.from_numpy(h @ self.A.T + (0 if self.a is None else self.a))
+        return (F.glu(z, -1) if self.mixing == "glu" else F.gelu(z)).numpy()
+
+    def out(self, u: Array, z: Array, tokens: bool = False) -> Array:
+        """Return the outputs (..., D) from what the block read, u (..., I) or tokens (...,), and `hidden` of its states."""
         if self.C is not None:
             z = z @ self.C.T + (0 if self.c is None else self.c)
         if not self.residual:

@@ -43,13 +43,19 @@ class Dialect:
         number: C type of states and inputs.
         wide: C type of sums and outputs.
         matrix: C type of weights.
+        feature: C type of the outputs of blocks.
         tables: All constants.
     """
 
     number: str
     wide: str
     matrix: str
+    feature: str
     tables: Sequence[Table]
+
+    def state(self, layer: LayerShape) -> str:
+        """Return the C type of the state of a layer."""
+        raise NotImplementedError
 
     def product(self, name: str, row: str, vector: str, count: int, i: str) -> str:
         """Return the expression of row i of a matrix, at a pointer, times a vector, in the unit of sums."""
@@ -59,7 +65,7 @@ class Dialect:
         """Return the expression of one weight of row i, times a number unless that is None, in the unit of sums."""
         raise NotImplementedError
 
-    def held(self, place: str) -> str:
+    def held(self, layer: LayerShape, place: str) -> str:
         """Return the expression of one number of the state in the unit of sums."""
         raise NotImplementedError
 
@@ -75,8 +81,44 @@ class Dialect:
         """Return the expression of phi(z) of unit i, for a phi of single units."""
         raise NotImplementedError
 
-    def narrow(self, value: str) -> str:
+    def narrow(self, layer: LayerShape, value: str) -> str:
         """Return the expression of a sum as a state."""
+        raise NotImplementedError
+
+    def read_state(self, layer: LayerShape) -> list[str]:
+        """Return the declaration of `h`, the state of a layer as matrices read it, with what makes it."""
+        raise NotImplementedError
+
+    def normalize(self, index: int, width: int, norm: str) -> str:
+        """Return the statement that makes of features what the recurrence of block number `index` reads, "" for nothing."""
+        raise NotImplementedError
+
+    def gated(self, value: str, gate: str) -> str:
+        """Return the expression of a value times the sigmoid of a gate."""
+        raise NotImplementedError
+
+    def gelu(self, place: str, value: str, hidden: bool) -> str:
+        """Return the expression of gelu in a block or in the readout, f"b{index}" or "read", for hidden units or features."""
+        raise NotImplementedError
+
+    def feature_of(self, value: str) -> str:
+        """Return the expression of a sum as a feature."""
+        raise NotImplementedError
+
+    def add_to_mean(self, size: int, vector: str) -> list[str]:
+        """Return the statements that add an output of so many numbers to the sum of all steps."""
+        raise NotImplementedError
+
+    def last(self, value: str) -> str:
+        """Return the expression of a number of an output as a readout reads it."""
+        raise NotImplementedError
+
+    def largest(self, value: str) -> tuple[str, str]:
+        """Return the expressions of the largest number of all steps at the first step and at a later one."""
+        raise NotImplementedError
+
+    def mean(self) -> tuple[str, str]:
+        """Return the declaration that the mean of all steps needs, and the expression of its number i."""
         raise NotImplementedError
 
     def helpers(self, body: str) -> str:
@@ -106,7 +148,7 @@ def layer_step(layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) ->
     has_matrix = layer.form == "dense"
     out.add(f"{{   /* layer {k}: {n} units, {_described(layer)} */")
     out.depth += 1
-    out.add(f"{dialect.number} *const h = state->h{k};")
+    out.add(f"{dialect.state(layer)} *const h = state->h{k};")
     if has_matrix:
         out.add(f"{dialect.number} *const next = state->scratch;", f"const {dialect.matrix} *w = l{k}_W;")
     single = layer.inputs == 1 and not tokens
@@ -129,7 +171,7 @@ def layer_step(layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) ->
         out.depth += 1
         _unit(out, layer, dialect, "i", "z", "carried", reads, tokens, single)
         value = dialect.phi(layer, "i")
-        out.add(f"{to}[i] = {dialect.narrow(f'carried + {value}' if layer.linear else value)};")
+        out.add(f"{to}[i] = {dialect.narrow(layer, f'carried + {value}' if layer.linear else value)};")
         if has_matrix:
             out.add(f"w += {n};")
         if not tokens and not single:
@@ -149,7 +191,7 @@ def layer_step(layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) ->
         extra = f", l{k}_p[i]" if layer.phi == "complex_modrelu" else ""
         out.add(f"{layer.phi}(&z, &z2{extra});")
         first, second = ("carried + z", "carried2 + z2") if layer.linear else ("z", "z2")
-        out.add(f"{to}[i] = {dialect.narrow(first)};", f"{to}[j] = {dialect.narrow(second)};")
+        out.add(f"{to}[i] = {dialect.narrow(layer, first)};", f"{to}[j] = {dialect.narrow(layer, second)};")
         if has_matrix:
             out.add(f"w -= (size_t){gap - 1} * {n};")
         if not tokens and not single:
@@ -160,7 +202,7 @@ def layer_step(layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) ->
             out.add("{   /* the middle unit, which has no partner */")
             out.depth += 1
             _unit(out, layer, dialect, "i", "z", "carried", reads, tokens, single)
-            out.add(f"{to}[i] = {dialect.narrow('carried + z' if layer.linear else 'z')};")
+            out.add(f"{to}[i] = {dialect.narrow(layer, 'carried + z' if layer.linear else 'z')};")
             out.depth -= 1
             out.add("}")
     if has_matrix:
@@ -183,7 +225,7 @@ def _unit(
 ) -> None:
     """Declare the pre-activation of unit i, and apart what the transition carries if it is outside of phi."""
     k, n = layer.index, layer.size
-    transition = dialect.product(f"l{k}_W", "w", "h", n, i) if layer.form == "dense" else dialect.held(f"h[{i}]")
+    transition = dialect.product(f"l{k}_W", "w", "h", n, i) if layer.form == "dense" else dialect.held(layer, f"h[{i}]")
     if tokens:
         taken = dialect.entry(f"l{k}_V", f"(known ? v[{i}] : 0)", None, i)
     elif single:

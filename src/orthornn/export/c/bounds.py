@@ -18,7 +18,8 @@ above 1 while its powers decay. `bits_lost` tells what that costs of the 15 bits
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,11 +44,13 @@ class Ranges:
         inputs: Of what the first layer reads, (I,).
         states: Of a unit, one number for each layer.
         source: Where they come from, for the head of the generated files.
+        between: Of what `FoldedNetwork.step` lets one watch, by its name.
     """
 
     inputs: Array
     states: tuple[float, ...]
     source: str
+    between: Mapping[str, float] = field(default_factory=dict)
 
 
 def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps: int | None, margin: float) -> Ranges:
@@ -65,6 +68,11 @@ def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps
         if not isinstance(input_range, (tuple, list)) or len(input_range) != 2:
             raise ArgumentTypeError(f"Expected input_range to be a pair of numbers, but got {input_range!r}.")
         low, high = (check_number("input_range", value) for value in input_range)
+        if folded.vectors is not None:
+            raise ArgumentError(
+                "Expected calibration for a network with vectors of series, whose number is an input, but got input_range. "
+                "Pass typical inputs, --calibration."
+            )
         if low > high:
             raise ArgumentError(f"Expected the lower end of input_range first, but got {low:g}, {high:g}.")
         return bounded(folded, low, high, None if steps is None else check_integer("steps", steps, 1, 10**7))
@@ -77,7 +85,9 @@ def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps
     return Ranges(
         np.max([ranges.inputs for ranges in found], axis=0),
         states,
-        f"the largest values on {len(calibration)} sequences of {len(found)} lengths, states times {margin:g}",
+        f"the largest values on {len(calibration)} sequences of {len(found)} lengths, "
+        f"{'all' if folded.blocks else 'states'} times {margin:g}",
+        {name: max(ranges.between[name] for ranges in found) for name in found[0].between},
     )
 
 
@@ -124,6 +134,12 @@ def bounded(network: FoldedNetwork, low: float, high: float, steps: int | None) 
     Raises:
         ArgumentError: If there is no bound without an end.
     """
+    if network.blocks or network.H is not None:
+        what = "OrthogonalBlocks" if network.blocks else "a perceptron as readout"
+        raise ArgumentError(
+            f"Expected calibration for {what}, of which a bound says too little, but got input_range. Pass typical inputs, "
+            f"--calibration."
+        )
     ends = network.prepared(np.array([[low] * network.input_size, [high] * network.input_size], np.float64))
     inputs = np.abs(ends).max(0)
     entries = inputs
@@ -233,16 +249,23 @@ def calibrated(network: FoldedNetwork, x: Array, margin: float) -> Ranges:
     pre-activation, it is at least a share of that, which would else be cut.
     """
     x = np.asarray(x)
-    states, largest = network.first_states(), [float(np.abs(h).max(initial=0)) for h in network.first_states()]
+    states, count = network.first_states(), len(network.layers)
+    largest = [float(np.abs(h).max(initial=0)) for h in states[:count]]
     between = [0.0] * len(largest)
-    now = [np.broadcast_to(h, (len(x), len(h))) for h in states]
+    watched: dict[str, float] = {}
+
+    def watch(name: str, values: Array) -> None:
+        watched[name] = max(watched.get(name, 0.0), float(np.abs(values).max(initial=0)))
+
+    now = [np.broadcast_to(h, (len(x), *h.shape)) if h.ndim else h for h in states]
     for t in range(x.shape[1]):
         for k, (layer, h) in enumerate(zip(network.layers, now)):
             for part in layer.on_the_way(h):
                 between[k] = max(between[k], float(np.abs(part).max(initial=0)))
         before = now
-        _, now = network.step(x[:, t], list(now))
+        _, now = network.step(x[:, t], list(now), watch)
         read = x[:, t] if network.tokens else network.prepared(np.asarray(x[:, t], np.float64))
+        read = network.read_inputs(read)[1]
         for k, (layer, h) in enumerate(zip(network.layers, before)):
             if layer.phi.name in _SHRINKING:
                 a = layer.projected(read, network.tokens and not k)
@@ -250,12 +273,17 @@ def calibrated(network: FoldedNetwork, x: Array, margin: float) -> Ranges:
                 between[k] = max(between[k], float(np.abs(z).max(initial=0)) / ROOM)
             read = now[k]
         largest = [max(old, float(np.abs(h).max(initial=0))) for old, h in zip(largest, now)]
-    if not (np.isfinite(largest).all() and np.isfinite(between).all()):
+    if not np.isfinite([*largest, *between, *watched.values()]).all():
         raise ArgumentError("Expected calibration data on which the state stays finite, but got NaN or infinities.")
     inputs = np.ones(network.input_size) if network.tokens else np.abs(network.prepared(x)).max((0, 1))
-    source = f"the largest values on {len(x)} sequences of {x.shape[1]} steps, states times {margin:g}"
+    if network.vectors is not None:  # in the place of the number of a series
+        inputs = np.concatenate([inputs[:-1], np.abs(network.vectors).max(0)])
+    if network.blocks:  # whose inputs are standardized columns, with no largest value
+        inputs = inputs * margin
+    what = "all" if network.blocks else "states"
+    source = f"the largest values on {len(x)} sequences of {x.shape[1]} steps, {what} times {margin:g}"
     limits = tuple(
         max(1.0 if layer.phi.name == "tanh" and not layer.linear else value * margin, way * margin)
         for layer, value, way in zip(network.layers, largest, between)
     )
-    return Ranges(inputs, limits, source)
+    return Ranges(inputs, limits, source, {name: value * margin for name, value in watched.items()})

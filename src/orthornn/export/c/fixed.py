@@ -17,73 +17,59 @@ reflection.
 tanh is a table of 257 int16 between 0 and 8, with linear interpolation; the modulus and the unit vector of a complex
 unit are a square root and a division, bit by bit. No instruction is skipped for any value, so a step takes the same
 time always.
+
+The parts of OrthogonalBlocks, pools and lags are in fixed_blocks.py.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from ...errors import ArgumentError
-from .bounds import ROOM, Ranges
+from .blocks import FoldedBlock
+from .bounds import Ranges
+from .fixed_arithmetic import (
+    LARGEST,
+    LARGEST_ROW,
+    PLACES,
+    RATIO_BITS,
+    REACH,
+    TANH_END,
+    TANH_PLACES,
+    TANH_STEPS,
+    TANH_TABLE,
+    FixedMatrix,
+    Multiplier,
+    cut,
+    ratio,
+    root,
+    row_units,
+    scaled,
+)
+from .fixed_blocks import (
+    GATE_PLACES,
+    GELU_PLACES,
+    HELD,
+    HELD_PLACES,
+    SIGMOID_BITS,
+    SIGMOID_ONE,
+    FixedBlock,
+    FixedNorm,
+    FixedReading,
+    FixedRotations,
+    column,
+    gelu,
+    plus,
+)
 from .folded import Array, Base, FoldedLayer, FoldedNetwork, swapped
+from .reading import Reading
 
-LARGEST = 32767
-LARGEST_ROW = 65535
-PLACES = 8
-REACH = ROOM << (PLACES + 15)
-TANH_STEPS, TANH_END, TANH_PLACES = 32, 8, 10  # entries per unit, where the table ends, bits between entries
-TANH_TABLE = np.rint(LARGEST * np.tanh(np.arange(TANH_STEPS * TANH_END + 1) / TANH_STEPS)).astype(np.int64)
-RATIO_BITS = 24
-_PER_ROW = 16  # columns from which on each row has a multiplier of its own
 _LARGEST_SLOPE = 2.0
 _UNLIKE_INPUTS, _UNLIKE_OUTPUTS = 2.0**10, 2.0**16  # largest over smallest: 5 bits of int16 and 11 of int32 are left
-
-
-def scaled(value: Array, m: Array | int, shift: int) -> Array:
-    """Return round(value m / 2^shift), halves upwards."""
-    return (value * m + (1 << (shift - 1))) >> shift
-
-
-@dataclass(frozen=True)
-class Multiplier:
-    """factor = m / 2^shift, by rows; sums beyond `limit` are cut, None where none can be."""
-
-    m: Array
-    shift: int
-    limit: int | None
-
-    @classmethod
-    def of(cls, factors: Array, largest_sum: int, what: str) -> Multiplier:
-        """Return multipliers of these factors for sums of at most this size."""
-        top = float(factors.max())
-        shift = min(62, 29 - math.floor(math.log2(top)))
-        if shift < 1:
-            raise ArgumentError(
-                f"Expected ranges that integers can hold, but got a factor of {top:.3g} in {what}. "
-                f"Calibrate the network on data."
-            )
-        limit = math.floor(REACH / top)
-        return cls(np.rint(factors * 2.0**shift).astype(np.int64), shift, limit if limit < largest_sum else None)
-
-    def __call__(self, sums: Array) -> Array:
-        """Return sums (..., R) times the factors."""
-        if self.limit is not None:
-            sums = np.clip(sums, -self.limit, self.limit)
-        return scaled(sums, self.m, self.shift)
-
-
-def row_units(A: Array, bits: int, largest: int = LARGEST, by_row: bool = False) -> Array:
-    """Return what 1 stands for in each row of a matrix of integers, (R,), or (1,) for all rows of a narrow one, unless rows
-    have nothing to do with each other.
-    """
-    size = np.abs(A).max(1) / ((1 << (bits - 1)) - 1)
-    if largest > 1:  # else a row is read at one place only
-        size = np.maximum(size, np.abs(A).sum(1) / (LARGEST_ROW - A.shape[1] / 2))
-    top = max(float(size.max()), 1e-30)
-    return np.maximum(size, top * 2.0**-24) if by_row or A.shape[1] >= _PER_ROW else np.full(1, top)
 
 
 def column_units(U: Array, bits: int) -> Array:
@@ -102,31 +88,6 @@ def rounded_columns(U: Array, bits: int) -> Array:
     """Return the reflectors whose directions the integers of FixedReflections have."""
     size = column_units(U, bits)
     return np.rint(U / size) * size
-
-
-@dataclass(frozen=True)
-class FixedMatrix:
-    """q: (R, K) integers, and what their sums are multiplied by."""
-
-    q: Array
-    multiplier: Multiplier
-
-    @classmethod
-    def of(
-        cls, A: Array, bits: int, factor: float, what: str, largest: int = LARGEST, by_row: bool = False
-    ) -> FixedMatrix:
-        """Round A (R, K); a sum becomes factor * (A x). largest: of the integers that it is multiplied with. by_row: as in
-        `row_units`.
-        """
-        size = row_units(A, bits, largest, by_row)
-        q = np.rint(A / size[:, None]).astype(np.int64)
-        sums = int((np.abs(q).sum(1) if largest > 1 else np.abs(q)).max()) * largest
-        return cls(q, Multiplier.of(size * factor, sums, what))
-
-    def __call__(self, x: Array) -> Array:
-        """Return the product with rows x (..., K), in the unit of sums. Float64 holds these sums exactly."""
-        sums = x.astype(np.float64) @ self.q.T.astype(np.float64)
-        return self.multiplier(sums.astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -220,7 +181,13 @@ class FixedTanh:
 
 @dataclass(frozen=True)
 class FixedLayer:
-    """A layer in integers. parameter: of phi, in the unit of sums, or as multiples of 2^-16 for slopes."""
+    """A layer in integers.
+
+    Attributes:
+        layer: Its numbers. scale: What 1 of its state stands for, as int16.
+        turns: Of rotations whose state is int32, in the unit of sums; then W, U and base are None.
+        parameter: Of phi, in the unit of sums, or as multiples of 2^-16 for slopes.
+    """
 
     layer: FoldedLayer
     scale: float
@@ -232,9 +199,16 @@ class FixedLayer:
     parameter: Array | None
     tanh: FixedTanh | None
     h0: Array
+    turns: FixedRotations | None = None
+
+    def narrow(self, h: Array) -> Array:
+        """Return a state as int16."""
+        return h if self.turns is None else cut(scaled(h, 1, HELD_PLACES))
 
     def step(self, h: Array, taken: Array) -> Array:
         """Return the next state from a state (..., N) and V x in the unit of sums."""
+        if self.turns is not None:
+            return np.clip(self.turns(h) + plus(taken, self.b), -HELD, HELD)
         if self.base is not None:
             h = self.base(h)
         if self.U is not None:
@@ -263,9 +237,9 @@ class FixedLayer:
         first, alone, second = z[..., :half], z[..., half:gap], z[..., gap:]
         if name == "oplu":
             return np.concatenate([np.maximum(first, second), alone, np.minimum(first, second)], -1)
-        r = _root(first * first + second * second)
+        r = root(first * first + second * second)
         size = np.maximum(r + p, 0)
-        turned = [np.where(x < 0, -1, 1) * scaled(size, _ratio(np.abs(x), r), RATIO_BITS) for x in (first, second)]
+        turned = [np.where(x < 0, -1, 1) * scaled(size, ratio(np.abs(x), r), RATIO_BITS) for x in (first, second)]
         return np.concatenate(turned, -1)
 
 
@@ -277,6 +251,9 @@ class FixedNetwork:
         input_scale, input_offset: (I,), a raw input x is the integer round(x * input_scale + input_offset).
         output_scale: An output y is y * output_scale as a number.
         ranges: What the scales come from. bits: Of weights.
+        blocks: What is done next to each layer of OrthogonalBlocks. reading: What the readout reads besides the last output.
+        H, e, gelu: Of a perceptron as readout; from gelu to the int16 of its hidden units.
+        vectors: (S + 1, E), of series.
     """
 
     network: FoldedNetwork
@@ -288,6 +265,12 @@ class FixedNetwork:
     output_scale: float
     ranges: Ranges
     bits: int
+    blocks: tuple[FixedBlock, ...] = ()
+    reading: FixedReading = field(default_factory=lambda: FixedReading(Reading()))
+    H: FixedMatrix | None = None
+    e: Array | None = None
+    gelu: Multiplier | None = None
+    vectors: Array | None = None
 
     def quantize(self, x: Array) -> Array:
         """Return raw inputs (..., I) as integers; tokens as they are."""
@@ -302,26 +285,39 @@ class FixedNetwork:
 
     def first_states(self) -> list[Array]:
         """Return the state before the first step."""
-        return [layer.h0 for layer in self.layers]
+        return [*(layer.h0 for layer in self.layers), *self.reading.first()]
 
     def step(self, x: Array, states: list[Array]) -> tuple[Array, list[Array]]:
         """Return y (..., O) and the next states from integers x (..., I), or tokens (...,)."""
         after: list[Array] = []
+        given, x = self._inputs(x)
+        out, read = x, x
         for k, (layer, h) in enumerate(zip(self.layers, states)):
-            if k or not self.network.tokens:
-                taken = layer.V(after[-1] if k else x)
-            else:
-                known = (x >= 0) & (x < self.network.input_size)
-                taken = layer.V.multiplier(np.where(known[..., None], layer.V.q.T[np.where(known, x, 0)], 0))
-            after.append(layer.step(h, taken))
-        return self.read(after[-1]), after
-
-    def read(self, h: Array) -> Array:
-        """Return y from the state of the last layer."""
+            tokens = self.network.input_size if self.network.tokens and not k else None
+            block = self.blocks[k] if self.blocks else None
+            if block is not None and k:
+                read = block.reads(out)
+            taken = layer.V(read) if tokens is None else column(layer.V, read, tokens)
+            h = layer.step(h, taken)
+            after.append(h)
+            read = layer.narrow(h)
+            out = read << PLACES if block is None else block.out(out if k else None, x, read, tokens)
+        pooled, seen = self.reading.after(out, given, states[len(self.layers) :])
         if self.Y is None:
-            return h
-        y = self.Y(h)
-        return y if self.d is None else y + self.d
+            return out if self.blocks else read, [*after, *seen]
+        if self.H is not None:
+            assert self.gelu is not None
+            pooled = cut(self.gelu(gelu(plus(self.H(pooled), self.e))))
+        y = plus(self.Y(pooled), self.d)
+        return y if self.reading.A is None else y + self.reading.A(seen[-1]), [*after, *seen]
+
+    def _inputs(self, x: Array) -> tuple[Array, Array]:
+        """Return what lags and what the first layer reads."""
+        if self.vectors is None:
+            return x, x
+        series, number = len(self.vectors) - 1, x[..., -1]
+        number = np.where((number >= 0) & (number < series), number, series)
+        return x[..., :-1], np.concatenate([x[..., :-1], self.vectors[number]], -1)
 
     def run(self, x: Array) -> Array:
         """Return y (B, T, O), or (B, O) of a network that is read after the last step, from raw x (B, T, I) or (B, T).
@@ -329,29 +325,12 @@ class FixedNetwork:
         A network that reads the steps in an order of its own gets them in that order.
         """
         q = self.quantize(self.network.ordered(np.asarray(x)))
-        states = [np.broadcast_to(h, (len(q), len(h))) for h in self.first_states()]
+        states = [np.broadcast_to(h, (len(q), *h.shape)) if h.ndim else h for h in self.first_states()]
         outputs = []
         for t in range(q.shape[1]):
             y, states = self.step(q[:, t], states)
             outputs.append(y)
         return outputs[-1] if self.network.last else np.stack(outputs, 1)
-
-
-def cut(h: Array) -> Array:
-    """Return what int16 holds of a state, without its lowest number."""
-    return np.clip(h, -LARGEST, LARGEST)
-
-
-def _root(square: Array) -> Array:
-    """Return floor(sqrt(square)) of integers below 2^62."""
-    root = np.floor(np.sqrt(square.astype(np.float64))).astype(np.int64)
-    root -= root * root > square
-    return root + ((root + 1) * (root + 1) <= square)
-
-
-def _ratio(part: Array, whole: Array) -> Array:
-    """Return floor(part 2^24 / whole); 0 where whole is 0."""
-    return np.where(whole > 0, (part << RATIO_BITS) // np.maximum(whole, 1), 0)
 
 
 def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
@@ -360,71 +339,183 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
     Raises:
         ArgumentError: If some part of it does not fit into integers.
     """
-    check_has_integers(network)
     largest_input = float(np.max(ranges.inputs, initial=0))
     _check_alike("inputs", ranges.inputs, _UNLIKE_INPUTS, "Standardize them")
     x_scale = (max(largest_input, 1e-30) if largest_input > 0 else 1.0) / LARGEST
     layers: list[FixedLayer] = []
+    blocks: list[FixedBlock] = []
+    features = _scale_of(ranges.between.get("features", 0.0))  # of int16
     entering = x_scale
     for k, (layer, largest) in enumerate(zip(network.layers, ranges.states)):
-        largest = max(largest, float(np.abs(layer.h0).max(initial=0)))
-        scale = (largest if largest > 0 else 1.0) / LARGEST  # of a layer that is silent on the data, any
-        unit = scale / (1 << PLACES)
         of_tokens = network.tokens and not k
-        factor = (1.0 if of_tokens else entering) / unit
         read = np.full(layer.V.shape[1], entering * LARGEST) if k else ranges.inputs
-        projected = np.abs(layer.V).max(1) if of_tokens else np.abs(layer.V) @ read
+        norm = None
+        if network.blocks and k:
+            entering = features
+            if network.blocks[k].norm != "none":
+                size = layer.V.shape[1]
+                norm = FixedNorm.of(network.blocks[k], size, features / (1 << PLACES))
+                entering = math.sqrt(size) / LARGEST
+            read = np.full(layer.V.shape[1], entering * LARGEST)
+        scale = _scale_of(max(largest, float(np.abs(layer.h0).max(initial=0))))
         layers.append(
-            FixedLayer(
-                layer=layer,
-                scale=scale,
-                W=None if layer.W is None else FixedMatrix.of(layer.W, bits, scale / unit, f"W of layer {k}"),
-                U=None if layer.U is None else FixedReflections.of(layer.U, bits),
-                base=None if layer.base is None else FixedBase.of(layer.base),
-                V=FixedMatrix.of(layer.V, bits, factor, f"V of layer {k}", 1 if of_tokens else LARGEST),
-                b=None if layer.b is None else _bias(layer.b, projected, unit, k),
-                parameter=_parameter(layer, unit, k),
-                tanh=_tanh(layer, unit),
-                h0=cut(np.rint(layer.h0 / scale).astype(np.int64)),
-            )
+            _layer(layer, bits, scale, 1.0 if of_tokens else entering, read, of_tokens, k, bool(network.blocks))
         )
         entering = scale
-    Y, d, output_scale = None, None, entering
-    if network.Y is not None:
-        reach = np.abs(network.Y).sum(1) * entering * LARGEST + (0 if network.d is None else np.abs(network.d))
-        _check_alike("outputs", reach, _UNLIKE_OUTPUTS, "Train on targets in other units")
-        output_scale = max(float(reach.max()), 1e-30) / (REACH // 2)
-        Y = FixedMatrix.of(network.Y, bits, entering / output_scale, "the readout", by_row=True)
-        d = None if network.d is None else np.rint(network.d / output_scale).astype(np.int64)
+        if network.blocks:
+            hidden = _scale_of(ranges.between.get(f"hidden{k}", 0.0))
+            blocks.append(_block(network.blocks[k], bits, norm, scale, x_scale, features, hidden, of_tokens, k))
+    if blocks:
+        entering = features
+    made = _readout(network, bits, entering, x_scale, ranges)
+    if network.Y is None and blocks:
+        made["output_scale"] = features / (1 << PLACES)
     raw = np.ones(network.input_size) if network.input_scale is None else network.input_scale
     shift = np.zeros(network.input_size) if network.input_offset is None else network.input_offset
     raw, shift = raw / x_scale, shift / x_scale
+    vectors = None
+    if network.vectors is not None:
+        if len(network.vectors) > LARGEST:
+            raise ArgumentError(
+                f"Expected at most {LARGEST - 1} series for integers, whose number is an int16, but got "
+                f"{len(network.vectors) - 1}. Pass numbers='float32'."
+            )
+        raw[-1], shift[-1] = 1.0, 0.0  # the number of the series
+        vectors = np.rint(network.vectors / x_scale).astype(np.int64)
     steepest = max(float(np.abs(values).max()) for values in (raw, shift))
     if steepest > np.finfo(np.float32).max:
         raise ArgumentError(
             f"Expected ranges that integers can hold, but inputs would be scaled by {steepest:.3g}. Calibrate the network on "
             f"data."
         )
-    return FixedNetwork(network, tuple(layers), Y, d, raw, shift, float(output_scale), ranges, bits)
+    return FixedNetwork(
+        network=network,
+        layers=tuple(layers),
+        input_scale=raw,
+        input_offset=shift,
+        ranges=ranges,
+        bits=bits,
+        blocks=tuple(blocks),
+        vectors=vectors,
+        **made,
+    )
 
 
-def check_has_integers(network: FoldedNetwork) -> None:
-    """Raise ArgumentError for a network whose parts are written in float32 only."""
-    reading = network.reading
-    reasons = {
-        "OrthogonalBlocks, whose normalization and gates are written in floating point only": bool(network.blocks),
-        f"pool={reading.pool!r}": reading.pool != "last",
-        "lags": reading.A is not None,
-        "vectors of series": network.vectors is not None,
-    }
-    found = [reason for reason, holds in reasons.items() if holds]
-    if found:
-        raise ArgumentError(
-            f"Expected an OrthogonalRNN that is read at its last step for integers, but got {' and '.join(found)}. Pass "
-            f"numbers='float32', --numbers float32."
+def _scale_of(largest: float) -> float:
+    """Return what 1 of an int16 stands for; any number for what is silent on the data."""
+    return (largest if largest > 0 else 1.0) / LARGEST
+
+
+def _layer(
+    layer: FoldedLayer, bits: int, scale: float, entering: float, read: Array, of_tokens: bool, k: int, in_block: bool
+) -> FixedLayer:
+    """Return a layer in integers.
+
+    Args:
+        layer: Its numbers.
+        bits: Of weights.
+        scale: Of its state, as int16.
+        entering: That of what it reads; 1 for tokens.
+        read: How large that is, (K,).
+        of_tokens: Whether it reads a class.
+        k: Its number.
+        in_block: Whether it is the recurrence of a block.
+    """
+    turns = FixedRotations.of(layer.base) if in_block and layer.form == "rotations" and layer.base is not None else None
+    unit = scale / (1 << (PLACES if turns is None else HELD_PLACES))
+    projected = np.abs(layer.V).max(1) if of_tokens else np.abs(layer.V) @ read
+    return FixedLayer(
+        layer=layer,
+        scale=scale,
+        W=None if layer.W is None else FixedMatrix.of(layer.W, bits, scale / unit, f"W of layer {k}"),
+        U=None if layer.U is None else FixedReflections.of(layer.U, bits),
+        base=None if layer.base is None or turns is not None else FixedBase.of(layer.base),
+        V=FixedMatrix.of(layer.V, bits, entering / unit, f"V of layer {k}", 1 if of_tokens else LARGEST),
+        b=None if layer.b is None else _bias(layer.b, projected, unit, f"layer {k}"),
+        parameter=_parameter(layer, unit, k),
+        tanh=_tanh(layer, unit),
+        h0=cut(np.rint(layer.h0 / scale).astype(np.int64))
+        if turns is None
+        else np.rint(layer.h0 / unit).astype(np.int64),
+        turns=turns,
+    )
+
+
+def _block(
+    block: FoldedBlock,
+    bits: int,
+    norm: FixedNorm | None,
+    state: float,
+    inputs: float,
+    features: float,
+    hidden: float,
+    of_tokens: bool,
+    k: int,
+) -> FixedBlock:
+    """Return the parts of a block. state, inputs, features, hidden: What 1 of an int16 stands for in each."""
+    unit, where = features / (1 << PLACES), f"block {k}"
+    largest = np.full(block.A.shape[1], state * LARGEST)
+
+    def matrix(A: Array, factor: float, name: str, most: int = LARGEST) -> FixedMatrix:
+        return FixedMatrix.of(A, bits, factor, f"{name} of {where}", most, by_row=True)
+
+    def bias(b: Array | None, A: Array, of: float) -> Array | None:
+        return None if b is None else _bias(b, np.abs(A) @ largest, of, where)
+
+    S = None
+    if block.residual and block.S is not None:
+        S = matrix(block.S, (1.0 if of_tokens else inputs) / unit, "S", 1 if of_tokens else LARGEST)
+    if block.mixing == "glu":
+        first, gates = np.split(block.A, 2)
+        a, g = (None, None) if block.a is None else np.split(block.a, 2)
+        value, gate = unit * SIGMOID_ONE / 2**SIGMOID_BITS, 2.0**-GATE_PLACES
+        return FixedBlock(
+            block=block,
+            norm=norm,
+            A=matrix(first, state / value, "A"),
+            a=bias(a, first, value),
+            G=matrix(gates, state / gate, "G"),
+            g=None if g is None else _in_unit(g, gate),
+            S=S,
         )
+    z = 2.0**-GELU_PLACES
+    C, c, into = None, None, unit
+    if block.C is not None:
+        C, into = matrix(block.C, hidden / unit, "C"), hidden
+        projected = np.abs(block.C).sum(1) * hidden * LARGEST
+        c = None if block.c is None else _bias(block.c, projected, unit, where)
+    return FixedBlock(
+        block=block,
+        norm=norm,
+        A=matrix(block.A, state / z, "A"),
+        a=None if block.a is None else _in_unit(block.a, z),
+        gelu=Multiplier.of(np.array([z / into]), 2**30, f"gelu of {where}"),
+        C=C,
+        c=c,
+        S=S,
+    )
+
+
+def _readout(network: FoldedNetwork, bits: int, entering: float, inputs: float, ranges: Ranges) -> dict[str, Any]:
+    """Return the fields of a FixedNetwork for the readout. entering, inputs: What 1 of an int16 that it reads stands for."""
+    if network.Y is None:
+        return {"Y": None, "d": None, "output_scale": entering}
+    made: dict[str, Any] = {}
     if network.H is not None:
-        raise ArgumentError("Expected a linear readout for integers, but got a perceptron. Pass numbers='float32'.")
+        z, read = 2.0**-GELU_PLACES, entering
+        entering = _scale_of(ranges.between.get("hidden", 0.0))
+        made["H"] = FixedMatrix.of(network.H, bits, read / z, "the readout", by_row=True)
+        made["e"] = None if network.e is None else _in_unit(network.e, z)
+        made["gelu"] = Multiplier.of(np.array([z / entering]), 2**30, "gelu of the readout")
+    A = network.reading.A
+    reach = np.abs(network.Y).sum(1) * entering * LARGEST + (0 if network.d is None else np.abs(network.d))
+    reach = reach + (0 if A is None else np.abs(A).sum(1) * inputs * LARGEST)
+    _check_alike("outputs", reach, _UNLIKE_OUTPUTS, "Train on targets in other units")
+    scale = max(float(reach.max()), 1e-30) / (REACH // 2)
+    made["Y"] = FixedMatrix.of(network.Y, bits, entering / scale, "the readout", by_row=True)
+    made["d"] = None if network.d is None else np.rint(network.d / scale).astype(np.int64)
+    lags = None if A is None else FixedMatrix.of(A, bits, inputs / scale, "the matrix of lags", by_row=True)
+    return {**made, "reading": FixedReading(network.reading, lags), "output_scale": float(scale)}
 
 
 def _check_alike(what: str, sizes: Array, most: float, advice: str) -> None:
@@ -437,7 +528,7 @@ def _check_alike(what: str, sizes: Array, most: float, advice: str) -> None:
         )
 
 
-def _bias(b: Array, projected: Array, unit: float, index: int) -> Array:
+def _bias(b: Array, projected: Array, unit: float, where: str) -> Array:
     """Return the bias in the unit of sums, cut where it saturates a unit by itself.
 
     Raises:
@@ -446,9 +537,8 @@ def _bias(b: Array, projected: Array, unit: float, index: int) -> Array:
     cancelled = (np.abs(b) > REACH * unit) & (projected > np.abs(b) / 2)
     if cancelled.any():
         raise ArgumentError(
-            f"Expected biases within {ROOM} times the range of states where inputs cancel them, but layer "
-            f"{index} has {np.abs(b[cancelled]).max():.3g} for states up to {unit * (1 << PLACES) * LARGEST:.3g}. Center the "
-            f"inputs, or pass numbers='float32'."
+            f"Expected biases below {REACH * unit:.3g}, several times the range of what is calibrated, where inputs cancel "
+            f"them, but {where} has {np.abs(b[cancelled]).max():.3g}. Center the inputs, or pass numbers='float32'."
         )
     return _in_unit(b, unit)
 

@@ -5,7 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from .body import Dialect, LayerShape, Table
-from .fixed import RATIO_BITS, TANH_END, TANH_PLACES, TANH_STEPS, TANH_TABLE, FixedMatrix, FixedNetwork, Multiplier
+from .fixed import FixedNetwork
+from .fixed_arithmetic import (
+    LARGEST,
+    RATIO_BITS,
+    TANH_END,
+    TANH_PLACES,
+    TANH_STEPS,
+    TANH_TABLE,
+    FixedMatrix,
+    Multiplier,
+)
+from .fixed_blocks import (
+    FEATURES,
+    GELU_PLACES,
+    HELD,
+    HELD_PLACES,
+    QUOTIENT_BITS,
+    SIGMOID_BITS,
+    SIGMOID_ONE,
+    TAIL_BITS,
+    TAIL_TABLE,
+)
 from .float_numbers import packed, select_helpers
 
 _HELPERS = {
@@ -110,6 +131,28 @@ static int32_t scaled_tanh(int32_t z, int32_t limit, int32_t m, int shift, int32
     return (z & linear) | (value & ~linear);
 }}
 """,
+    "narrow_all": """static void narrow_all(int16_t *v, const int32_t *u, int count)
+{{
+    int i;
+    for (i = 0; i < count; i++)
+        v[i] = narrow(u[i]);
+}}
+""",
+    "turn": """/* as rotate, of a state of 32 bits, which is rounded once */
+static void turn(int32_t *h, const int32_t *c, const int32_t *s, int count, int places)
+{{
+    const int half = count / 2, gap = count - half;
+    const int64_t rounding = (int64_t)1 << (places - 1);
+    int i;
+    for (i = 0; i < half; i++) {{
+        const int64_t p = h[i], q = h[i + gap];
+        h[i] = (int32_t)((c[i] * p + s[i] * q + rounding) >> places);
+        h[i + gap] = (int32_t)((c[i + gap] * q + s[i + gap] * p + rounding) >> places);
+    }}
+    if (gap != half)
+        h[half] = (int32_t)((((int64_t)c[half] + s[half]) * h[half] + rounding) >> places);
+}}
+""",
     "root": """/* the square root, bit by bit */
 static uint32_t root(uint64_t square)
 {{
@@ -142,6 +185,81 @@ static int32_t ratio(uint32_t part, uint32_t whole)
     return (int32_t)(found & there);
 }}
 """,
+    "normalize_size": """/* v = {largest} u / sqrt(sum u^2 + eps) */
+static void normalize_size(int16_t *v, const int32_t *u, int count, int64_t eps)
+{{
+    uint64_t square = (uint64_t)eps, places = 1;
+    int i;
+    int64_t m;
+    for (i = 0; i < count; i++)
+        square += (uint64_t)((int64_t)u[i] * u[i]);
+    for (i = 16; i > 0; i /= 2) {{
+        const uint64_t fits = 0 - (uint64_t)(square < (uint64_t)1 << (62 - 2 * i));
+        square = ((square << (2 * i)) & fits) | (square & ~fits);
+        places = ((places << i) & fits) | (places & ~fits);
+    }}
+    m = (((int64_t)ratio((uint32_t)1 << 30, root(square)) * {largest}) >> 9) * (int64_t)places;
+    for (i = 0; i < count; i++)
+        v[i] = (int16_t)between((int32_t)((u[i] * m + ((int64_t)1 << 44)) >> 45), {largest});
+}}
+""",
+    "normalize": """/* the same of u - mean(u); u stays as it is */
+static void normalize(int16_t *v, int32_t *u, int count, int64_t eps, int32_t m, int shift, int down)
+{{
+    int64_t sum = 0;
+    int32_t mean;
+    int i;
+    for (i = 0; i < count; i++)
+        sum += u[i];
+    mean = scaled((int32_t)(sum >> down), m, shift);
+    for (i = 0; i < count; i++)
+        u[i] -= mean;
+    normalize_size(v, u, count, eps);
+    for (i = 0; i < count; i++)
+        u[i] += mean;
+}}
+""",
+    "entry": """/* the value of a table at the place |z|, with {places} binary places more than its entries */
+static int32_t entry(const int16_t *table, int32_t z)
+{{
+    const int32_t place = between(size_of(z), {end});
+    const int16_t *const found = table + (place >> {places});
+    return found[0] * (int32_t){between} + (found[1] - found[0]) * (place & {mask});
+}}
+""",
+    "sigmoid": """/* (1 + tanh(z / 2)) / 2 */
+static int32_t sigmoid(int32_t z)
+{{
+    return {half} + signed_as(entry(tanh_table, z), z);
+}}
+""",
+    "gelu": """/* max(z, 0) - |z| Phi(-|z|), the latter from a table */
+static int32_t gelu(int32_t z)
+{{
+    return relu(z) - scaled(entry(tail_table, z), 1, {tail});
+}}
+""",
+    "larger": """static int16_t larger(int16_t a, int16_t b)
+{{
+    const int take = -(int)(b > a);
+    return (int16_t)((a & ~take) | (b & take));
+}}
+""",
+    "quotient": """/* sum / count, rounded, bit by bit: {quotient} bits hold it */
+static int32_t quotient(int64_t sum, uint32_t count)
+{{
+    const int64_t sign = -(int64_t)(sum < 0);
+    uint64_t left = (uint64_t)((sum ^ sign) - sign) + count / 2;
+    uint32_t found = 0;
+    int i;
+    for (i = {quotient} - 1; i >= 0; i--) {{
+        const uint64_t fits = 0 - (uint64_t)(left >= (uint64_t)count << i);
+        left -= ((uint64_t)count << i) & fits;
+        found |= (uint32_t)1 << i & (uint32_t)fits;
+    }}
+    return ((int32_t)found ^ (int32_t)sign) - (int32_t)sign;
+}}
+""",
     "complex_modrelu": """static void complex_modrelu(int32_t *re, int32_t *im, int32_t b)
 {{
     const int64_t x = *re, y = *im;
@@ -164,23 +282,19 @@ static int32_t ratio(uint32_t part, uint32_t whole)
 class FixedDialect(Dialect):
     """Integers."""
 
-    number, wide = "int16_t", "int32_t"
+    number, wide, feature = "int16_t", "int32_t", "int32_t"
 
     def __init__(self, fixed: FixedNetwork) -> None:
         self.fixed = fixed
         self.matrix = f"int{fixed.bits}_t"
+        self.matrices: dict[str, FixedMatrix] = {}
         self.tables = list(self._tables())
 
-    def _matrix(self, name: str) -> FixedMatrix:
-        if name == "read_Y":
-            assert self.fixed.Y is not None
-            return self.fixed.Y
-        found = getattr(self.fixed.layers[int(name[1:-2])], name[-1])
-        assert isinstance(found, FixedMatrix)
-        return found
+    def state(self, layer: LayerShape) -> str:  # noqa: D102
+        return "int16_t" if self.fixed.layers[layer.index].turns is None else "int32_t"
 
     def _scaled(self, name: str, sums: str, i: str) -> str:
-        multiplier = self._matrix(name).multiplier
+        multiplier = self.matrices[name].multiplier
         factor = f"{name}_m[{i}]" if len(multiplier.m) > 1 else str(int(multiplier.m[0]))
         sums = sums if multiplier.limit is None else f"between({sums}, {multiplier.limit})"
         return f"scaled({sums}, {factor}, {multiplier.shift})"
@@ -191,11 +305,13 @@ class FixedDialect(Dialect):
     def entry(self, name: str, weight: str, factor: str | None, i: str) -> str:  # noqa: D102
         return self._scaled(name, weight if factor is None else f"(int32_t){weight} * {factor}", i)
 
-    def held(self, place: str) -> str:  # noqa: D102
-        return f"{place} * (int32_t)256"
+    def held(self, layer: LayerShape, place: str) -> str:  # noqa: D102
+        return f"{place} * (int32_t)256" if self.state(layer) == "int16_t" else place
 
     def rotate(self, layer: LayerShape) -> str:  # noqa: D102
-        k, base = layer.index, self.fixed.layers[layer.index].base
+        k, base, turns = layer.index, self.fixed.layers[layer.index].base, self.fixed.layers[layer.index].turns
+        if turns is not None:
+            return f"turn(h, l{k}_c, l{k}_s, {layer.size}, {turns.places});"
         assert base is not None
         return f"rotate(h, l{k}_c, l{k}_s, {layer.size}, {base.places});"
 
@@ -221,8 +337,52 @@ class FixedDialect(Dialect):
             "modrelu": f"modrelu(z, l{k}_p[{i}])",
         }[layer.phi]
 
-    def narrow(self, value: str) -> str:  # noqa: D102
-        return f"narrow({value})"
+    def narrow(self, layer: LayerShape, value: str) -> str:  # noqa: D102
+        return f"narrow({value})" if self.state(layer) == "int16_t" else f"between({value}, {HELD})"
+
+    def read_state(self, layer: LayerShape) -> list[str]:  # noqa: D102
+        if self.state(layer) == "int16_t":
+            return [f"const int16_t *const h = state->h{layer.index};"]
+        rounded = f"between((state->h{layer.index}[i] + {1 << (HELD_PLACES - 1)}) >> {HELD_PLACES}, {LARGEST})"
+        return [
+            "int16_t *const h = state->narrowed;",
+            f"for (i = 0; i < {layer.size}; i++)",
+            f"    h[i] = (int16_t){rounded};",
+        ]
+
+    def normalize(self, index: int, width: int, norm: str) -> str:  # noqa: D102
+        found = self.fixed.blocks[index].norm
+        if found is None:
+            return f"narrow_all(state->v, state->u, {width});"
+        name = "normalize" if found.centered else "normalize_size"
+        mean = f", {found.m}, {found.shift}, {found.down}" if found.centered else ""
+        return f"{name}(state->v, state->u, {width}, {found.eps}{mean});"
+
+    def gated(self, value: str, gate: str) -> str:  # noqa: D102
+        return f"scaled({value}, sigmoid({gate}), {SIGMOID_BITS})"
+
+    def gelu(self, place: str, value: str, hidden: bool) -> str:  # noqa: D102
+        found = self.fixed.gelu if place == "read" else self.fixed.blocks[int(place[1:])].gelu
+        assert found is not None
+        argument = f"gelu({value})" if found.limit is None else f"between(gelu({value}), {found.limit})"
+        value = f"scaled({argument}, {int(found.m[0])}, {found.shift})"
+        return f"(int16_t)between({value}, {LARGEST})" if hidden else value
+
+    def feature_of(self, value: str) -> str:  # noqa: D102
+        return f"between({value}, {FEATURES})"
+
+    def add_to_mean(self, size: int, vector: str) -> list[str]:  # noqa: D102
+        value = f"{vector}[i]" if self.fixed.blocks else f"{vector}[i] * (int32_t)256"
+        return [f"for (i = 0; i < {size}; i++)", f"    state->sum[i] += {value};"]
+
+    def last(self, value: str) -> str:  # noqa: D102
+        return f"narrow({value})" if self.fixed.blocks else value
+
+    def largest(self, value: str) -> tuple[str, str]:  # noqa: D102
+        return self.last(value), f"larger(state->largest[i], {self.last(value)})"
+
+    def mean(self) -> tuple[str, str]:  # noqa: D102
+        return "const uint32_t steps = state->count > 0 ? state->count : 1;", "narrow(quotient(state->sum[i], steps))"
 
     def helpers(self, body: str) -> str:  # noqa: D102
         values = {
@@ -232,6 +392,10 @@ class FixedDialect(Dialect):
             "between": 1 << TANH_PLACES,
             "mask": (1 << TANH_PLACES) - 1,
             "ratio": RATIO_BITS,
+            "half": SIGMOID_ONE // 2,
+            "tail": TAIL_BITS + TANH_PLACES - GELU_PLACES,
+            "quotient": QUOTIENT_BITS,
+            "largest": LARGEST,
         }
         return select_helpers({name: text.format(**values) for name, text in _HELPERS.items()}, body)
 
@@ -244,6 +408,7 @@ class FixedDialect(Dialect):
 
         def add_matrix(name: str, matrix: FixedMatrix | None, transposed: bool = False) -> None:
             if matrix is not None:
+                self.matrices[name] = matrix
                 add(self.matrix, name, matrix.q.T if transposed else matrix.q)
                 add("int32_t", f"{name}_m", _rows(matrix.multiplier))
 
@@ -252,18 +417,32 @@ class FixedDialect(Dialect):
             if layer.U is not None:
                 add(self.matrix, f"l{k}_U", packed(layer.U.q, layer.layer.trapezoid))
                 add("int32_t", f"l{k}_U_m", layer.U.m)
-            if layer.base is not None:
-                add("int16_t", f"l{k}_c", layer.base.c)
-                add("int16_t", f"l{k}_s", layer.base.s)
+            kind = "int16_t" if layer.turns is None else "int32_t"
+            turns = layer.base if layer.turns is None else layer.turns
+            if turns is not None:
+                add(kind, f"l{k}_c", turns.c)
+                add(kind, f"l{k}_s", turns.s)
             add_matrix(f"l{k}_V", layer.V, fixed.network.tokens and not k)
             add("int32_t", f"l{k}_b", layer.b)
             add("int32_t", f"l{k}_p", layer.parameter)
             if layer.tanh is not None:
                 add("int32_t", f"l{k}_tanh_in", _rows(layer.tanh.into))
                 add("int32_t", f"l{k}_tanh_out", _rows(layer.tanh.out))
-            add("int16_t", f"l{k}_h0", layer.h0 if layer.layer.h0.any() else None)
-        if any(layer.tanh is not None for layer in fixed.layers):
+            add(kind, f"l{k}_h0", layer.h0 if layer.layer.h0.any() else None)
+        for k, block in enumerate(fixed.blocks):
+            for letter in "AGC":
+                add_matrix(f"b{k}_{letter}", getattr(block, letter))
+            add_matrix(f"b{k}_S", block.S, fixed.network.tokens)
+            for letter in "agc":
+                add("int32_t", f"b{k}_{letter}", getattr(block, letter))
+        if any(layer.tanh is not None for layer in fixed.layers) or any(block.G is not None for block in fixed.blocks):
             add("int16_t", "tanh_table", TANH_TABLE)
+        if fixed.gelu is not None or any(block.gelu is not None for block in fixed.blocks):
+            add("int16_t", "tail_table", TAIL_TABLE)
+        add("int16_t", "series_E", fixed.vectors)
+        add_matrix("lags_A", fixed.reading.A)
+        add_matrix("read_H", fixed.H)
+        add("int32_t", "read_e", fixed.e)
         add_matrix("read_Y", fixed.Y)
         add("int32_t", "read_d", fixed.d)
         return found

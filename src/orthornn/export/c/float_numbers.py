@@ -123,7 +123,7 @@ static void normalize(float *n, const float *u, int count, int centered, float e
 class FloatDialect(Dialect):
     """float32 throughout."""
 
-    number = wide = matrix = "float"
+    number = wide = matrix = feature = "float"
 
     def __init__(self, network: FoldedNetwork) -> None:
         self.tables = list(_tables(network))
@@ -134,7 +134,10 @@ class FloatDialect(Dialect):
     def entry(self, name: str, weight: str, factor: str | None, i: str) -> str:  # noqa: D102
         return weight if factor is None else f"{weight} * {factor}"
 
-    def held(self, place: str) -> str:  # noqa: D102
+    def state(self, layer: LayerShape) -> str:  # noqa: D102
+        return "float"
+
+    def held(self, layer: LayerShape, place: str) -> str:  # noqa: D102
         return place
 
     def rotate(self, layer: LayerShape) -> str:  # noqa: D102
@@ -155,8 +158,43 @@ class FloatDialect(Dialect):
             "modrelu": f"modrelu(z, {parameter})",
         }[layer.phi]
 
-    def narrow(self, value: str) -> str:  # noqa: D102
+    def narrow(self, layer: LayerShape, value: str) -> str:  # noqa: D102
         return value
+
+    def read_state(self, layer: LayerShape) -> list[str]:  # noqa: D102
+        return [f"const float *const h = state->h{layer.index};"]
+
+    def normalize(self, index: int, width: int, norm: str) -> str:  # noqa: D102
+        if norm == "none":
+            return ""
+        return f"normalize(state->v, state->u, {width}, {int(norm == 'layer')}, b{index}_eps[0]);"
+
+    def gated(self, value: str, gate: str) -> str:  # noqa: D102
+        return f"({value}) * sigmoid({gate})"
+
+    def gelu(self, place: str, value: str, hidden: bool) -> str:  # noqa: D102
+        return f"gelu({value})"
+
+    def feature_of(self, value: str) -> str:  # noqa: D102
+        return value
+
+    def add_to_mean(self, size: int, vector: str) -> list[str]:  # noqa: D102
+        return [
+            f"for (i = 0; i < {size}; i++) {{   /* Kahan's sum: what rounding lost is in lost */",
+            f"    const float more = {vector}[i] - state->lost[i], sum = state->sum[i] + more;",
+            "    state->lost[i] = (sum - state->sum[i]) - more;",
+            "    state->sum[i] = sum;",
+            "}",
+        ]
+
+    def last(self, value: str) -> str:  # noqa: D102
+        return value
+
+    def largest(self, value: str) -> tuple[str, str]:  # noqa: D102
+        return value, f"larger(state->largest[i], {value})"
+
+    def mean(self) -> tuple[str, str]:  # noqa: D102
+        return "const float steps = state->count > 0 ? (float)state->count : 1.0f;", "state->sum[i] / steps"
 
     def helpers(self, body: str) -> str:  # noqa: D102
         return select_helpers(_HELPERS, body)
@@ -186,7 +224,10 @@ def _tables(network: FoldedNetwork) -> list[Table]:
         found += [("input_center", center), ("input_scale", network.input_scale), ("input_offset", rest)]
     for k, block in enumerate(network.blocks):
         S = block.S.T if block.S is not None and network.tokens else block.S
-        found += [(f"b{k}_A", block.A), (f"b{k}_a", block.a), (f"b{k}_C", block.C), (f"b{k}_c", block.c)]
+        parts = 2 if block.mixing == "glu" else 1  # the value and the gate
+        a = [None] * parts if block.a is None else np.split(block.a, parts)
+        found += [*zip((f"b{k}_A", f"b{k}_G"), np.split(block.A, parts)), *zip((f"b{k}_a", f"b{k}_g"), a)]
+        found += [(f"b{k}_C", block.C), (f"b{k}_c", block.c)]
         found += [
             (f"b{k}_S", S if block.residual else None),
             (f"b{k}_eps", None if block.norm == "none" else [block.eps]),

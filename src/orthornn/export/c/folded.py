@@ -22,7 +22,7 @@ state is Q'h, Q' goes into V and b, and Q into the weights that read the state.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -242,10 +242,15 @@ class FoldedNetwork:
         """Return the state before the first step."""
         return [*(layer.h0.copy() for layer in self.layers), *self.reading.first()]
 
-    def step(self, x: Array, states: list[Array]) -> tuple[Array, list[Array]]:
+    def step(
+        self, x: Array, states: list[Array], watch: Callable[[str, Array], None] | None = None
+    ) -> tuple[Array, list[Array]]:
         """Return y (..., O) and the next states from raw x (..., I), or tokens (...,), in float64.
 
         The states are those of the layers, and what the readout has seen of all steps, if it reads more than the last.
+
+        watch: Is given the name and the values of what comes between: "features" of each block, "hidden0" of the perceptron
+            in block 0 and so on, and "hidden" of one that is the readout.
         """
         after = []
         x = x if self.tokens else self.prepared(np.asarray(x, np.float64))
@@ -256,8 +261,18 @@ class FoldedNetwork:
             carried = layer.carry(h)
             h = carried + activate(layer, a) if layer.linear else activate(layer, carried + a)
             after.append(h)
-            x = h if block is None else block.out(x, h, tokens)
+            if block is not None:
+                hidden = block.hidden(h)
+                if watch is not None and block.C is not None:
+                    watch(f"hidden{k}", hidden)
+                x = block.out(x, hidden, tokens)
+                if watch is not None:
+                    watch("features", x)
+            else:
+                x = h
         read, seen = self.reading.after(x, given, states[len(self.layers) :])
+        if watch is not None and self.H is not None:
+            watch("hidden", self.hidden(read))
         y = self.read(read)
         return y if self.reading.A is None else y + seen[-1] @ self.reading.A.T, [*after, *seen]
 
@@ -266,8 +281,13 @@ class FoldedNetwork:
         if self.Y is None:
             return h
         if self.H is not None:
-            h = F.gelu(torch.from_numpy(h @ self.H.T + (0 if self.e is None else self.e))).numpy()
+            h = self.hidden(h)
         return h @ self.Y.T + (0 if self.d is None else self.d)
+
+    def hidden(self, h: Array) -> Array:
+        """Return the hidden units of a perceptron as readout, from what it reads."""
+        assert self.H is not None
+        return F.gelu(torch.from_numpy(h @ self.H.T + (0 if self.e is None else self.e))).numpy()
 
 
 class FoldedModule(nn.Module):

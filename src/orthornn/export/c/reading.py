@@ -68,10 +68,7 @@ class Reading:
         count, total, largest, recent = seen
         first, count, total = not count, count + 1, total + output
         largest = output + 0 * largest if first else np.maximum(largest, output)
-        if self.A is not None:
-            own, past = self.own, self.own * (self.lags - 1)
-            before = np.concatenate([recent[..., :own], recent[..., x.shape[-1] :]], -1)[..., :past]
-            recent = np.concatenate([x, np.tile(x[..., :own], self.lags - 1) if first else before], -1)
+        recent = self.newer(x, recent, first)
         parts = {
             "last": (output,),
             "mean": (total / count,),
@@ -79,6 +76,14 @@ class Reading:
             "summary": (output, total / count, largest),
         }[self.pool]
         return np.concatenate(parts, -1), [count, total, largest, recent]
+
+    def newer(self, x: Array, recent: Array, first: bool) -> Array:
+        """Return the last inputs after a step with inputs x (..., I). first: Whether it is the first step."""
+        if self.A is None:
+            return recent
+        own, past = self.own, self.own * (self.lags - 1)
+        before = np.concatenate([recent[..., :own], recent[..., x.shape[-1] :]], -1)[..., :past]
+        return np.concatenate([x, np.tile(x[..., :own], self.lags - 1) if first else before], -1)
 
 
 def reading_of(model: Any, size: int) -> Reading:

@@ -25,6 +25,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..._checks import check_choice
 from ..._recording import recording
 from ...compact_wy import normalize, product
+from ...errors import ArgumentError
 from ...kernels.functional import dense_rnn
 from . import fixed
 from .bounds import Ranges, find_ranges
@@ -176,13 +177,31 @@ def rounded(network: Any, numbers: str = "int8", *, calibration: Any = None, for
     check_choice("numbers", numbers, ("int16", "int8"))
     model, description = model_of(network)
     ranges = None
-    fixed.check_has_integers(fold_network(model, None, form))
+    _check_can_be_tuned(fold_network(model, None, form))
     if calibration is not None:
         ranges = find_ranges(fold_network(model, description, form), calibration, None, None, 1.0)
     folded = fold_network(model, None, form)
     check_against_module(folded, model, None)
     threshold = getattr(network, "threshold", None)
     return RoundedNetwork(folded, int(numbers.removeprefix("int")), ranges, description, threshold)
+
+
+def _check_can_be_tuned(network: FoldedNetwork) -> None:
+    """Raise ArgumentError for a network with parts that a RoundedNetwork does not have."""
+    reading = network.reading
+    reasons = {
+        "OrthogonalBlocks": bool(network.blocks),
+        f"pool={reading.pool!r}": reading.pool != "last",
+        "lags": reading.A is not None,
+        "vectors of series": network.vectors is not None,
+        "a perceptron as readout": network.H is not None,
+    }
+    found = [reason for reason, holds in reasons.items() if holds]
+    if found:
+        raise ArgumentError(
+            f"Expected an OrthogonalRNN with a linear readout of its last step for fine-tuning with rounded weights, but got "
+            f"{' and '.join(found)}. Export it to integers without fine-tuning."
+        )
 
 
 def _rounded_rows(A: Tensor, bits: int, largest: int, by_row: bool = False) -> Tensor:

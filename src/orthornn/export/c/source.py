@@ -11,12 +11,12 @@ import numpy as np
 
 from . import text
 from .body import Dialect, LayerShape, layer_step
-from .float_blocks import after, before, pooled, seen
+from .body_blocks import after, pooled, seen
 from .folded import FoldedNetwork
 from .reading import PARTS
 
 MARK = "Written by orthornn export"
-_BYTES = {"float": 4, "int8_t": 1, "int16_t": 2, "int32_t": 4, "uint16_t": 2, "uint32_t": 4}
+_BYTES = {"float": 4, "int8_t": 1, "int16_t": 2, "int32_t": 4, "int64_t": 8, "uint16_t": 2, "uint32_t": 4}
 
 
 @dataclass(frozen=True)
@@ -99,31 +99,38 @@ class Generated:
     @property
     def prepares(self) -> bool:
         """Return whether a step scales its input, which the caller does for integers, or reads a vector of a series."""
-        return not self.integers and (self.network.input_scale is not None or self.network.vectors is not None)
+        return self.network.vectors is not None or (not self.integers and self.network.input_scale is not None)
 
     @property
     def output(self) -> str:
         """Return the expression of the output of the last layer, or block."""
         return "state->u" if self.network.blocks else f"state->h{len(self.network.layers) - 1}"
 
-    def fields(self) -> list[tuple[str, int]]:
-        """Return the arrays of a state: names and lengths."""
-        found = [(f"h{shape.index}", shape.size) for shape in self.shapes]
+    def fields(self) -> list[tuple[str, str, int]]:
+        """Return the arrays of a state, the largest numbers first: C types, names, and lengths, 0 for a single number."""
+        number, feature = self.dialect.number, self.dialect.feature
+        found = [(self.dialect.state(shape), f"h{shape.index}", shape.size) for shape in self.shapes]
         dense = [shape.size for shape in self.shapes if shape.form == "dense"]
-        found += [("scratch", max(dense))] if dense else []
+        found += [(number, "scratch", max(dense))] if dense else []
         vectors = self.network.vectors
         wide = self.network.input_size + (0 if vectors is None else vectors.shape[1] - 1)
-        found += [("prepared", wide)] if self.prepares else []
+        found += [(number, "prepared", wide)] if self.prepares else []
         blocks, reading = self.network.blocks, self.network.reading
         if blocks:
-            found += [("u", blocks[0].size)]
-            found += [("v", blocks[0].size)] if any(block.norm != "none" for block in blocks) else []
+            found += [(feature, "u", blocks[0].size)]
+            read = [k for k, block in enumerate(blocks) if k and self.dialect.normalize(k, 0, block.norm)]
+            found += [(number, "v", blocks[0].size)] if read else []
+            narrowed = [shape.size for shape in self.shapes if self.dialect.read_state(shape)[1:]]
+            found += [(number, "narrowed", max(narrowed))] if narrowed else []
             hidden = max(0 if block.C is None else len(block.A) for block in blocks)
-            found += [("hidden", hidden)] if hidden else []
-        found += [("sum", reading.size), ("lost", reading.size)] if reading.has_mean else []
-        found += [("largest", reading.size)] if reading.has_maximum else []
-        found += [("recent", reading.A.shape[1])] if reading.A is not None else []
-        return found
+            found += [(number, "hidden", hidden)] if hidden else []
+        if reading.has_mean:
+            found += [("int64_t", "sum", reading.size)] if self.integers else [(number, "sum", reading.size)]
+            found += [] if self.integers else [(number, "lost", reading.size)]
+        found += [(number, "largest", reading.size)] if reading.has_maximum else []
+        found += [(number, "recent", reading.A.shape[1])] if reading.A is not None else []
+        found += [("uint32_t", "count", 0)] if reading.counts else []
+        return sorted(found, key=lambda entry: -_BYTES[entry[0]])
 
     def sizes(self) -> Sizes:
         """Return what the network costs."""
@@ -132,9 +139,10 @@ class Generated:
             weights += _BYTES["uint32_t"] * len(self.network.order)
         if self.integers and not self.network.tokens:
             weights += 2 * _BYTES["float"] * self.network.input_size  # of NAME_input
-        numbers = sum(length for _, length in self.fields())
-        ram = numbers * _BYTES[self.dialect.number] + (_BYTES["uint32_t"] if self.network.reading.counts else 0)
-        return Sizes(weights, ram, self.network.multiply_adds, self.network.function_calls)
+        fields = self.fields()
+        ram, largest = sum(_BYTES[kind] * max(1, length) for kind, _, length in fields), _BYTES[fields[0][0]]
+        ram = -(-ram // largest) * largest  # the largest numbers come first, so that room is left at the end only
+        return Sizes(weights, ram, self.network.multiply_adds, {} if self.integers else self.network.function_calls)
 
     @property
     def input_type(self) -> str:
@@ -147,8 +155,7 @@ def header(made: Generated) -> str:
     name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
     guard = f"{upper}_H_ORTHORNN"
     one = "token" if network.tokens else "x"
-    fields = "\n".join(f"    {dialect.number} {field}[{length}];" for field, length in made.fields())
-    fields += "\n    uint32_t count;" if network.reading.counts else ""
+    fields = "\n".join(f"    {kind} {field}{f'[{length}]' if length else ''};" for kind, field, length in made.fields())
     steps = "uint16_t" if network.tokens else dialect.number
     all_or_last = (
         f"{upper}_OUTPUTS numbers, after the last step" if network.last else f"steps * {upper}_OUTPUTS numbers"
@@ -347,13 +354,13 @@ def _functions(made: Generated) -> str:
     if network.order is not None:
         order = text.array("uint32_t", f"{name}_order", np.asarray(network.order)).replace("static const", "const")
         out.append(order)
-    resets = []
+    resets, zero = [], "0.0f" if dialect.number == "float" else "0"
     for k, layer in enumerate(network.layers):
-        first = f"l{k}_h0[i]" if layer.h0.any() else ("0.0f" if dialect.number == "float" else "0")
+        first = f"l{k}_h0[i]" if layer.h0.any() else zero
         resets.append(f"    for (i = 0; i < {layer.size}; i++)\n        state->h{k}[i] = {first};\n")
-    for member, length in made.fields():
+    for _, member, length in made.fields():
         if member in ("u", "sum", "lost", "largest", "recent"):
-            resets.append(f"    for (i = 0; i < {length}; i++)\n        state->{member}[i] = 0.0f;\n")
+            resets.append(f"    for (i = 0; i < {length}; i++)\n        state->{member}[i] = {zero};\n")
     resets += ["    state->count = 0;\n"] if network.reading.counts else []
     out.append(f"void {name}_reset({name}_state *state)\n{{\n    int i;\n{''.join(resets)}}}\n")
     out.append(f"void {name}_init({name}_state *state)\n{{\n    {name}_reset(state);\n}}\n")
@@ -396,15 +403,15 @@ def _read(made: Generated) -> str:
     name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
     vector, size = made.output, network.width
     declared, body = "    int i;\n", ""
-    if network.reading.has_mean:
-        added, body = pooled(network.reading, vector)
+    if network.reading.has_mean or (made.integers and network.blocks and network.Y is not None):
+        added, body = pooled(network.reading, dialect, vector)
         declared, vector, size = added + declared, "pooled", size * PARTS[network.reading.pool]
     if network.H is not None:
         hidden = len(network.H)
-        plus = "" if network.e is None else " + read_e[i]"
-        declared = f"    {dialect.wide} hidden[{hidden}];\n    const {dialect.matrix} *first = read_H;\n{declared}"
+        value = dialect.product("read_H", "first", vector, size, "i") + ("" if network.e is None else " + read_e[i]")
+        declared = f"    {dialect.number} hidden[{hidden}];\n    const {dialect.matrix} *first = read_H;\n{declared}"
         body += (
-            f"    for (i = 0; i < {hidden}; i++) {{\n        hidden[i] = gelu(dot(first, {vector}, {size}){plus});\n"
+            f"    for (i = 0; i < {hidden}; i++) {{\n        hidden[i] = {dialect.gelu('read', value, True)};\n"
             f"        first += {size};\n    }}\n"
         )
         vector, size = "hidden", hidden
@@ -417,7 +424,8 @@ def _read(made: Generated) -> str:
         if network.reading.A is not None:
             count = network.reading.A.shape[1]
             declared = f"    const {dialect.matrix} *lags = lags_A;\n{declared}"
-            plus, more = f"{plus} + dot(lags, state->recent, {count})", f"        lags += {count};\n"
+            product = dialect.product("lags_A", "lags", "state->recent", count, "i")
+            plus, more = f"{plus} + {product}", f"        lags += {count};\n"
         product = dialect.product("read_Y", "row", vector, size, "i")
         body += f"    for (i = 0; i < {upper}_OUTPUTS; i++) {{\n        y[i] = {product}{plus};\n"
         body += f"        row += {size};\n{more}    }}\n"
@@ -431,36 +439,39 @@ def _step(made: Generated) -> str:
     shapes = made.shapes
     if made.prepares:
         reads = "state->prepared"
-        lines.append(_prepared(network))
+        lines.append(_prepared(network, made.integers))
     given = reads
     for shape in shapes:
         tokens = network.tokens and shape.index == 0
         if network.blocks:
             block = network.blocks[shape.index]
-            lines.append(before(block, shape.index, shape.inputs))
-            lines.append(layer_step(shape, dialect, "state->v" if block.norm != "none" else reads, tokens))
-            lines.append(after(block, shape.index, shape.size, shape.inputs, reads, tokens))
+            normalize = dialect.normalize(shape.index, shape.inputs, block.norm) if shape.index else ""
+            lines.append(f"    {normalize}\n" if normalize else "")
+            lines.append(layer_step(shape, dialect, "state->v" if normalize else reads, tokens))
+            lines.append(after(block, shape, dialect, reads, tokens))
             reads = "state->u"
         else:
             lines.append(layer_step(shape, dialect, reads, tokens))
             reads = f"state->h{shape.index}"
-    lines.append(seen(network.reading, made.output, given, network.input_size - (network.vectors is not None)))
+    lines.append(seen(network.reading, dialect, made.output, given, network.input_size - (network.vectors is not None)))
     lines.append(f"    if (y != NULL)\n        {name}_read(state, y);\n}}\n")
     return "".join(lines)
 
 
-def _prepared(network: FoldedNetwork) -> str:
+def _prepared(network: FoldedNetwork, integers: bool) -> str:
     """Return the statements that make of an input what the network reads: scaled, with the vector of its series."""
     count, vectors = network.input_size - (network.vectors is not None), network.vectors
     value = "x[i]"
-    if network.input_scale is not None:
+    if network.input_scale is not None and not integers:
         value = "(x[i] - input_center[i]) * input_scale[i] + input_offset[i]"
     declared, more = "        int i;\n", ""
     if vectors is not None:
         series, wide = len(vectors) - 1, vectors.shape[1]
+        places, kind = ("", "int16_t") if integers else (".0f", "float")
         declared = (
-            f"        const int series = x[{count}] >= 0.0f && x[{count}] < {series}.0f ? (int)x[{count}] : {series};\n"
-            f"        const float *const vector = series_E + (size_t)series * {wide};\n{declared}"
+            f"        const int known = x[{count}] >= 0{places} && x[{count}] < {series}{places};\n"
+            f"        const int series = known ? (int)x[{count}] : {series};\n"
+            f"        const {kind} *const vector = series_E + (size_t)series * {wide};\n{declared}"
         )
         more = f"        for (i = 0; i < {wide}; i++)\n            state->prepared[i + {count}] = vector[i];\n"
     scaled = f"        for (i = 0; i < {count}; i++)\n            state->prepared[i] = {value};\n" if count else ""

@@ -89,11 +89,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
 
 
 class PlainResults(NamedTuple):
-    """Results of plain methods on the data of runs: a sentence on which is better, a table, or why there is none."""
+    """Results of plain methods on the data of runs: a sentence on which is better, a table, or why there is none, and a
+    table of the backtest that is asked for.
+    """
 
     verdict: str = ""
     table: Table | None = None
     note: str = ""
+    backtest: Table | None = None
 
 
 def write_report(
@@ -233,7 +236,7 @@ def page(
         parts += [f'<h2 id="data-{place}">{_text(task)}</h2>', _about(own, names)]
         parts += [f"<p><strong>{_text(next_to.verdict)}</strong></p>" if next_to.verdict else "", _summary(own)]
         parts += ["<h3>By run</h3>", _folded(_results(own, names), len(own), "All runs"), _sentences(own)]
-        parts.append("" if next_to.table is None else _plain_table(next_to.table))
+        parts += [_plain_table(table) for table in (next_to.table, next_to.backtest) if table is not None]
         parts.append(f'<div class="figures">{"".join(drawn)}</div>' if drawn else "")
     if len(runs) > 1:
         parts += ["<h2>Differences</h2>", _folded(_differences(runs, names), len(runs), "All configurations")]
@@ -301,7 +304,10 @@ def _summary(runs: Sequence[SavedRun]) -> str:
 
 
 def _plain_table(table: Table) -> str:
-    return f"<h3>{_text(table.title)}</h3>" + _table([column.heading for column in table.columns], table.rows, "")
+    notes = "".join(f'<p class="note">{_text(note)}</p>' for note in table.notes)
+    return (
+        f"<h3>{_text(table.title)}</h3>" + _table([column.heading for column in table.columns], table.rows, "") + notes
+    )
 
 
 def _results(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:

@@ -20,8 +20,8 @@ from ..runs.changes import read_environment
 from ..tasks import Task
 from ..training import RunConfig, read_config, read_description, read_metrics
 
-# fields of tasks that change what a network is trained on or by, and not what it is tested on
-_OF_TRAINING = ("class_weights", "batching", "extra", "train_size")
+# fields of tasks that change what a network is trained on or by, or what is told of it, and not what it is tested on
+_OF_TRAINING = ("class_weights", "batching", "extra", "train_size", "backtest")
 _DIGITS = 6  # of numbers that describe data; the last ones depend on the machine
 
 

@@ -17,6 +17,7 @@ import torch
 
 from ..._checks import check_choice, check_integer
 from ...errors import ArgumentError
+from .backtest import LARGEST_BACKTEST, Backtest, backtest, check_backtest, origins_of
 from .forecast_baselines import Past, forecast_baselines, lags_of, past_of, usual_changes
 from .forecast_objective import ForecastObjective
 from .linear_start import start_linear
@@ -57,12 +58,18 @@ class Forecast(Numbers):
     """Vector of a series that training did not have: an error, or the mean of all vectors."""
     history: bool = True
     """Let validation and test begin with the steps before them, if sequences are divided by time."""
+    backtest: int | None = None
+    """Origins per series in the test part, from which the trained network forecasts next to persistence, seasonal naive,
+    ETS and theta (extra baselines). The network is trained once, ETS and theta are fitted at every origin. Default: no
+    backtest."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("ahead", self.ahead, 1)
         check_integer("skipped", self.skipped, 0)
         check_choice("new_series", self.new_series, ("error", "mean"))
+        if self.backtest is not None:
+            check_integer("backtest", self.backtest, 1, LARGEST_BACKTEST)
         if self.embedding is not None:
             check_integer("embedding", self.embedding, 1, LARGEST_EMBEDDING)
         elif self.new_series != "error":
@@ -200,6 +207,23 @@ class Forecast(Numbers):
         return super().plain_baselines() + forecast_baselines(
             self.table_data(), self.past(), self.leads, self.objective()
         )
+
+    def summary_lines(self) -> list[str]:
+        """Return also the origins of a backtest. DataError where there are none, MissingPackageError without its package."""
+        lines = super().summary_lines()
+        if self.backtest is None:
+            return lines
+        check_backtest()
+        count = len(origins_of(self.table_data(), self.backtest))
+        each = f", in each of {count} series" if count > 1 else ""
+        return [*lines, f"backtest: {self.backtest} origin{'s' if self.backtest > 1 else ''} in the test part{each}"]
+
+    def backtested(self, networks: Mapping[str, Any]) -> Backtest | None:
+        """Return the backtest of trained networks, by name; None unless it is asked for."""
+        if self.backtest is None:
+            return None
+        data, known = self.table_data(), self.past().targets
+        return backtest(data, known, self.leads, self.objective(), self.backtest, networks)
 
     def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         found = np.asarray(method.predict(features)).reshape(targets.shape)

@@ -56,8 +56,6 @@ class CudaBackend(ScanBackend):
         """Return why it cannot run a call: weights must fit into a multiprocessor or a cluster of them, in float32, and
         rotations need equal lengths.
         """
-        if size.resets:
-            return "it has no resets inside a sequence"
         if dtype != torch.float32:
             return f"it computes in float32, not in {dtype}"
         if size.rotations:
@@ -92,24 +90,29 @@ class CudaBackend(ScanBackend):
             return Scan(*recurrence.forward(shape, call, x, V, U.contiguous(), call.base))
         states, saved, _ = recurrence.forward(shape, call, x, _multiplied_out(call), None, None)
         rows = call.layout.flatten(states).to(U.dtype)
-        return Scan(states, saved, (call.layout.previous(rows, call.h0) @ V).to(states.dtype))
+        return Scan(states, saved, (call.layout.previous(rows, call.h0, call.restart) @ V).to(states.dtype))
 
     def scan_backward(self, call: Call, grad: Tensor, last: bool, saved: Tensor) -> ScanGradients:
         """Run the loop backwards on the device."""
         if call.options.kind == "rotations":
-            return ScanGradients(*rotations.backward(call, grad, last))
+            delta, grad_h0, grad_restart = rotations.backward(call, grad, last)
+            return ScanGradients(delta, grad_h0, restart=grad_restart)
         shape = _of(call)
         if call.factors is None:
             weight = call.weight.contiguous()
-            found = recurrence.backward(shape, call, grad, last, saved, weight, None, None)
-            return ScanGradients(*found[:3])
+            delta, grad_h0, grad_parameter, _, grad_restart = recurrence.backward(
+                shape, call, grad, last, saved, weight, None, None
+            )
+            return ScanGradients(delta, grad_h0, grad_parameter, restart=grad_restart)
         U, S = call.factors
         into = reflected(U, S)
         if shape.m:
             second = apply_base_transpose(U.mT, call.base).mT.contiguous()
             return ScanGradients(*recurrence.backward(shape, call, grad, last, saved, into, second, call.base))
-        found = recurrence.backward(shape, call, grad, last, saved, _multiplied_out(call), None, None)
-        return ScanGradients(*found[:3], found[0] @ into)
+        delta, grad_h0, grad_parameter, _, grad_restart = recurrence.backward(
+            shape, call, grad, last, saved, _multiplied_out(call), None, None
+        )
+        return ScanGradients(delta, grad_h0, grad_parameter, delta @ into, grad_restart)
 
 
 def _multiplied_out(call: Call) -> Tensor:

@@ -68,6 +68,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
     const int b = blockIdx.x, length = a.lengths ? a.lengths[b] : a.steps;
     for (int k = threadIdx.x; k < 3 * STATE + TILDE; k += THREADS) state[k] = 0.0f;
     __syncthreads();
+    const bool starts_anew = length > 0 && restarts(a, 0, b);
     Row x[AHEAD][PASSES];
     float parameter[PASSES], c[PASSES], s[PASSES];
 #pragma unroll
@@ -77,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
         for (int k = 0; k < AHEAD; ++k) x[k][p] = Row();
         if (!out.owns(p)) continue;
         const int i = out.row(p);
-        state[i] = a.h0[(size_t)b * N + i];
+        state[i] = (starts_anew ? a.restart : a.h0)[(size_t)b * N + i];
         parameter[p] = parameter_of(a, i);
         if (BASE) c[p] = a.c[i], s[p] = a.s[i];
 #pragma unroll
@@ -96,6 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
             float* after = state + (1 - k % 2) * STATE;
             const bool is_ahead = t + AHEAD < length;
             const size_t ahead = is_ahead ? begin_of(a, t, b, N, here, AHEAD) : 0;
+            const bool restarts_next = t + 1 < length && restarts(a, t + 1, b);
             float sums[PASSES];
             transition.apply(before, tilde, a.h_tilde + tilde_here, sums);
 #pragma unroll
@@ -110,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
                 if (PAIRED) z[i] = value;
                 else {
                     const float h = phi(value, 0.0f, i, parameter[p], a.slope);
-                    after[i] = h;
+                    after[i] = restarts_next ? a.restart[(size_t)b * N + i] : h;
                     store(a.states + here + i, h);
                 }
             }
@@ -121,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(Arguments a) {
                     if (!out.owns(p)) continue;
                     const int i = out.row(p);
                     const float h = phi(z[i], z[partner(i)], i, parameter[p], a.slope);
-                    after[i] = h;
+                    after[i] = restarts_next ? a.restart[(size_t)b * N + i] : h;
                     store(a.states + here + i, h);
                 }
             }
@@ -177,6 +179,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(Arguments a) {
             float* delta = state + (k % 2) * STATE;
             const bool is_ahead = t - AHEAD >= 0;
             const size_t ahead = is_ahead ? begin_of(a, t, b, N, here, -AHEAD) : 0;
+            const bool is_cut = restarts(a, t, b);
             if (PAIRED) {
 #pragma unroll
                 for (int p = 0; p < PASSES; ++p)
@@ -209,6 +212,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(Arguments a) {
                 const int i = out.row(p);
                 carry[p] = sums[p];
                 if (M > 0) carry[p] = (BASE ? c[p] * delta[i] + s[p] * delta[partner(i)] : delta[i]) - sums[p];
+                if (is_cut) {
+                    a.grad_restart[(size_t)b * N + i] += carry[p];
+                    carry[p] = 0.0f;
+                }
             }
         }
     }

@@ -148,8 +148,10 @@ extern "C" __global__ void CLUSTER_OF(BLOCKS) __launch_bounds__(THREADS, 1) forw
     const int b0 = (int)blockIdx.x / BLOCKS * (TURNS * SIDE), longest = Part::longest(a);
     for (int k = threadIdx.x; k < TURNS * SIDE * N; k += THREADS) {
         const int sequence = k / N, i = k % N;
-        if (b0 + sequence < a.batch)
-            memory.state(0, sequence / SIDE)[Memory::place(i) + sequence % SIDE * SHARE] = a.h0[(size_t)b0 * N + k];
+        if (b0 + sequence >= a.batch) continue;
+        const bool starts_anew = longest > 0 && restarts(a, 0, b0 + sequence);
+        memory.state(0, sequence / SIDE)[Memory::place(i) + sequence % SIDE * SHARE] =
+            (starts_anew ? a.restart : a.h0)[(size_t)b0 * N + k];
     }
     __syncthreads();
     if (part.is_idle()) return;
@@ -157,11 +159,13 @@ extern "C" __global__ void CLUSTER_OF(BLOCKS) __launch_bounds__(THREADS, 1) forw
     for (int t = 0; t < longest; ++t) {
 #pragma unroll
         for (int turn = 0; turn < TURNS; ++turn) {
+            const int b = part.sequence(turn);
+            const bool is_now = t < lengths[turn], is_next = t + 1 < lengths[turn];
+            const bool restarts_next = is_next && restarts(a, t + 1, b);
             if (t > 0) memory.receive(t, turn);
             float sums[PASSES], h[PASSES];
             part.multiply(memory.state(t, turn), sums);
-            const bool is_now = t < lengths[turn], is_next = t + 1 < lengths[turn];
-            const size_t next = is_next ? begin_of(a, t, part.sequence(turn), N, here[turn], 1) : 0;
+            const size_t next = is_next ? begin_of(a, t, b, N, here[turn], 1) : 0;
 #pragma unroll
             for (int p = 0; p < PASSES; ++p) {
                 h[p] = 0.0f;
@@ -172,6 +176,7 @@ extern "C" __global__ void CLUSTER_OF(BLOCKS) __launch_bounds__(THREADS, 1) forw
                 if (is_next) x[turn][p] = a.x[next + i];
                 if (KEEP && part.writes()) store(a.saved + here[turn] + i, value);
                 if (part.writes()) store(a.states + here[turn] + i, h[p]);
+                if (restarts_next) h[p] = a.restart[(size_t)b * N + i];
             }
             here[turn] = next;
             if (t + 1 < longest) part.send(memory, t + 1, turn, h);
@@ -209,10 +214,11 @@ extern "C" __global__ void CLUSTER_OF(BLOCKS) __launch_bounds__(THREADS, 1) back
     for (int step = 0; step <= longest; ++step) {  // counted from the last step of each sequence
 #pragma unroll
         for (int turn = 0; turn < TURNS; ++turn) {
+            const int length = lengths[turn], b = part.sequence(turn);
+            const bool is_cut = step > 0 && step <= length && restarts(a, length - step, b);
             if (step > 0) memory.receive(step, turn);
             float sums[PASSES], d[PASSES];
             part.multiply(memory.state(step, turn), sums);  // of zeros in the first one
-            const int length = lengths[turn], b = part.sequence(turn);
             const bool is_next = step + 1 < length;
             const size_t next = is_next ? begin_of(a, length - 1 - step, b, N, here[turn], -1) : 0;
 #pragma unroll
@@ -220,6 +226,10 @@ extern "C" __global__ void CLUSTER_OF(BLOCKS) __launch_bounds__(THREADS, 1) back
                 d[p] = 0.0f;
                 if (step > length || !part.has(p)) continue;
                 const int i = part.unit(p);
+                if (is_cut) {
+                    if (part.writes()) a.grad_restart[(size_t)b * N + i] += sums[p];
+                    sums[p] = 0.0f;
+                }
                 if (step == length) {
                     if (part.writes()) a.grad_h0[(size_t)b * N + i] = sums[p];
                     continue;

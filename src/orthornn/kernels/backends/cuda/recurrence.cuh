@@ -1,8 +1,8 @@
 // What the kernels of recurrences share: their arguments, rows in 32 or 16 bits, and activations.
 //
 // Macros: N units, CODE of the activation (orthornn/activations.py), UNIT and PAIR (what its parameter belongs to), KEEP
-// (pre-activations are written), PACKED (steps have rows of their own number), LAST (the gradient is that of the last
-// states), CLIP, HALVED (rows x, states, what is saved and their gradients are stored in bfloat16; all else, the state that
+// (pre-activations are written), PACKED (steps have rows of their own number), RESETS (sequences may restart), LAST (the
+// gradient is that of the last states), CLIP, HALVED (rows x, states, what is saved and their gradients are stored in bfloat16; all else, the state that
 // goes from step to step too, is float32).
 #pragma once
 
@@ -39,6 +39,9 @@ struct Arguments {
     float* C_tilde;          // backward (R, M)
     float* grad_h0;          // backward (B, N)
     float* grad_parameter;   // backward: (B, N) or (B, N / 2)
+    const bool* resets;      // RESETS (R,): whether h_{t-1} is `restart` in this step
+    const float* restart;    // RESETS, forward (B, N)
+    float* grad_restart;     // RESETS, backward (B, N): zeros, to which is added
     const long long* offsets;  // first row of each step, or null where every step has `batch` rows
     const int* lengths;      // steps of each sequence, or null
     int steps;
@@ -59,6 +62,9 @@ __device__ inline size_t begin_of(const Arguments& a, int t, int b, int width) {
 __device__ inline size_t begin_of(const Arguments& a, int t, int b, int width, size_t here, int by) {
     return PACKED ? begin_of(a, t + by, b, width) : here + (long long)by * a.batch * width;
 }
+
+// Whether sequence b restarts before step t.
+__device__ inline bool restarts(const Arguments& a, int t, int b) { return RESETS && a.resets[begin_of(a, t, b, 1)]; }
 
 __device__ inline float parameter_of(const Arguments& a, int i) {
     if (UNIT) return a.parameter[i];

@@ -24,7 +24,8 @@ class Arguments(nvrtc.Arguments):
             (name, ctypes.c_void_p)
             for name in (
                 *("x", "h0", "saved_rows", "first", "second", "c", "s", "parameter"),
-                *("states", "saved", "h_tilde", "delta", "C_tilde", "grad_h0", "grad_parameter", "offsets", "lengths"),
+                *("states", "saved", "h_tilde", "delta", "C_tilde", "grad_h0", "grad_parameter", "resets", "restart"),
+                *("grad_restart", "offsets", "lengths"),
             )
         ),
         ("steps", ctypes.c_int),
@@ -43,6 +44,7 @@ def _macros(shape: Shape, stored: torch.dtype, call: Call, base: Base, last: boo
         "KEEP": activation.reads == "preactivation",
         "BASE": base is not None,
         "PACKED": call.layout.is_ragged,
+        "RESETS": call.layout.resets is not None,
         "LAST": last,
         "CLIP": call.options.clip is not None,
         "HALVED": stored == torch.bfloat16,
@@ -88,6 +90,8 @@ def forward(
                 states=states,
                 saved=saved,
                 h_tilde=h_tilde,
+                resets=_vector(layout.resets),
+                restart=_vector(call.restart),
                 offsets=offsets,
                 lengths=lengths,
                 steps=layout.length,
@@ -107,14 +111,17 @@ def backward(
     first: Tensor,
     second: Tensor | None,
     base: Base,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and C~ (R, M); grad and saved as in the reference."""
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
+    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter, C~ (R, M) and dL/drestart (B, N); grad and saved as in the
+    reference.
+    """
     layout, options = call.layout, call.options
     grad, saved, parameter = grad.to(saved.dtype).contiguous(), saved.contiguous(), _vector(call.parameter)
     delta, C_tilde = first.new_empty(saved.shape), first.new_empty(layout.rows, shape.m)
+    grad_restart = None if call.restart is None else first.new_zeros(layout.batch, shape.n)
     if not (layout.length and layout.batch):
         grad_h0 = grad.to(first.dtype, copy=True) if last else first.new_zeros(layout.batch, shape.n)
-        return delta, grad_h0, None if parameter is None else torch.zeros_like(parameter), C_tilde
+        return delta, grad_h0, None if parameter is None else torch.zeros_like(parameter), C_tilde, grad_restart
     grad_h0 = first.new_empty(layout.batch, shape.n)
     grad_parameter = None if parameter is None else first.new_empty(layout.batch, parameter.shape[0])
     offsets, lengths = device_layout(layout, saved.device)
@@ -135,6 +142,8 @@ def backward(
             C_tilde=C_tilde,
             grad_h0=grad_h0,
             grad_parameter=grad_parameter,
+            resets=_vector(layout.resets),
+            grad_restart=grad_restart,
             offsets=offsets,
             lengths=lengths,
             steps=layout.length,
@@ -143,4 +152,4 @@ def backward(
             clip=options.clip,
         ),
     )
-    return delta, grad_h0, None if grad_parameter is None else grad_parameter.sum(dim=0), C_tilde
+    return delta, grad_h0, None if grad_parameter is None else grad_parameter.sum(dim=0), C_tilde, grad_restart

@@ -6,6 +6,8 @@ struct Arguments {
     const float* start;  // (P, B, N): the state before each piece, or null for zeros
     float* states;       // (T, B, N), or null
     float* ends;         // (P, B, N): the state after each piece, or null
+    const bool* resets;  // (T, B): where `restart` takes the place of the state before a step, or null
+    const float* restart;  // (B, N), or null for zeros
     const double* c;     // (N,)
     const double* s;
     int steps;
@@ -67,8 +69,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, AT_ONCE) scan(Arguments a)
     float* state = a.states ? a.states + row * a.n + i : nullptr;
 
     float z0 = a.start ? a.start[own] : 0.0f, z1 = a.start && paired ? a.start[own + second] : 0.0f;
+    const float* anew = a.restart ? a.restart + (long long)b * a.n + i : nullptr;
     float x0[AHEAD], x1[AHEAD];
+    bool restarts[AHEAD];
     const auto read = [&](int t, int k) {
+        restarts[k] = a.resets && t < length && a.resets[row + (long long)t * (a.reverse ? -a.batch : a.batch)];
         x0[k] = x && t < length ? x[t * next] : 0.0f;
         x1[k] = x && t < length && paired ? x[t * next + second] : 0.0f;
     };
@@ -78,6 +83,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, AT_ONCE) scan(Arguments a)
 #pragma unroll
         for (int k = 0; k < AHEAD; ++k) {
             if (t + k >= length) break;
+            if (restarts[k]) {
+                z0 = anew ? anew[0] : 0.0f;
+                z1 = anew && paired ? anew[second] : 0.0f;
+            }
             const float y0 = sum(c0, z0, s0, z1) + x0[k], y1 = sum(c1, z1, s1, z0) + x1[k];
             z0 = y0, z1 = y1;
             read(t + k + AHEAD, k);

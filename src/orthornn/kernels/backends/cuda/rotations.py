@@ -8,7 +8,9 @@ For a piece of L steps that starts from z, its last state is R^L z + e with e th
     3  every piece from its true start, written out    (pieces in parallel)
 
 which reads the input twice and is exact: R^L is made in float64. Backwards the same with R' and time reversed.
-Constant lengths only; float32.
+
+A reset before a step puts another state in the place of z_{t-1}. After a piece that has one, the state no longer depends
+on z: in launch 2 such a piece is a step that restarts from zero. Constant lengths only; float32.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import ctypes
 import math
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from ....compact_wy import swap
@@ -32,16 +35,32 @@ class Arguments(nvrtc.Arguments):
     """struct Arguments of rotations.cu."""
 
     _fields_: ClassVar = [
-        *((name, ctypes.c_void_p) for name in ("x", "start", "states", "ends", "c", "s")),
+        *((name, ctypes.c_void_p) for name in ("x", "start", "states", "ends", "resets", "restart", "c", "s")),
         *((name, ctypes.c_int) for name in ("steps", "batch", "n", "length", "power", "reverse")),
     ]
 
 
 def _scan(
-    x: Tensor | None, start: Tensor, turns: tuple[Tensor, Tensor], states: Tensor, reverse: bool = False, power: int = 1
+    x: Tensor | None,
+    start: Tensor,
+    turns: tuple[Tensor, Tensor],
+    states: Tensor,
+    resets: Tensor | None = None,
+    restart: Tensor | None = None,
+    reverse: bool = False,
+    power: int = 1,
 ) -> None:
-    """Write the states (T, B, N) from inputs x (T B, N), or none, and the state `start` (B, N) before the first step or,
-    reversed, the last. R is that power of the transition (c, s).
+    """Write the states (T, B, N) of one recurrence.
+
+    Args:
+        x: Inputs (T B, N); None for zeros.
+        start: The state (B, N) before the first step or, reversed, the last.
+        turns: The transition (c, s).
+        states: What is written.
+        resets: bool (T, B), where `restart` takes the place of the state before a step; None for nowhere.
+        restart: (B, N); None for zeros. It needs ``x``.
+        reverse: Whether time runs backwards: the state before step t is then that of step t + 1.
+        power: R is this power of the transition.
     """
     T, B, n = states.shape
     length = max(PIECE, math.isqrt(T))
@@ -51,17 +70,31 @@ def _scan(
     def launch(count: int, **tensors: Tensor | None) -> None:
         blocks = (B, count, -(-(n - n // 2) // THREADS))  # more than 65535 are allowed on the first axis alone
         sizes = {"steps": T, "batch": B, "n": n, "length": length, "power": power, "reverse": reverse}
-        kernels.launch("scan", blocks, Arguments.of(c=turns[0], s=turns[1], **tensors, **sizes))
+        kernels.launch("scan", blocks, Arguments.of(c=turns[0], s=turns[1], resets=resets, **tensors, **sizes))
 
     if pieces > 1:
         ends = None if x is None else states.new_empty(pieces - 1, B, n)
         if ends is not None:
-            launch(pieces - 1, x=x, ends=ends)
+            launch(pieces - 1, x=x, restart=restart, ends=ends)
         between = states.new_empty(pieces, B, n)
         between[0] = start
-        _scan(ends, start, turns, between[1:], power=power * length)
+        forgets = (
+            None if resets is None else _of_pieces(resets.flip(0) if reverse else resets, length)[:-1].contiguous()
+        )
+        _scan(ends, start, turns, between[1:], forgets, power=power * length)
         start = between
-    launch(pieces, x=x, start=start, states=states)
+    launch(pieces, x=x, start=start, restart=restart, states=states)
+
+
+def _of_pieces(resets: Tensor, length: int) -> Tensor:
+    """Return whether each piece of ``length`` steps has a reset, (P, B) from (T, B)."""
+    T, B = resets.shape
+    return torch.cat([resets, resets.new_zeros(-T % length, B)]).view(-1, length, B).any(dim=1)
+
+
+def _resets(call: Call) -> Tensor | None:
+    layout = call.layout
+    return None if layout.resets is None else layout.resets.view(layout.length, layout.batch)
 
 
 def forward(call: Call, x: Tensor) -> Tensor:
@@ -70,29 +103,48 @@ def forward(call: Call, x: Tensor) -> Tensor:
     states = x.new_empty(call.layout.shape(x.shape[1]))
     if call.layout.rows:
         c, s = call.base
-        _scan(x.contiguous(), call.h0.contiguous(), (c.contiguous(), s.contiguous()), states)
+        turns, resets = (c.contiguous(), s.contiguous()), _resets(call)
+        restart = None if resets is None or call.restart is None else call.restart.contiguous()
+        _scan(x.contiguous(), call.h0.contiguous(), turns, states, resets, restart)
     return states
 
 
-def backward(call: Call, grad: Tensor, last: bool) -> tuple[Tensor, Tensor]:
-    """Return delta (T B, N) and dL/dh_0 (B, N).
+def backward(call: Call, grad: Tensor, last: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return delta (T B, N), dL/dh_0 (B, N) and dL/drestart (B, N).
 
     delta_t = R' delta_{t+1} + g_t is a scan in reversed time. With ``last`` it starts from the given gradient, with no
     input; the scan's first step applies R', so it runs over all steps but the last, whose delta is the gradient itself.
+    Where step t + 1 has a reset, R' delta_{t+1} goes to the restart in place of delta_t.
     """
     layout, grad = call.layout, grad.contiguous()
     assert call.base is not None
     T, B, n = layout.length, layout.batch, grad.shape[-1]
     if layout.rows == 0:
-        return grad.new_zeros(0, n), grad.clone() if last else grad.new_zeros(B, n)
+        none = None if call.restart is None else grad.new_zeros(B, n)
+        return grad.new_zeros(0, n), grad.clone() if last else grad.new_zeros(B, n), none
     c, s = call.base
     transposed = c.contiguous(), swap(s)  # R'z = c * z + swap(s * z)
-    delta, grad_h0 = grad.new_empty(T, B, n), grad.new_empty(B, n)
+    resets = _resets(call)
+    cuts = None if resets is None else torch.cat([resets[1:], torch.zeros_like(resets[:1])])
+    delta = grad.new_empty(T, B, n)
     if last:
         delta[-1] = grad
         if T > 1:
-            _scan(None, grad, transposed, delta[:-1], reverse=True)
+            _scan(None, grad, transposed, delta[:-1], None if cuts is None else cuts[:-1], reverse=True)
     else:
-        _scan(grad, grad.new_zeros(B, n), transposed, delta, reverse=True)
-    _scan(None, delta[0], transposed, grad_h0.unsqueeze(0))
-    return delta.flatten(0, 1), grad_h0
+        _scan(grad, grad.new_zeros(B, n), transposed, delta, cuts, reverse=True)
+
+    def before(deltas: Tensor) -> Tensor:
+        found = grad.new_empty(B, n)
+        _scan(None, deltas, transposed, found.unsqueeze(0))
+        return found
+
+    rows = delta.flatten(0, 1)
+    if resets is None or call.restart is None:
+        return rows, before(delta[0]), None
+    is_reset, none = resets.unsqueeze(-1), delta.new_zeros(())
+    return (
+        rows,
+        before(torch.where(is_reset[0], none, delta[0])),
+        before(torch.where(is_reset, delta, none).sum(dim=0)),
+    )
