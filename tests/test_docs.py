@@ -344,8 +344,8 @@ def public_methods() -> dict[str, object]:
 
 
 def documented_elsewhere(method: object) -> list[object]:
-    """The methods whose arguments a docstring refers to, "those of :meth:`NAME`"."""
-    names = re.findall(r"those of\s+:meth:`([\w.]+)`", inspect.getdoc(method) or "")
+    """The methods whose arguments a docstring refers to, "the same as for :meth:`NAME`"."""
+    names = re.findall(r"(?:those of|same as for)\s+:meth:`([\w.]+)`", inspect.getdoc(method) or "")
     return [functools.reduce(getattr, name.split("."), orthornn) for name in names]
 
 
