@@ -488,15 +488,19 @@ def test_names_of_choices_are_found_in_the_modules_of_the_package():
     assert all(repr(name) in found["Name"] for name in activations.ACTIVATIONS)
 
 
+DRAWN = re.findall(r'^    "(\w+)": draw_', (DOCS / "pictures.py").read_text(encoding="utf-8"), re.MULTILINE)
+
+
 @functools.cache
 def pictures():
+    pytest.importorskip("matplotlib", reason="The extra `cli` is not installed.")
     spec = importlib.util.spec_from_file_location("pictures", DOCS / "pictures.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-@pytest.mark.parametrize("name", pictures().DRAWN)
+@pytest.mark.parametrize("name", DRAWN)
 def test_the_pictures_of_the_pages_are_drawn(name, tmp_path, monkeypatch):
     """Each function writes the files of its name, which the pages show, from the library and the stored results."""
     monkeypatch.setattr(pictures(), "IMAGES", tmp_path)
