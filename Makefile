@@ -11,7 +11,7 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-evidence test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu gpu-compile pages stub docs test-site docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
+.PHONY: help install demo test test-evidence test-slow test-machines test-versions test-native test-arm64 test-kill test-browser test-cluster test-gpu gpu gpu-compile pages pictures stub docs test-site docs-serve check clean test-hostile-data test-kill-operations test-hostile-runs test-devices bench-audio
 
 help:  ## what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -105,6 +105,9 @@ pages: $(INSTALLED)  ## write what is in results/ into the README and the pages 
 	$(BIN)/python -m orthornn_evidence.papers.page
 	$(BIN)/python docs/plain_reference.py
 	$(BIN)/python docs/notebooks.py
+
+pictures: $(INSTALLED)  ## draw the pictures of the documentation from the library and results/ (half a minute; NAME=speed for one)
+	OMP_NUM_THREADS=1 $(BIN)/python docs/pictures.py $(NAME)
 
 # The documentation has an environment stamp of its own, so that no other target needs its packages.
 DOCS := $(VENV)/.docs

@@ -30,6 +30,7 @@ extensions = [
     "plain_markdown",
     "mathml",
     "docstrings",
+    "argument_types",
     "faces",
 ]
 exclude_patterns = ["_build", "_extensions", "_templates", "*.in.md", "**/*.in.md", "**.ipynb_checkpoints"]

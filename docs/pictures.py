@@ -419,6 +419,35 @@ def draw_speed() -> None:
     save(figure, "speed")
 
 
+def draw_speed_by_length() -> None:
+    """Draw the time per step against the length of the sequences, from the stored benchmark of linear layers."""
+    times = [time for time in stored("linear-layers/bench.json")["times"] if time["place"] == "all"]
+    curves = {
+        "blocks": ("rotations", BLUE, "o-"),
+        "lru": ("LRU, S5", GREEN, "s--"),
+        "s5": ("", PURPLE, "D--"),
+        "lstm": ("nn.LSTM", ORANGE, "o--"),
+        "gru": ("nn.GRU", GRAY, "o--"),
+    }
+    figure, axes = wide(4.8)
+    for name, (words, color, style) in curves.items():
+        points = sorted(
+            (time["T"], 1e6 * time["seconds"] / (time["T"] * time["batch"])) for time in times if time["name"] == name
+        )
+        axes.loglog(*zip(*points), style, color=color, linewidth=3 if name == "blocks" else 2, markersize=9)
+        axes.text(points[-1][0] * 1.15, points[-1][1] * _SHIFTS.get(name, 1.0), words, color=color, va="center")
+    lengths = sorted({(time["T"], time["batch"]) for time in times})
+    axes.set_xticks([T for T, _ in lengths], [f"{T:,}\n{batch} sequence{'s' * (batch > 1)}" for T, batch in lengths])
+    axes.set_yticks([0.3, 1, 3, 10, 30, 100], ["0.3", "1", "3", "10", "30", "100"])
+    axes.minorticks_off()
+    axes.set(xlabel="steps T", ylabel="µs per step and sequence", xlim=(600, 500000), ylim=(0.25, 300))
+    axes.spines["bottom"].set_bounds(600, 90000)
+    save(figure, "speed_by_length")
+
+
+_SHIFTS = {"lru": 1.15, "lstm": 0.8}  # of labels that would touch
+
+
 def best_of_each_size(rows: list[dict[str, Any]]) -> dict[tuple[str, int], float]:
     """Return the mean test accuracy over seeds, by system and parameters, of the options with the best validation."""
     runs: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
@@ -577,6 +606,7 @@ DRAWN = {
     "reflection": draw_reflection,
     "block": draw_block,
     "speed": draw_speed,
+    "speed_by_length": draw_speed_by_length,
     "leaderboard": draw_leaderboard,
     "ranks": draw_ranks,
     "forecast": draw_forecast,

@@ -219,7 +219,7 @@ def test_a_class_of_ones_own_is_refused(base):
     operands = torch.randn(4, 2, 3), torch.zeros(2, 3), torch.eye(3)
     for make in (lambda phi: OrthogonalRNN(2, 3, nonlinearity=phi), lambda phi: dense_rnn(*operands, phi)):
         make(activations.Tanh())
-        with pytest.raises(ArgumentTypeError, match="but got one of the class Twice"):
+        with pytest.raises(ArgumentTypeError, match="but got an instance of Twice"):
             make(Twice())
 
 

@@ -334,7 +334,7 @@ def test_a_frozen_network_by_steps_has_the_norms_of_a_trained_one(make):
 
 
 def test_no_sequence_has_no_norm():
-    with pytest.raises(ArgumentError, match="Expected at least one sequence, but got none"):
+    with pytest.raises(ArgumentError, match="Expected at least one sequence, but got B = 0"):
         hidden_gradient_norms(OrthogonalRNN(INPUT, N), torch.randn(T, 0, INPUT))
 
 
@@ -488,7 +488,7 @@ def test_what_a_loss_returns_and_resets_of_networks_by_steps():
             return self.net(x, reset=torch.zeros(7, 3, dtype=torch.bool))[0]
 
     for one in (GORU(2, 5), DeltaRNN(2, 4)):
-        with pytest.raises(ArgumentError, match="without reset, but got one"):
+        with pytest.raises(ArgumentError, match="without reset, but got a mask"):
             hidden_gradient_norms(Model(one), x)
 
 
@@ -536,7 +536,7 @@ class Pair(nn.Module):
 @pytest.mark.parametrize("second", [OrthogonalRNN(N, N), nn.GRU(N, N)], ids=["ours", "theirs"])
 def test_networks_of_unequal_length_are_refused_and_unused_ones_have_no_row(second):
     inputs = torch.randn(T, B, INPUT)
-    with pytest.raises(ArgumentError, match=f"as many steps each, but got {T - 2} and {T} steps"):
+    with pytest.raises(ArgumentError, match=f"equally many steps, but got {T - 2} and {T} steps"):
         hidden_gradient_norms(Pair(second, 2), inputs)
     assert hidden_gradient_norms(Pair(second, 0), inputs).shape == (2, T)
     assert hidden_gradient_norms(Pair(second, None), inputs).shape == (1, T)
@@ -551,7 +551,10 @@ def test_a_sequence_without_steps():
 
 @pytest.mark.parametrize(
     ("loss", "got"),
-    [(lambda output: torch.tensor(1.0), "does not depend on it"), (lambda output: output.sum() * 1j, "a complex one")],
+    [
+        (lambda output: torch.tensor(1.0), "does not depend on it"),
+        (lambda output: output.sum() * 1j, "a complex number"),
+    ],
     ids=["constant", "complex"],
 )
 def test_a_loss_of_which_there_is_no_gradient_is_named(loss, got):

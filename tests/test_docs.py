@@ -344,8 +344,8 @@ def public_methods() -> dict[str, object]:
 
 
 def documented_elsewhere(method: object) -> list[object]:
-    """The methods whose arguments a docstring refers to, "those of :meth:`NAME`"."""
-    names = re.findall(r"those of\s+:meth:`([\w.]+)`", inspect.getdoc(method) or "")
+    """The methods whose arguments a docstring refers to, "the same as for :meth:`NAME`"."""
+    names = re.findall(r"(?:those of|same as for)\s+:meth:`([\w.]+)`", inspect.getdoc(method) or "")
     return [functools.reduce(getattr, name.split("."), orthornn) for name in names]
 
 
@@ -460,6 +460,61 @@ def extension(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        ("int", "int"),
+        ("Tensor | None", "Tensor, optional"),
+        ("Tensor | PackedSequence | None", "Tensor or PackedSequence, optional"),
+        ("Literal['a, b', 'c'] | None", "str, optional"),
+        ("bool | Literal['part']", "bool or str"),
+        ("Literal[1, 'a', True]", "int or str or bool"),
+        ("Name | ~orthornn.activations.Activation", "str or ~orthornn.activations.Activation"),
+        ("~collections.abc.Callable[[~torch.Tensor], ~torch.Tensor] | None", "Callable, optional"),
+        ("tuple[Tensor, Tensor | None] | None", "tuple[Tensor, Tensor | None], optional"),
+        ("None", ""),
+    ],
+)
+def test_types_of_arguments_are_shown_as_torch_shows_them(annotation, expected):
+    assert extension("argument_types").plain_type(annotation, {"Name": "Literal['tanh', 'relu']"}) == expected
+
+
+def test_names_of_choices_are_found_in_the_modules_of_the_package():
+    from orthornn import activations
+
+    found = extension("argument_types").aliases_of("orthornn")
+    assert all(repr(name) in found["Name"] for name in activations.ACTIVATIONS)
+
+
+DRAWN = re.findall(r'^    "(\w+)": draw_', (DOCS / "pictures.py").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@functools.cache
+def pictures():
+    pytest.importorskip("matplotlib", reason="The extra `cli` is not installed.")
+    spec = importlib.util.spec_from_file_location("pictures", DOCS / "pictures.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_the_pictures_of_the_pages_are_drawn(name, tmp_path, monkeypatch):
+    """Each function writes the files of its name, which the pages show, from the library and the stored results."""
+    monkeypatch.setattr(pictures(), "IMAGES", tmp_path)
+    threads = torch.get_num_threads()
+    try:
+        pictures().main([name])
+    finally:
+        torch.set_num_threads(threads)
+    drawn = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    assert drawn
+    assert all("</svg>" in text and "<path" in text for text in drawn.values())
+    assert set(drawn) <= {path.name for path in (DOCS / "images").iterdir()}
+    pages = "".join(page.read_text(encoding="utf-8") for page in (*DOCS.rglob("*.md"), DOCS.parent / "README.md"))
+    assert all(f"images/{picture}" in pages for picture in drawn)
 
 
 def test_formulas_of_docstrings_stay_as_they_are():

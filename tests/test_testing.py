@@ -376,7 +376,7 @@ BROKEN = {
     Grows: "the group: Expected singular values of at most 1, but got 2",
     ShrinksAll: "the group: Expected singular values of 1 but for one, but one is off by 0.5",
     OutsideItsMargin: "the group: Expected singular values within 0.1 of 1",
-    RefusesItsOwn: "right_inverse: Expected right_inverse to take a W of the group O",
+    RefusesItsOwn: "right_inverse: Expected right_inverse to accept a W of the group O",
     ChangesOnItsOwn: "right_inverse: Expected right_inverse to leave the buffers",
     OtherShapesBack: "right_inverse: Expected free tensors of shapes",
     InexactOfFloat32: "right_inverse: Expected .* rounded to float32",
@@ -389,7 +389,7 @@ BROKEN = {
     OtherInFloat32: "dtypes: Expected the W of float32",
     NotOnMeta: "devices: Expected W on the meta device",
     SmallerOnMeta: "devices: Expected W of size 7",
-    ForgottenByPickle: "copies: Expected the same W of a pickle",
+    ForgottenByPickle: "copies: Expected the same W from a pickle",
 }
 
 

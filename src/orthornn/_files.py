@@ -33,14 +33,14 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_together(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
     """Write files below a folder, which is made if it is missing; return their paths.
 
-    All are on the disk before the first takes its name, so that a full disk leaves the old ones.
+    All are on disk before the first is renamed, so a full disk leaves the old files intact.
 
     Args:
-        folder: Where they are written.
-        contents: By name, with the inner folders: ``"zephyr/module.yml"``.
+        folder: Output folder.
+        contents: Contents by name, including inner folders: ``"zephyr/module.yml"``.
 
     Raises:
-        ArgumentError: If a folder is where a file is to be, or a file or a symbolic link where a folder is to be.
+        ArgumentError: If a folder is in the place of a file, or a file or a symbolic link in the place of a folder.
     """
     if folder.exists() and not folder.is_dir():
         raise ArgumentError(f"Expected {folder} to be a folder, but got a file. Name another one.")
@@ -70,7 +70,7 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
 
 
 def check_new(paths: Iterable[Path], advice: str) -> None:
-    """Raise ArgumentError if a file, a folder or a link is where a file is to be written. advice: What to do then."""
+    """Raise ArgumentError if a file, a folder or a link already exists at a path to be written. advice: What to do."""
     there = next((path for path in paths if os.path.lexists(path)), None)
     if there is not None:
         raise ArgumentError(f"Expected a new file, but got {there}, which exists. {advice}")
@@ -94,15 +94,15 @@ def open_to_read(path: Path, limit: int) -> IO[bytes]:
     if found.st_size > limit:
         file.close()
         raise DataError(
-            f"Expected {path} to have at most {limit} bytes, but got {found.st_size}. It is no file of a run."
+            f"Expected {path} to have at most {limit} bytes, but got {found.st_size}. It does not belong to a run."
         )
     return file
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """Return what a file holds; see `open_to_read`."""
+    """Return the content of a file; see `open_to_read`."""
     with open_to_read(path, limit) as file:
         content = file.read(limit + 1)  # it may grow while it is read
     if len(content) > limit:
-        raise DataError(f"Expected {path} to have at most {limit} bytes, but it grew. It is no file of a run.")
+        raise DataError(f"Expected {path} to have at most {limit} bytes, but it grew. It does not belong to a run.")
     return content

@@ -1,7 +1,7 @@
 """A folder that a run writes, held by its descriptor: no link is followed, and nothing but named files is removed.
 
-Every name is opened relative to the descriptor, so that a run whose folder is renamed continues in the renamed folder,
-and with O_NOFOLLOW, so that a link in it leads nowhere. A file that is appended to must be a regular file with one
+Every name is opened relative to the descriptor, so a run whose folder is renamed continues in the renamed folder,
+and with O_NOFOLLOW, so links in it are not followed. A file that is appended to must be a regular file with one
 name: a hard link would be a second name of a file elsewhere.
 
 Windows opens no folders: there names are joined to the folder's path, a link is found by looking before opening, and a
@@ -46,7 +46,7 @@ class Folder:
 
     @property
     def path(self) -> Path:
-        """Return where the folder is now: the path it was opened by, or, once it was renamed, its new one."""
+        """Return the current path of the folder: the path it was opened by, or its new path if it was renamed."""
         if self._base is not None and self._close.alive and not self._is_at(self._path):
             moved = _path_of(self.descriptor)
             if moved is not None and self._is_at(moved):
@@ -76,7 +76,7 @@ class Folder:
         return True
 
     def check_own(self, name: str, is_folder: bool) -> None:
-        """Raise CheckpointError if there is anything of this name but a folder, or a file with one name, of its own."""
+        """Raise CheckpointError if this name exists and is neither a folder nor a file without further hard links."""
         try:
             found = os.stat(self._at(name), dir_fd=self._base, follow_symlinks=False)
         except FileNotFoundError:
@@ -112,7 +112,7 @@ class Folder:
     def write(self, name: str, write: Callable[[IO[bytes]], object], mode: int | None = None) -> None:
         """Let `write` fill a new file and flush it to the disk; a file or a link that has its name is removed first.
 
-        mode: The permissions of the file, where they are not those of any new one.
+        mode: Permissions of the file, if they differ from the default for new files.
         """
         with self._named(name):
             with contextlib.suppress(FileNotFoundError):
@@ -184,7 +184,7 @@ class Folder:
 
     @property
     def _base(self) -> int | None:
-        """The descriptor that names are relative to; None where the system has none, and `_at` returns whole paths."""
+        """The descriptor that names are relative to; None if the system has none, and `_at` returns absolute paths."""
         return self.descriptor if self.descriptor >= 0 else None
 
     def _at(self, name: str) -> str | Path:
@@ -196,7 +196,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _named(self, name: str) -> Iterator[None]:
-        """Raise errors that name the whole path, and another one for a link where there must be none."""
+        """Raise errors that name the whole path, and a separate error for a link that is not allowed."""
         try:
             yield
         except OSError as error:
@@ -216,7 +216,7 @@ class Folder:
 
     def _shared(self, name: str) -> CheckpointError:
         return CheckpointError(
-            f"Expected {self._path / name} to be a file of this run only, but got one with several names (hard links). "
+            f"Expected {self._path / name} to be a file of this run only, but got a file with several names (hard links). "
             f"Replace it by a copy."
         )
 
@@ -236,7 +236,7 @@ class Folder:
 
 
 def _open_folder(path: str | Path, flags: int = 0, base: int | None = None) -> int:
-    """Return a descriptor of a folder, or -1 where the system opens none."""
+    """Return a descriptor of a folder, or -1 if the system cannot open folders."""
     if BY_DESCRIPTOR:
         return os.open(path, _OPEN_FOLDER | flags, dir_fd=base)
     os.listdir(path)  # the same errors
@@ -249,7 +249,7 @@ def _close(descriptor: int) -> None:
 
 
 def _path_of(descriptor: int) -> Path | None:
-    """Return the path that the system knows for an open folder; None where it tells none."""
+    """Return the system's path of an open folder; None if the system does not report one."""
     try:
         if sys.platform == "darwin":
             import fcntl

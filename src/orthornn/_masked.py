@@ -1,4 +1,4 @@
-"""Masked arrays of NumPy, as netCDF and HDF files are read: what a mask hides is a missing value, not the number below it."""
+"""Masked NumPy arrays, as read from netCDF and HDF files: a masked entry is missing, whatever number is below it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 
 def as_array(values: Any) -> np.ndarray:
-    """Return values as np.asarray does, but masked ones as NaN, those of dates as NaT, of text and truth values as None.
+    """Return values as np.asarray does, with masked numbers as NaN, masked dates as NaT, and masked text or truth
+    values as None.
 
     Raises ValueError for lists of unequal lengths.
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def shell_word(path: str | Path) -> str:
-    """Return a path as it is written in a command: quoted where it has spaces or other marks of the shell, with ./ in front
+    """Return a path as written in a command: quoted if it has spaces or other special characters, with ./ in front
     of a leading dash.
 
     Example::

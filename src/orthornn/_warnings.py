@@ -18,7 +18,7 @@ _BETWEEN = {
 
 
 def warn(message: str, category: type[Warning] = OrthornnWarning) -> None:
-    """Warn at the innermost line outside of this package; at the caller's where a thread has no other."""
+    """Warn at the innermost line outside of this package, or at the caller's line if a thread has no other."""
     caller = frame = sys._getframe(1)
     outer: FrameType | None = frame
     while outer is not None and _name(outer).partition(".")[0] in _BETWEEN:

@@ -1,7 +1,7 @@
 """Activations phi and their derivatives: one table for kernels, cells and tests.
 
 h = phi(z) acts on the last dimension, of size N. A pair is (i, N - N//2 + i) for i < N//2: unit i of the first half
-with unit i of the second, an odd middle unit stays alone. In the real embedding of a complex state (Mhammedi et al.,
+with unit i of the second; an odd middle unit has no partner. In the real embedding of a complex state (Mhammedi et al.,
 2017, section 3) a pair is the real and the imaginary part of one complex unit.
 
 name             phi                                              parameter    source
@@ -9,19 +9,19 @@ identity         z                                                -            V
 tanh             tanh z                                           -
 scaled_tanh      tanh(c z) / c                                    c, per unit  Nguyen-Duy et al., 2023; z at c = 0
 relu             max(0, z)                                        -
-leaky_relu       z where z > 0, else slope z (1/10 unless given)  -            Mhammedi et al., 2017, section 5
-prelu            z where z > 0, else a z                          a, per unit  He et al., 2015
+leaky_relu       z if z > 0, else slope z (default 1/10)          -            Mhammedi et al., 2017, section 5
+prelu            z if z > 0, else a z                             a, per unit  He et al., 2015
 modrelu          sign(z) max(0, |z| + b)                          b, per unit  Helfrich et al., 2018, eq. 3
 complex_modrelu  max(0, |z| + b) z / |z| with |z| over the pair   b, per pair  Mhammedi et al., 2017, eq. 4
 oplu             (max, min) of the pair                           -            Chernodub & Nowicki, 2016
 
-At points where phi has no derivative: relu takes 0; leaky_relu and prelu take the slope; modrelu and complex_modrelu
-are 0 with derivative 0 at z = 0; oplu keeps the order of a tie. Its derivative jumps there: where the units of a pair
-are equal up to rounding, float32 and float64 may order them differently, and gradients through time then differ by
-percents, whatever computes them.
+At points without a derivative: relu takes 0; leaky_relu and prelu take the slope; modrelu and complex_modrelu are 0
+with derivative 0 at z = 0; oplu preserves the order of a tie, where its derivative jumps. If the units of a pair are
+equal up to rounding, float32 and float64 may order them differently, and then gradients through time differ by
+percents, whichever code computes them.
 
-A backward pass saves one number per unit and step: the state h where phi' can be recovered from it
-(`reads == "state"`), the pre-activation z where it cannot (`reads == "preactivation"`).
+A backward pass saves one number per unit and step: the state h if phi' can be recovered from it (`reads == "state"`),
+otherwise the pre-activation z (`reads == "preactivation"`).
 """
 
 from __future__ import annotations
@@ -66,20 +66,20 @@ class Activation:
 
         Args:
             grad: dL/dh.
-            saved: h or z, as `reads` states.
-            parameter: Of phi, or None if it has none.
+            saved: h or z, depending on `reads`.
+            parameter: Parameter of phi, or None if it has none.
 
         Shape:
-            - grad, saved: (..., N). parameter: (N,) or (N//2,). dL/dz: (..., N); dL/dparameter: (..., N) or (..., N//2), or
-              None.
+            - grad, saved: (..., N). parameter: (N,) or (N//2,). dL/dz: (..., N); dL/dparameter: (..., N) or (...,
+              N//2), or None.
         """
         raise NotImplementedError
 
     def parameter_size(self, hidden_size: int) -> int:
-        """Return how many trainable numbers phi has for a state.
+        """Return the number of trainable parameters of phi for a state.
 
         Args:
-            hidden_size: N, the real numbers of the state.
+            hidden_size: N, the number of real numbers in the state.
 
         Raises:
             ArgumentError: If phi cannot act on a state of this size.
@@ -90,7 +90,7 @@ class Activation:
 
 
 def _halves(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the first units of the pairs, what stays alone (0 or 1 unit), the second units."""
+    """Return the first units of the pairs, the units without a partner (0 or 1), and the second units."""
     half = z.shape[-1] // 2
     return z.split([half, z.shape[-1] - 2 * half, half], dim=-1)
 
@@ -126,8 +126,9 @@ class ScaledTanh(Activation):
     """phi(z) = tanh(cz)/c.
 
     With t = c h = tanh(cz): phi' = 1 - t^2 and dphi/dc = (z (1 - t^2) - h)/c, where z = atanh(t)/c. At |t| = 1 the
-    product atanh(t) (1 - t^2) has the limit 0; at c = 0, phi(z) = z and dphi/dc = 0. For small t the difference cancels;
-    from the series of atanh it is dphi/dc = -t h^2 (2/3 + 2/15 t^2 + ... + 2/((2k - 1)(2k + 1)) t^(2k - 2) + ...).
+    product atanh(t) (1 - t^2) has the limit 0; at c = 0, phi(z) = z and dphi/dc = 0. For small t the difference
+    cancels, so the series of atanh is used: dphi/dc = -t h^2 (2/3 + 2/15 t^2 + ... + 2/((2k - 1)(2k + 1)) t^(2k - 2) +
+    ...).
     """
 
     name, code, parameter, initial, linear = "scaled_tanh", 2, "unit", 1.0, 0.01  # at 0, c has the gradient 0
@@ -152,7 +153,7 @@ class ScaledTanh(Activation):
 
 
 class ReLU(Activation):
-    """phi' = 1 where h > 0, else 0; a NaN passes the gradient on, as in torch."""
+    """phi' = 1 if h > 0, else 0; a NaN passes the gradient on, as in torch."""
 
     name, code = "relu", 3
 
@@ -165,10 +166,10 @@ class ReLU(Activation):
 
 @dataclass(frozen=True)
 class LeakyReLU(Activation):
-    """phi' = 1 where h > 0, else the slope; h has the sign of z because the slope is positive.
+    """phi' = 1 if h > 0, else the slope; h has the sign of z because the slope is positive.
 
     Args:
-        slope: Of phi below 0. Default: 1/10.
+        slope: Slope of phi below 0. Default: 1/10.
     """
 
     name, code = "leaky_relu", 4
@@ -188,7 +189,7 @@ class LeakyReLU(Activation):
 
 
 class PReLU(Activation):
-    """phi' = 1 where z > 0, else a; dphi/da = min(0, z). The slope a may have any sign, so h does not determine z."""
+    """phi' = 1 if z > 0, else a; dphi/da = min(0, z). The slope a may have any sign, so h does not determine z."""
 
     name, code, parameter, reads, initial, linear = "prelu", 5, "unit", "preactivation", 0.25, 1.0
 
@@ -203,7 +204,7 @@ class PReLU(Activation):
 
 
 class ModReLU(Activation):
-    """phi' = 1 and dphi/db = sign(h) where h != 0, else both 0."""
+    """phi' = 1 and dphi/db = sign(h) if h != 0, else both are 0."""
 
     name, code, parameter, keeps_norm = "modrelu", 6, "unit", True
 
@@ -218,7 +219,7 @@ class ModReLU(Activation):
 class ComplexModReLU(Activation):
     """modReLU on pairs: phi(z) = (1 + b/r) z for a pair z with r = |z| > 0 and r + b > 0.
 
-    dL/dz = (1 + b/r) g - b (z.g) z / r^3 and dphi/db = z / r. Elsewhere phi = 0 and both are 0; where r or b is NaN, phi
+    dL/dz = (1 + b/r) g - b (z.g) z / r^3 and dphi/db = z / r. Otherwise phi = 0 and both are 0; if r or b is NaN, phi
     is NaN.
     """
 
@@ -261,7 +262,7 @@ class ComplexModReLU(Activation):
 
 
 class OPLU(Activation):
-    """A permutation of each pair, so phi' is that permutation; h does not determine which, z does."""
+    """A permutation of each pair, so phi' is that permutation; z determines which one, but h does not."""
 
     name, code, reads, paired, keeps_norm = "oplu", 8, "preactivation", True, True
 
@@ -296,21 +297,22 @@ _KINDS = frozenset(map(type, ACTIVATIONS.values()))
 
 
 def get(activation: str | Activation, slope: float | None = None) -> Activation:
-    """Return the activation of a name.
+    """Return the activation with a given name.
 
     Args:
-        activation: Name in :data:`ACTIVATIONS`; an :class:`Activation` is returned as it is.
-        slope: Of leaky_relu below 0, only with it. Default: None, that of the activation, 1/10.
+        activation: Name in :data:`ACTIVATIONS`; an :class:`Activation` is returned unchanged.
+        slope: Slope of leaky_relu below 0; only for leaky_relu. Default: None, the slope of the activation, 1/10.
 
     Raises:
-        ArgumentError: For another name, and for a slope with another activation.
-        ArgumentTypeError: For a class of one's own: the kernels know phi by its number, and would run another one.
+        ArgumentError: If the name is unknown, or a slope is given for another activation.
+        ArgumentTypeError: If the activation is of a custom class: the kernels select phi by its number and would run
+            another phi.
     """
     if not isinstance(activation, Activation):
         activation = ACTIVATIONS[check_choice("nonlinearity", activation, ACTIVATIONS)]
     elif type(activation) not in _KINDS:
         raise ArgumentTypeError(
-            f"Expected an activation whose formula the kernels have, but got one of the class "
+            f"Expected an activation whose formula the kernels know, but got an instance of "
             f"{type(activation).__name__}. Pass one of {', '.join(ACTIVATIONS)}."
         )
     if slope is None:

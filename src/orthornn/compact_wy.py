@@ -6,23 +6,24 @@ U = (u_n | ... | u_{n-m+1}), (N, M): column j has j leading zeros, then u_{n-j} 
 
     H_n(u_n) ... H_{n-m+1}(u_{n-m+1}) = I - U S U'      (columns may be any vectors: no zero is needed for this).
 
-The full transition is W = (I - U S U') B with a base B of two vectors (c, s): B h = c * h + s * swap(h), where swap
-exchanges the two halves of h and an odd middle unit stays alone. B = None is the identity. B' e = c * e + swap(s * e).
+The full transition is W = (I - U S U') B with a base B given by two vectors (c, s): B h = c * h + s * swap(h), where
+swap exchanges the two halves of h and leaves an odd middle unit in place. B = None is the identity. B' e = c * e +
+swap(s * e).
 
 Packed: the M reflectors one after another, u_n first, NM - M(M-1)/2 numbers.
 
-Scale. H(u) depends only on the direction of u, so reflectors are scaled to norm sqrt(2), where diag(T) = 1: products
-built from them neither overflow nor underflow. A reflector whose largest entry is at most NEGLIGIBLE has no direction
-to speak of: it represents no reflection (H = I), with gradient zero. T and S are computed in float64.
+Scale. H(u) depends only on the direction of u, so reflectors are scaled to norm sqrt(2), for which diag(T) = 1:
+products built from them neither overflow nor underflow. A reflector whose largest entry is at most NEGLIGIBLE has no
+meaningful direction: it represents no reflection (H = I), with gradient zero. T and S are computed in float64.
 
-Rows. A state is a row h' of h: (rows, N), so that W h for all rows is (h' with each operation transposed).
+Rows. A state is stored as a row h', (rows, N); products such as W h are computed for all rows, transposed.
 
 Theorem 2, summed over rows r (steps and sequences): with h~ = S U'h, C~ = S'U'd, d = dL/dC, C = (I - U S U') h,
 
     dL/dU = U [(sum h~C~') o Z' + (sum C~h~') o Z] - sum d h~' - sum h C~',     Z = striu(J) + 1/2 I,
     dL/dh = d - U C~,
 
-so three matrix products over all rows serve the whole sequence, from M numbers per row.
+so three matrix products over all rows serve the whole sequence, with M saved numbers per row.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ Base = tuple[Tensor, Tensor] | None
 
 
 def packed_size(n: int, m: int) -> int:
-    """Return how many numbers M reflectors of a state of size N have: NM - M(M-1)/2."""
+    """Return the number of entries of M packed reflectors for a state of size N: NM - M(M-1)/2."""
     return n * m - m * (m - 1) // 2
 
 
 def packed_reflections(n: int, size: int) -> int:
-    """Return the M with packed_size(n, M) == size; ShapeError if there is none."""
+    """Return the M with packed_size(n, M) == size; raise ShapeError if there is none."""
     m = (2 * n + 1 - math.isqrt(max((2 * n + 1) ** 2 - 8 * size, 0))) // 2
     if not 0 <= m <= n or packed_size(n, m) != size:
         raise ShapeError(
@@ -57,7 +58,7 @@ def packed_reflections(n: int, size: int) -> int:
 
 
 def packed_index(n: int, m: int, device: torch.device | None = None) -> Tensor:
-    """Return the place of each packed number in the flat (N, M) trapezoid: int64, (NM - M(M-1)/2,)."""
+    """Return the position of each packed number in the flat (N, M) trapezoid: int64, (NM - M(M-1)/2,)."""
     check_integer("reflections", m, 0, n)
     column, row = torch.triu_indices(m, n, device=device)
     return row * m + column
@@ -72,13 +73,13 @@ def unpack(packed: Tensor, n: int) -> Tensor:
 
 
 def pack(U: Tensor) -> Tensor:
-    """Return packed reflectors from U, dropping what is above the trapezoid: (N, M, ...) -> (P, ...)."""
+    """Return packed reflectors from U, dropping the entries above the trapezoid: (N, M, ...) -> (P, ...)."""
     n, m = U.shape[:2]
     return U.reshape(n * m, *U.shape[2:])[packed_index(n, m, U.device)]
 
 
 def normalize(U: Tensor) -> Tensor:
-    """Return each column of U (N, M) scaled to norm sqrt(2); zero where it is negligible. Differentiable.
+    """Return each column of U (N, M) scaled to norm sqrt(2), or zero if it is negligible. Differentiable.
 
     For complex reflectors pass their real and imaginary parts stacked: (2N, M).
     """
@@ -113,7 +114,7 @@ def _upper_T(U: Tensor) -> Tensor:
 
 
 def factors(U: Tensor, n: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return (U, S) in float64 from U (N, M), as it is, or from packed reflectors (P,) with N given, scaled to norm
+    """Return (U, S) in float64, from U (N, M) as it is, or from packed reflectors (P,) and N, scaled to norm
     sqrt(2).
     """
     wide = U.double()
@@ -136,7 +137,7 @@ def reflect_transpose(d: Tensor, U: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def swap(h: Tensor) -> Tensor:
-    """Return the two halves of the last dimension exchanged; an odd middle entry stays alone."""
+    """Return the last dimension with its two halves exchanged; an odd middle entry stays in place."""
     half = h.shape[-1] // 2
     first, middle, second = h.split([half, h.shape[-1] - 2 * half, half], dim=-1)
     return torch.cat([second, middle, first], dim=-1)
@@ -179,7 +180,7 @@ def _base_product(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> 
 def product(U: Tensor, base: Base = None, n: int | None = None) -> Tensor:
     """Return W = (I - U T^-1 U') B as a matrix (N, N): built in float64, cast to the dtype of U. Differentiable.
 
-    U: (N, M), as it is, or packed reflectors (P,) with N given, scaled to norm sqrt(2).
+    U: (N, M), used as it is; or packed reflectors (P,) with N given, scaled to norm sqrt(2).
     """
     packed = U.dim() == 1
     wide = U.double()
@@ -192,11 +193,12 @@ def product(U: Tensor, base: Base = None, n: int | None = None) -> Tensor:
 
 
 def multiplied_out(U: Tensor, trapezoid: bool) -> Tensor:
-    """Return H_1 ... H_M = I - U T^-1 U^H, (N, N), of real or complex reflectors U (N, M), as they are. Differentiable.
+    """Return H_1 ... H_M = I - U T^-1 U^H, (N, N), from real or complex reflectors U (N, M), unscaled. Differentiable.
 
-    By blocks of columns V from the last one on: the product Q of all blocks so far becomes (I - V T^-1 V^H) Q, with T of V
-    alone. This takes 4 N^2 M flops, where one block takes 5; in a trapezoid, where Q is I outside the rows and columns
-    from the first one of its blocks on, 4/3 N^3 at M = N. Elsewhere than on a CPU one block costs least: few launches.
+    The columns are processed in blocks V, starting with the last: the product Q of all blocks so far becomes (I - V
+    T^-1 V^H) Q, with T of V only. This takes 4 N^2 M flops, compared with 5 N^2 M for one block. In a trapezoid, Q is I
+    outside the rows and columns from the first of its blocks onwards, so the cost is 4/3 N^3 at M = N. Except on a
+    CPU, one block is cheapest because it needs few launches.
 
     Args:
         trapezoid: Whether column j has j leading zeros.
@@ -224,7 +226,7 @@ def reflector_gradient(U: Tensor, h_tilde_C_tilde: Tensor, d_h_tilde: Tensor, h_
 
 
 def normalize_backward(grad: Tensor, U: Tensor, normalized: Tensor) -> Tensor:
-    """Return dL/dU from dL/d(normalize(U)): orthogonal to each reflector, and zero where it is negligible.
+    """Return dL/dU from dL/d(normalize(U)): orthogonal to each reflector, and zero if the reflector is negligible.
 
     With v = sqrt(2) u / |u|: dL/du = (g - v (v.g)/2) sqrt(2) / |u|.
     """
@@ -239,8 +241,8 @@ def normalize_backward(grad: Tensor, U: Tensor, normalized: Tensor) -> Tensor:
 def embed_reflectors(U: Tensor) -> Tensor:
     """Return complex reflectors (N, M, 2) as real ones (2N, 2M): each u becomes [Re u; Im u] and [-Im u; Re u].
 
-    The two are orthogonal and of equal norm, and their two reflections together are the complex reflection
-    I - 2 u u*/||u||^2 on [Re h; Im h] (derivation: docs/derivations/parametrizations.md, Complex reflectors).
+    The two are orthogonal and of equal norm, and their two reflections together are the complex reflection I - 2 u
+    u*/||u||^2 on [Re h; Im h] (derivation: docs/derivations/parametrizations.md, Complex reflectors).
     """
     real, imaginary = U.unbind(-1)
     columns = torch.stack([torch.cat([real, imaginary]), torch.cat([-imaginary, real])], dim=-1)

@@ -1,4 +1,4 @@
-"""A complex state as a real one of twice the size (Mhammedi et al., 2017, section 3).
+"""Represent a complex state as a real one of twice the size (Mhammedi et al., 2017, section 3).
 
 h^ = [Re h; Im h],   V^ = [Re V; Im V] for real inputs,   W^ = [[A, -B], [B, A]] for W = A + iB, eq. 5:
 W^ is orthogonal when W is unitary, and W^ h^ is the embedding of W h.
@@ -13,7 +13,7 @@ from .errors import ShapeError
 
 
 def complex_dtype(part: torch.dtype) -> torch.dtype:
-    """Return the dtype of complex numbers with parts of this dtype, complex64 at least: 16 bits have no complex form."""
+    """Return the complex dtype with parts of this dtype, at least complex64: 16 bits have no complex form."""
     return torch.complex128 if part == torch.float64 else torch.complex64
 
 
@@ -24,7 +24,7 @@ def embed_matrix(W: Tensor) -> Tensor:
 
 
 def embed_state(h: Tensor) -> Tensor:
-    """Return h (..., N) complex -> [Re h; Im h] (..., 2N); a real h is its own real part."""
+    """Return h (..., N) complex -> [Re h; Im h] (..., 2N); a real h is returned unchanged."""
     if not h.is_complex():
         return torch.cat([h, torch.zeros_like(h)], dim=-1)
     return torch.cat([h.real, h.imag], dim=-1)

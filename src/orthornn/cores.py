@@ -1,8 +1,8 @@
-"""The cores that a process may use, and as many threads of torch.
+"""The cores that a process may use, and the same number of torch threads.
 
 torch takes a thread for every core that the processor has or, with OpenMP, that this process may run on. A container is
-often given less by a quota: so much processor time per period on all of the cores together. Threads beyond that wait for
-each other, and torch's wait by computing.
+often given less by a quota: so much processor time per period on all of the cores together. Threads beyond that wait
+for each other, and torch's wait by computing.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def usable_cores(root: Path = Path("/")) -> int:
 
 @contextmanager
 def limited_threads(most: int | None = None) -> Iterator[None]:
-    """Let torch use no more threads than `most` and, unless OMP_NUM_THREADS says how many, than there are usable cores;
-    afterwards as many as before.
+    """Limit torch's threads to `most` and, unless OMP_NUM_THREADS is set, to the number of usable cores inside the
+    context; restore the previous number afterwards.
     """
     before = count = torch.get_num_threads()
     if "OMP_NUM_THREADS" not in os.environ:
@@ -82,7 +82,7 @@ def _groups(root: Path) -> dict[str, PurePosixPath]:
 
 
 def _mounts(root: Path) -> Iterator[tuple[str, PurePosixPath, PurePosixPath]]:
-    """Yield the file systems that show quotas: type, the group at which each begins, and where it is mounted."""
+    """Yield the file systems that show quotas: type, the group at which each begins, and its mount point."""
     for line in _lines(root / "proc" / "self" / "mountinfo"):
         own, _, rest = line.partition(" - ")
         fields, kind, options = own.split(), rest.split(" ")[0], rest.split(" ")[-1]

@@ -20,7 +20,7 @@ from .parametrizations import matrices
 __all__ = ["hidden_gradient_norms", "orthogonality_error", "singular_values"]
 
 STEPWISE = (nn.RNNBase, GORU, PeepholeLSTM, ReflectionRNN, DeltaRNN)
-"""Networks without a kernel that could be asked: they are called once a step."""
+"""Networks whose kernel cannot be traced; they are called once per step."""
 
 Loss = Literal["last", "total"] | Callable[[Tensor], Tensor]
 
@@ -55,33 +55,35 @@ def hidden_gradient_norms(
 ) -> Tensor:
     """Return ||dL/dh_t|| for every layer and every step.
 
-    The norm is over batch and units, over the root of the batch; h_t is the state after the step t = 0, 1, ... of the
-    input, also for a direction that reads backwards.
+    The norm is taken over batch and units, divided by the square root of the batch size; h_t is the state after the
+    input's step t = 0, 1, ..., even for a direction that reads backwards.
 
-    In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward pass computes anyway (modules/tracing.py):
-    one forward and one backward pass, whatever T, clipping inside back-propagation included. Other networks are called once
-    per step, so that every state is a tensor of its own. What torch.compile has compiled runs eagerly here.
+    In an OrthogonalRNN the norms come from dL/da_t, which the kernels' backward pass computes anyway
+    (modules/tracing.py): one forward and one backward pass for any T, including clipping inside back-propagation. Other
+    networks are called once per step to make every state a separate tensor. Code compiled by torch.compile runs eagerly
+    here.
 
     Args:
-        model: A module that is, or contains, an OrthogonalRNN, GORU or PeepholeLSTM, or a ReflectionRNN, DeltaRNN or
-            torch's RNN, GRU or LSTM with one layer and direction. With dropout, call eval() first. Parameters get no
-            gradient.
-        inputs: The argument of the model.
-        loss: A function from the model's output (the states, where the model is a recurrent network) to a scalar. Or
-            ``"last"`` or ``"total"`` for half the squared norm of the output at the last step, or at all of them, averaged
-            over the batch: its gradient there is the output itself, over the batch. Default: ``"last"``.
-        normalize: Divide each row by its largest entry, to see only the shape over time (Vorontsov et al., 2017, Fig. 4).
+        model: A module that is, or contains, an OrthogonalRNN, GORU or PeepholeLSTM, or one of ReflectionRNN, DeltaRNN
+            and torch's RNN, GRU and LSTM with one layer and direction. With dropout, call eval() first. Parameters get
+            no gradient.
+        inputs: Argument of the model.
+        loss: A function from the model's output (the states, if the model is a recurrent network) to a scalar. Or
+            ``"last"`` or ``"total"`` for half the squared norm of the output at the last step, or at all steps,
+            averaged over the batch; its gradient is the output itself divided by the batch size. Default: ``"last"``.
+        normalize: Divide each row by its largest entry, to compare shapes over time (Vorontsov et al., 2017, Fig. 4).
             Default: False.
 
     Returns:
-        Norms (layers and directions, T), float64: in the order of the model's networks, then of their layers, forward before
-        reverse. The state of an LSTM is h and c together, that of a DeltaRNN the matrices of all heads (Frobenius norm).
+        Norms (layers and directions, T), float64, in the order of the model's networks, then of their layers, forward
+        before reverse. The state of an LSTM consists of h and c, the state of a DeltaRNN of the matrices of all heads
+        (Frobenius norm).
 
     Raises:
-        ArgumentError: If the model has no such network, calls none on a whole sequence, or calls some on sequences of
-            unequal length; if one has more layers or directions where it may not; if it resets one that is called once per
-            step, or calls such a one without steps; if the loss is no real tensor with one element, or does not depend on the
-            output.
+        ArgumentError: If the model has no such network, does not call one on a whole sequence, or calls several on
+            sequences of unequal length; if a network that must have one layer and direction has more; if a network that
+            is called once per step gets resets or no steps; if the loss is not a real tensor with one element, or does
+            not depend on the output.
     """
     if torch.is_inference_mode_enabled():  # of a validation loop, for instance
         with torch.inference_mode(False):
@@ -107,10 +109,10 @@ def hidden_gradient_norms(
             kinds = " and ".join(sorted({type(module).__name__ for module in (*ours.values(), *theirs.values())}))
             raise ArgumentError(
                 f"Expected a model that calls its {kinds} on a whole sequence, but got {type(model).__name__}, which does "
-                f"not. Call the network itself, in place of step() or an OrthogonalRNNCell."
+                f"not. Call the network itself instead of step() or an OrthogonalRNNCell."
             )
         if not sequences:
-            raise ArgumentError("Expected at least one sequence, but got none. Pass inputs with B > 0.")
+            raise ArgumentError("Expected at least one sequence, but got B = 0. Pass inputs with B > 0.")
         order = getattr(model, "batch_first", None)
         orders = {ours[name].batch_first for name in ours if traces[name]} | {False for name in theirs if states[name]}
         value = _loss(output, loss, model, sequences, orders if order is None else {bool(order)})
@@ -130,7 +132,7 @@ def hidden_gradient_norms(
         lengths = sorted({len(row) for row in rows})
         if len(lengths) > 1:
             raise ArgumentError(
-                f"Expected networks that read as many steps each, but got {' and '.join(map(str, lengths))} steps. Call this "
+                f"Expected networks that read equally many steps, but got {' and '.join(map(str, lengths))} steps. Call this "
                 f"function with a part of the model that reads one sequence."
             )
         norms = torch.stack(rows)
@@ -156,16 +158,16 @@ def _outside_inference(inputs: Tensor | PackedSequence) -> Tensor | PackedSequen
 
 
 def _batch(state: Tensor) -> int:
-    """Return B of a state (L, B, N) or (L, B, H, K, V); 1 for those of unbatched inputs."""
+    """Return B of a state (L, B, N) or (L, B, H, K, V), or 1 for unbatched inputs."""
     return state.shape[1] if state.dim() in (3, 5) else 1
 
 
 def _loss(
     output: Tensor | PackedSequence, loss: Loss, model: nn.Module, sequences: int, batch_first: set[bool]
 ) -> Tensor:
-    """Return the loss of a model's output; of one sequence it may be without batch, (T, O) for all steps or (O,).
+    """Return the loss of a model's output, which for one sequence may be unbatched: (T, O) for all steps or (O,).
 
-    batch_first: Of the model, or of the networks in it.
+    batch_first: Whether the model, or the networks in it, are batch-first.
     """
     if callable(loss):
         value = loss(output)  # type: ignore[arg-type]
@@ -173,8 +175,10 @@ def _loss(
             got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             raise ArgumentError(f"Expected loss to return a tensor with one element, but got {got}. Return its mean.")
         if value.is_complex() or not value.requires_grad:
-            got = "a complex one" if value.is_complex() else "one that does not depend on it"
-            raise ArgumentError(f"Expected loss to return a real number made of the output, but got {got}. Correct it.")
+            got = "a complex number" if value.is_complex() else "a number that does not depend on it"
+            raise ArgumentError(
+                f"Expected loss to return a real number computed from the output, but got {got}. Correct it."
+            )
         return value
     if isinstance(output, PackedSequence):
         raise ArgumentError(
@@ -197,7 +201,7 @@ def _loss(
 
 
 def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Tensor:
-    """Return (T,) from dL/da_t and from what reaches h_t from above, both (T, B, N) or flat rows."""
+    """Return (T,) from dL/da_t and from the part of dL/dh_t that comes from above, both (T, B, N) or flat rows."""
     carried = note.backward_through_W(delta)
     total = direct.clone()
     if not note.layout.is_ragged:
@@ -215,7 +219,7 @@ def _norms(note: LayerTrace, delta: Tensor, direct: Tensor, reverse: bool) -> Te
 
 @contextmanager
 def _stepwise(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tuple[Tensor, ...]]]]:
-    """Call these networks once per step inside the context; yield, by name, the state tensors of every step."""
+    """Call these networks once per step inside the context; yield the state tensors of every step by name."""
     states: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in networks}
     for network in networks.values():  # all of them, before the first is changed
         plain = network.num_layers == 1 and not network.bidirectional and not getattr(network, "proj_size", 0)
@@ -250,7 +254,7 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
     ) -> tuple[Tensor | PackedSequence, Any]:
         if reset is not None or restart is not None:
             raise ArgumentError(
-                f"Expected a call of {type(network).__name__} without reset, but got one. Call the model with one episode."
+                f"Expected a call of {type(network).__name__} without reset, but got a mask. Call the model with one episode."
             )
         steps = packed_by_steps if isinstance(input, PackedSequence) else plain_by_steps
         every, final, last = steps(input, one_initial_state(hx=hx, h0=h0, state=state)[1])
@@ -259,7 +263,7 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
     def plain_by_steps(inputs: Any, state: Any) -> tuple[Tensor | PackedSequence, Any, Tensor]:
         if not len(inputs):
             raise ArgumentError(
-                f"Expected a {type(network).__name__} to read at least one step, but got none. Pass T > 0."
+                f"Expected a {type(network).__name__} to read at least one step, but got T = 0. Pass T > 0."
             )
         outputs = []
         for x in inputs.split(1):
@@ -292,7 +296,9 @@ def _by_steps(network: nn.Module, states: list[tuple[Tensor, ...]]) -> Callable[
         return rows, tuple(finals) if len(finals) > 1 else finals[0], last[0]
 
     def read(x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
-        """Return the output of a step, made of the noted state, so that dL/dh_t holds the loss at step t too."""
+        """Return the output of a step, computed from the recorded state, so dL/dh_t also includes the loss at step
+        t.
+        """
         if not isinstance(network, DeltaRNN):
             return state[0][-1:]
         q = network._queries(network.suffixes[0], x)

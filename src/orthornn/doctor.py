@@ -1,7 +1,7 @@
-"""Report what this machine and this installation can do, and what would be chosen for a network.
+"""Report what this machine and this installation support, and the choices for a network.
 
-With a hidden size n: the form and the backend that a network of this size gets, with the reason. It needs no extra:
-`orthornn doctor` prints these lines.
+With a hidden size n, the report includes the form and the backend for a network of this size, with the reason. It needs
+no extra packages: `orthornn doctor` prints these lines.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def report(n: int | None = None, m: int | None = None, B: int = 1, T: int = 784)
     """Return the lines of `orthornn doctor`.
 
     Args:
-        n: Hidden size of the network in question. Default: no network is in question.
-        m: Its Householder reflections. Default: a parametrization without a compact form.
-        B: Sequences in a batch.
-        T: Steps of a sequence.
+        n: Hidden size of the network. Default: None, no network.
+        m: Number of Householder reflections. Default: None, a parametrization without a compact form.
+        B: Number of sequences per batch.
+        T: Number of steps per sequence.
 
     Raises:
         ArgumentError: If ``m`` is given without ``n``, or a size is out of range.
@@ -147,7 +147,9 @@ def _extras() -> list[str]:
 
 
 def _linear(n: int, m: int | None, B: int, T: int, returned: str) -> str:
-    """Return what a linear network of these sizes gets in training, with an input that is projected inside, and why."""
+    """Return the choice for a linear network of these sizes in training, with an input projected inside, and the
+    reason.
+    """
     size = cost_model.Linear(n, m, B, T, returned != "last state", False, True, read=10 if "10" in returned else None)
     costs = cost_model.linear_costs(size)
     usual = next(name for name in costs if name != "rotations")
@@ -160,7 +162,7 @@ def _linear(n: int, m: int | None, B: int, T: int, returned: str) -> str:
 
 
 def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
-    """Return what a network of these sizes gets on this machine's CPU, and why: lines."""
+    """Return the choices for a network of these sizes on this machine's CPU, with reasons, as lines."""
     check_integer("n", n, 1)
     check_integer("B", B, 1)
     check_integer("T", T, 1)
@@ -198,7 +200,7 @@ def choice(n: int, m: int | None, B: int, T: int) -> list[str]:
 
 
 def _memory(n: int, m: int, B: int, T: int) -> list[str]:
-    """Return what a training step holds in each memory mode, with output="last", in float32."""
+    """Return the memory of a training step in each memory mode, with output="last", in float32."""
 
     def megabytes(segment: int | None) -> str:
         return f"{4 * checkpointing.peak_numbers(segment, T, B, n, m) / 1e6:.3g} MB"

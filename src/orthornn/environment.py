@@ -22,9 +22,9 @@ _NO_CODE = tuple(f":(exclude){name}" for name in ("results", "docs", "README.md"
 
 
 def environment(device: str = "cpu") -> dict[str, Any]:
-    """Return what this process runs on. BackendError if ORTHORNN_ISA names no instruction set that is there.
+    """Return what this process runs on. Raise BackendError if ORTHORNN_ISA names an unavailable instruction set.
 
-    device: where it computes; only on a GPU is there its name, as "gpu".
+    device: Device of the computation; the entry "gpu" with its name exists only for a GPU.
     """
     build = extension.build()
     return {
@@ -53,7 +53,7 @@ def _version(package: str) -> str | None:
 
 
 def commit(source: Path = _SOURCE) -> str | None:
-    """Return the commit of a source tree, with "-dirty" where its code is changed; None where there is none.
+    """Return the commit of a source tree, with "-dirty" if its code is modified; None if there is none.
 
     source: Default: the tree that this package is imported from; an installed package has none.
     """
@@ -65,7 +65,7 @@ def commit(source: Path = _SOURCE) -> str | None:
 
 
 def _git(source: Path, *words: str) -> str | None:
-    """Return what git says, or None where it fails."""
+    """Return the output of git, or None if it fails."""
     try:
         answer = subprocess.run(
             ["git", "-C", str(source), *words], capture_output=True, text=True, timeout=10, check=False

@@ -1,7 +1,7 @@
 """The errors orthornn raises.
 
-Each states what was expected, what was received and what to do. Each is also the built-in error that PyTorch or Python
-would raise in its place, so that code written for torch.nn.RNN catches what it caught before.
+Each message states what was expected, what was received and what to do. Each class also derives from the built-in error
+that PyTorch or Python would raise instead, so code written for torch.nn.RNN catches the same errors as before.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ class OrthornnError(Exception):
 
 
 class ArgumentError(OrthornnError, ValueError):
-    """An argument outside the allowed range: a size, a margin, an unknown name."""
+    """An argument is outside the allowed range: a size, a margin, an unknown name."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
-    """An argument has a wrong type, such as a size that is no integer or an input that is no tensor."""
+    """An argument has the wrong type, such as a size that is not an integer or an input that is not a tensor."""
 
 
 class ReadOnlyError(OrthornnError, AttributeError):
-    """An attribute that the parameters were made from was set after construction."""
+    """An attribute that determined the parameters was set after construction."""
 
 
 class ShapeError(OrthornnError, ValueError, RuntimeError):
@@ -32,7 +32,7 @@ class DTypeError(OrthornnError, TypeError, ValueError, RuntimeError):
 
 
 class DeviceError(OrthornnError, RuntimeError):
-    """Tensors on different devices that must be on one, or a device without a kernel."""
+    """Tensors that must be on one device are on different devices, or a device has no kernel."""
 
 
 class NonFiniteError(OrthornnError, ValueError, ArithmeticError):
@@ -44,15 +44,15 @@ class NotOnGroupError(OrthornnError, ValueError):
 
 
 class BackendError(OrthornnError, RuntimeError):
-    """The kernel backend that was asked for is not built, or cannot run this case."""
+    """The requested kernel backend is not built, or cannot run this case."""
 
 
 class TransformError(OrthornnError, NotImplementedError):
-    """A torch.func transform, or a higher derivative, that has no correct result."""
+    """A torch.func transform, or a higher derivative, has no correct result."""
 
 
 class DataError(OrthornnError, OSError):
-    """A data file is missing, truncated, corrupt or of another format than was asked for."""
+    """A data file is missing, truncated, corrupt, or in another format than requested."""
 
 
 class ConfigError(OrthornnError, ValueError):
@@ -60,7 +60,7 @@ class ConfigError(OrthornnError, ValueError):
 
 
 class CheckpointError(OrthornnError, OSError):
-    """A checkpoint cannot be written, or what was written is truncated, changed or of another run."""
+    """A checkpoint cannot be written, or it is truncated, modified, or from another run."""
 
 
 class LockedError(OrthornnError, OSError):
@@ -70,7 +70,7 @@ class LockedError(OrthornnError, OSError):
 class Interrupted(OrthornnError):
     """A signal ended the run after its state was saved; the message names the command that resumes it.
 
-    signal: its number.
+    signal: Number of the signal.
     """
 
     def __init__(self, message: str, signal: int) -> None:
@@ -79,19 +79,19 @@ class Interrupted(OrthornnError):
 
 
 class OrthornnWarning(UserWarning):
-    """Warning of an unexpected condition under which the computation continues."""
+    """Warning about an unexpected condition under which the computation continues."""
 
 
 class MissingPackageError(OrthornnError, ImportError):
-    """A package that is not part of the core is needed for this and is not installed."""
+    """A required package that is not part of the core is not installed."""
 
     @classmethod
     def named(cls, what: str, package: str, extra: str) -> MissingPackageError:
         """Return the error that names the extra to install.
 
         Args:
-            what: What needs the package.
-            package: The package that is missing.
+            what: The part that needs the package.
+            package: Name of the missing package.
             extra: The extra of orthornn that provides it.
         """
         return cls(
@@ -101,4 +101,4 @@ class MissingPackageError(OrthornnError, ImportError):
 
 
 class VerificationError(OrthornnError, ArithmeticError):
-    """A result differs from its reference by more than rounding explains; whatever rests on it is withheld."""
+    """A result differs from its reference by more than rounding explains; results based on it are withheld."""

@@ -50,7 +50,7 @@ def _present_name(name: str) -> str:
 
 
 def _present_spec(name: str) -> importlib.machinery.ModuleSpec | None:
-    """Find the module of orthornn.lab where it is now."""
+    """Find a module of orthornn.lab at its new place."""
     there = _present_name(name)
     try:
         return importlib.util.find_spec(there)
@@ -81,7 +81,7 @@ class _Former:
         module.__spec__ = self._own  # which the import of the former name has replaced
 
     def get_code(self, name: str) -> CodeType:
-        """Return what `python -m` of a former name runs: the command of that name, or the module."""
+        """Return the code that `python -m` runs for a former name: the command of that name, or the module."""
         there = _present_name(name)
         command = there.rpartition(".")[2].replace("_", "-")
         if command in ("leaderboard", "group-words"):

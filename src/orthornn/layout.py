@@ -17,12 +17,13 @@ class SequenceLayout:
     """T steps of B rows each, or of B_t rows each.
 
     Args:
-        length: T.
-        batch: B, the number of sequences.
-        batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing. Default: None, B rows in each step.
-        rows: R. Needed only with ``batch_sizes``.
-        resets: bool (R,), true where a sequence restarts before its step, from a state that is given. Default: None, nowhere.
-        dt: The time since the step before, float64 (R,). Default: None, 1 everywhere.
+        length: Number of steps, T.
+        batch: Number of sequences, B.
+        batch_sizes: Rows of each step, int64 (T,) on the CPU, never increasing. Default: None, B rows in each step.
+        rows: Number of rows, R. Required only with ``batch_sizes``.
+        resets: bool (R,), True if a sequence restarts before its step, from a state given elsewhere. Default: None, no
+            resets.
+        dt: Time since the previous step, float64 (R,). Default: None, 1 everywhere.
     """
 
     __slots__ = ("_sizes", "batch", "batch_sizes", "dt", "length", "resets", "rows")
@@ -48,9 +49,9 @@ class SequenceLayout:
 
         Args:
             x: The input.
-            batch_sizes: As in a PackedSequence.
-            batch: B, if it is known; read from ``batch_sizes`` otherwise.
-            resets: As in the constructor, or (T, B).
+            batch_sizes: Same as in a PackedSequence.
+            batch: B if it is known; otherwise it is read from ``batch_sizes``.
+            resets: Same as in the constructor, or (T, B).
         """
         if resets is not None and resets.dim() > 1:
             resets = resets.flatten()
@@ -70,12 +71,12 @@ class SequenceLayout:
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the number of rows may differ from step to step."""
+        """Whether the number of rows may differ between steps."""
         return self.batch_sizes is not None
 
     @property
     def sizes(self) -> list[int] | None:
-        """The number of rows of each step; None if every step has B."""
+        """Number of rows of each step; None if every step has B rows."""
         if self._sizes is None and self.batch_sizes is not None:
             self._sizes = self.batch_sizes.tolist()
         return self._sizes
@@ -86,7 +87,7 @@ class SequenceLayout:
         return (self.length, self.batch) if self.sizes is None else (-1, *self.sizes)
 
     def flatten(self, x: Tensor) -> Tensor:
-        """Return rows (R, ...) of x (T, B, ...); flat rows are returned as they are."""
+        """Return rows (R, ...) of x (T, B, ...); flat rows are returned unchanged."""
         return x if self.is_ragged else x.flatten(0, 1)
 
     def unflatten(self, rows: Tensor) -> Tensor:
@@ -98,22 +99,26 @@ class SequenceLayout:
         return (self.rows, width) if self.is_ragged else (self.length, self.batch, width)
 
     def join(self, steps: list[Tensor]) -> Tensor:
-        """Return one tensor (T, B, ...), or (R, ...) for a ragged batch, of T tensors (B_t, ...). T must be at least 1."""
+        """Return one tensor (T, B, ...), or (R, ...) for a ragged batch, from T tensors (B_t, ...). T must be at least
+        1.
+        """
         return torch.cat(steps) if self.is_ragged else torch.stack(steps)
 
     def split(self, rows: Tensor) -> tuple[Tensor, ...]:
-        """Return rows (R, ...) as one view (B_t, ...) per step: one gradient tensor, whatever T is."""
+        """Return rows (R, ...) as one view (B_t, ...) per step, with a single gradient tensor for all T."""
         sizes = self.sizes
         if sizes is None:
             return rows.reshape(self.length, self.batch, *rows.shape[1:]).unbind(0)
         return rows.split(sizes)
 
     def split_resets(self) -> tuple[Tensor, ...] | list[None]:
-        """Return the resets of each step, (B_t, 1); None for each step if there are none."""
+        """Return the resets of each step, (B_t, 1), or None for each step if there are no resets."""
         return [None] * self.length if self.resets is None else self.split(self.resets.unsqueeze(1))
 
     def previous(self, states: Tensor, h0: Tensor, restart: Tensor | None = None) -> Tensor:
-        """Return h_{t-1} for every row of h_t: (R, N) from states (R, N), h0 (B, N) and, with resets, restart (B, N)."""
+        """Return h_{t-1} for every row of h_t: (R, N) from states (R, N), h0 (B, N) and, with resets, restart (B,
+        N).
+        """
         if self.length == 0:
             return states.to(h0.dtype)
         sizes = self.sizes
@@ -127,14 +132,16 @@ class SequenceLayout:
         return torch.where(self.resets.unsqueeze(1), self.repeat(restart), before)
 
     def repeat(self, h: Tensor) -> Tensor:
-        """Return rows (R, N) of which each is that of its sequence in h (B, N)."""
+        """Return rows (R, N), each taken from its sequence in h (B, N)."""
         sizes = self.sizes
         if sizes is None:
             return h.repeat(self.length, 1)
         return torch.cat([h[:size] for size in sizes]) if sizes else h[:0]
 
     def sum_outer(self, left: Tensor, states: Tensor, h0: Tensor, restart: Tensor | None = None) -> Tensor:
-        """Return the sum over rows of left h_{t-1}', (K, N) from left (R, K); no copy of the states if B is constant."""
+        """Return the sum over rows of left h_{t-1}', (K, N) from left (R, K), without copying the states if B is
+        constant.
+        """
         if self.is_ragged or self.length == 0 or self.resets is not None:
             return left.mT @ self.previous(states, h0, restart)
         first = left[: self.batch].mT @ h0
@@ -158,7 +165,9 @@ class SequenceLayout:
         return rows if device is None else rows.to(device)
 
     def last(self, states: Tensor, h0: Tensor) -> Tensor:
-        """Return a copy of each sequence's last state, (B, N), from states (R, N); h0 where there is no step."""
+        """Return a copy of each sequence's last state, (B, N), from states (R, N), or h0 for a sequence without
+        steps.
+        """
         if self.length == 0:
             return h0.to(states.dtype, copy=True)
         if not self.is_ragged:
@@ -174,14 +183,16 @@ class SequenceLayout:
         return step, torch.arange(self.rows, device=starts.device) - starts[step]
 
     def padded(self, x: Tensor, fill: float = 0) -> Tensor:
-        """Return x, (T, B, ...) or flat rows of a ragged batch, as (T, B, ...), with `fill` for steps that are not there."""
+        """Return x, (T, B, ...) or flat rows of a ragged batch, as (T, B, ...), with `fill` for missing steps."""
         if self.batch_sizes is None:
             return x
         places = tuple([place.to(x.device) for place in self.places()])
         return x.new_full((self.length, self.batch, *x.shape[1:]), fill).index_put(places, x)
 
     def reverse(self, x: Tensor) -> Tensor:
-        """Return each sequence backwards, from its own last step: x is (T, B, ...), or flat rows of a ragged batch."""
+        """Return each sequence reversed, starting with its last step: x is (T, B, ...), or flat rows of a ragged
+        batch.
+        """
         if self.batch_sizes is None:
             return x.flip(0)
         starts = self.batch_sizes.cumsum(0) - self.batch_sizes
@@ -191,10 +202,10 @@ class SequenceLayout:
         return x[starts[end - step] + sequence]
 
     def reversed(self) -> SequenceLayout:
-        """Return the layout of what `reverse` returns.
+        """Return the layout of the result of `reverse`.
 
-        A reset before step t separates t - 1 from t in both directions: backwards it is before step t - 1. So is the time
-        between the two; that before the first step backwards is 1.
+        A reset before step t separates t - 1 from t in both directions: backwards it is before step t - 1. The same
+        holds for the time between the two steps; the time before the first step backwards is 1.
         """
         if (self.resets is None and self.dt is None) or self.length == 0:
             return self
@@ -203,14 +214,14 @@ class SequenceLayout:
         return SequenceLayout(self.length, self.batch, self.batch_sizes, self.rows, resets, dt)
 
     def _backwards(self, between: Tensor, first: int) -> Tensor:
-        """Return what is between each step and the one before it, (R,), for steps backwards, where nothing is before the
-        first.
+        """Return for the reversed steps the value between each step and the previous one, (R,), with `first` before
+        the first step.
         """
         backwards = self.flatten(self.reverse(self.unflatten(between.unsqueeze(1))))
         return self.previous(backwards, between.new_full((self.batch, 1), first)).squeeze(1)
 
     def segments(self, length: int) -> list[tuple[slice, SequenceLayout]]:
-        """Return (rows, layout) of successive pieces of ``length`` steps, the last one perhaps shorter."""
+        """Return (rows, layout) of successive segments of ``length`` steps; the last one may be shorter."""
         sizes, B, T = self.sizes, self.batch, self.length
         firsts = range(0, T, length)
         if sizes is None:
@@ -226,8 +237,8 @@ class SequenceLayout:
 
 
 def restarted(h: Tensor, reset: Tensor | None, restart: Tensor | None) -> Tensor:
-    """Return the states before a step, (B_t, N): rows of ``restart`` (B, N) where ``reset`` (B_t, 1) is true, else of
-    h.
+    """Return the states before a step, (B_t, N): rows of ``restart`` (B, N) if ``reset`` (B_t, 1) is true, otherwise
+    rows of h.
     """
     if reset is None or restart is None:
         return h
@@ -235,9 +246,9 @@ def restarted(h: Tensor, reset: Tensor | None, restart: Tensor | None) -> Tensor
 
 
 def cut(grad: Tensor, reset: Tensor | None, grad_restart: Tensor | None) -> Tensor:
-    """Return the gradient of the states before a step, (B_t, N), without the rows that `restarted` has replaced.
+    """Return the gradient of the states before a step, (B_t, N), with zeros in the rows that `restarted` has replaced.
 
-    These are added to the first rows of ``grad_restart`` (B, N).
+    The replaced rows are added to the first rows of ``grad_restart`` (B, N).
     """
     if reset is None or grad_restart is None:
         return grad
@@ -247,5 +258,5 @@ def cut(grad: Tensor, reset: Tensor | None, grad_restart: Tensor | None) -> Tens
 
 
 def replace_first_rows(h: Tensor, rows: Tensor) -> Tensor:
-    """Return h (B, N) with its first rows replaced: the state of sequences that ended earlier stays."""
+    """Return h (B, N) with its first rows replaced; sequences that ended earlier keep their state."""
     return rows if rows.shape[0] == h.shape[0] else torch.cat([rows, h[rows.shape[0] :]])

@@ -1,15 +1,15 @@
-"""The basis in which an orthogonal W is 2x2 rotations: W = Q R Q', Q orthogonal, R h = c * h + s * swap(h).
+"""The basis in which an orthogonal W consists of 2x2 rotations: W = Q R Q', Q orthogonal, R h = c * h + s * swap(h).
 
 W is normal, so its symmetric part S = (W + W')/2 and its skew part K = (W - W')/2 commute. S has the eigenvalue cos(a)
-twice for each rotation by an angle a, and K maps that plane to itself: any orthonormal basis (p, q) of it makes W the
-block [[c, s], [-s, c]] with s = p'Wq. So one symmetric eigenproblem does the work, a tenth of the time of a real Schur
-form; what it cannot tell apart is split by K, as docs/derivations/rotations.md derives:
+twice for each rotation by an angle a, and K maps that plane to itself: in any orthonormal basis (p, q) of the plane, W
+is the block [[c, s], [-s, c]] with s = p'Wq. So one symmetric eigenproblem suffices, a tenth of the time of a real
+Schur form. K separates the planes that it cannot tell apart, as derived in docs/derivations/rotations.md:
 
     cosines that are close together           eigenvectors x + iy of the Hermitian part of e^-ib W: planes (x, y)
     angles near 0 or pi: cos is flat there    the same of iK, scaled up as often as it takes; K's null space is lines
 
-All of it in float64. A W of float32 is orthogonal to 3e-8 at best; it is made orthogonal first, by a step or two of
-the Newton-Schulz iteration for the polar factor, so that S and K commute to the last digit.
+All computations are in float64. A float32 W is orthogonal to 3e-8 at best, so it is first orthogonalized by one or two
+steps of the Newton-Schulz iteration for the polar factor, after which S and K commute to the last digit.
 
 W may be g times an orthogonal matrix: (c, s) then have norm g.
 """
@@ -55,12 +55,12 @@ class Rotations(NamedTuple):
 
 
 def defect(W: Tensor) -> float:
-    """Return ||W'W/g^2 - I||_F / sqrt(N) in float64, g the size of W's columns on average."""
+    """Return ||W'W/g^2 - I||_F / sqrt(N) in float64, where g is the average size of W's columns."""
     return _scaled(W)[2]
 
 
 def _scaled(W: Tensor) -> tuple[Tensor, Tensor, float]:
-    """Return W/g in float64, W'W/g^2 - I, and its norm per sqrt(N): infinite where there is no g."""
+    """Return W/g in float64, W'W/g^2 - I, and its norm per sqrt(N), which is infinite if g does not exist."""
     root = math.sqrt(W.shape[0])
     wide = W.detach().double()
     gain = float(torch.linalg.vector_norm(wide)) / root
@@ -79,8 +79,8 @@ def allowed_defect(dtype: torch.dtype, n: int) -> float:
 
 @torch.no_grad()
 def decompose(W: Tensor) -> Rotations | None:
-    """Return the rotations of W (N, N), or None where W is not a multiple of an orthogonal matrix to its precision, or is
-    further from Q R Q' than that.
+    """Return the rotations of W (N, N), or None if W is not a multiple of an orthogonal matrix to its precision, or if
+    W is further from Q R Q' than its precision.
     """
     n = W.shape[0]
     unit, excess, off = _scaled(W)
@@ -117,7 +117,7 @@ def decompose(W: Tensor) -> Rotations | None:
 def _split(cosines: Tensor, vectors: Tensor, W: Tensor, still: float) -> tuple[Tensor, Tensor]:
     """Return planes [p_1 ... p_k, q_1 ... q_k] (N, 2k) and lines (N, r) from eigenvalues, ascending, and vectors of S.
 
-    still: the angle up to which a direction counts as one that W only fixes or negates.
+    still: The angle below which W counts as fixing or negating a direction.
     """
     n = cosines.shape[0]
     low = n - _end_of(-cosines.flip(0))
@@ -147,17 +147,17 @@ def _split(cosines: Tensor, vectors: Tensor, W: Tensor, still: float) -> tuple[T
 
 
 def _end_of(cosines: Tensor) -> int:
-    """Return where in these cosines, ascending, the end near 1 begins."""
+    """Return the index in these ascending cosines at which the end near 1 begins."""
     first, last = (int((cosines < limit).sum()) for limit in _END)
     padded = torch.cat([cosines.new_full((1,), -2.0), cosines, cosines.new_full((1,), 2.0)])
     return first + int(padded.diff()[first : last + 1].argmax())
 
 
 def _crowd(space: Tensor, W: Tensor, cosine: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (p, q) that span `space` (N, 2k), on which W turns by angles near that of `cosine`.
+    """Return (p, q) that span `space` (N, 2k), on which W rotates by angles near the angle of `cosine`.
 
-    The Hermitian part of e^-ib W has the eigenvalues cos(a - b) and cos(-a - b). With b an eighth of a circle from a,
-    on the side away from the nearer end, the first is steep in a and is above the second.
+    The Hermitian part of e^-ib W has the eigenvalues cos(a - b) and cos(-a - b). If b is an eighth of a circle from a,
+    on the side away from the nearer end, the first eigenvalue is steep in a and larger than the second.
     """
     angle = torch.arccos(cosine)
     b = angle + (math.pi / 4 if float(cosine) > 0 else -math.pi / 4)
@@ -168,7 +168,9 @@ def _crowd(space: Tensor, W: Tensor, cosine: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _end(space: Tensor, W: Tensor, still: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (p, q, lines) that span `space` (N, k), on which W or -W turns by small angles: one scale after the other."""
+    """Return (p, q, lines) that span `space` (N, k), on which W or -W rotates by small angles, one scale after the
+    other.
+    """
     first, second = [space[:, :0]], [space[:, :0]]
     while space.shape[1] > 1:
         K = space.mT @ W @ space
@@ -195,8 +197,8 @@ _count = 0
 
 
 def rotations_of(W: Tensor) -> Rotations | None:
-    """Return what `decompose` does, cached for the latest matrices, which are compared by value: fused optimizers
-    change no version.
+    """Do the same as `decompose`, cached for the latest matrices, which are compared by value because fused optimizers
+    do not change versions.
     """
     global _count
     W = W.detach()
@@ -213,7 +215,7 @@ def rotations_of(W: Tensor) -> Rotations | None:
 
 
 def forget() -> None:
-    """Clear the cache, as an update of W would."""
+    """Clear the cache, as after an update of W."""
     with _lock:
         _cache.clear()
 

@@ -1,7 +1,7 @@
-"""Check that a parametrization keeps the laws that networks, optimizers and saved files rely on.
+"""Check that a parametrization obeys the laws that networks, optimizers and saved files rely on.
 
-`check_parametrization(method, n)` is what orthornn's own parametrizations are tested with, for use in the tests of
-others: see docs/how_to/your_parametrization.md. Nothing here imports a test framework.
+`check_parametrization(method, n)` tests orthornn's parametrizations and can be used in your own tests: see
+docs/how_to/your_parametrization.md. This module does not import a test framework.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ GROUPS = (*ORTHOGONAL_GROUPS, "margin", "contractions", "decays", "all")
 class Subject(NamedTuple):
     """A description at a size, bound and in float64, with random free tensors that require gradients.
 
-    inner: Others inside the set onto which `after_update_` projects, since on its edge there may be no derivative.
+    inner: Other free tensors, inside the set onto which `after_update_` projects, since its edge may have no
+        derivative.
     """
 
     description: Parametrization
@@ -46,7 +47,7 @@ class Subject(NamedTuple):
 
     @staticmethod
     def draw(description: Parametrization, n: int, seed: int, dtype: torch.dtype = torch.float64) -> Subject:
-        """Return a point off the initial values: as an optimizer could leave it, `after_update_` included."""
+        """Return a point away from the initial values, as after optimizer steps, `after_update_` included."""
         generator = torch.Generator().manual_seed(seed)
         method = description.bind(n).to(dtype)
         free = []
@@ -68,28 +69,31 @@ class Subject(NamedTuple):
 
 
 def tolerance(dtype: torch.dtype, operations: int = 1) -> float:
-    """Return what rounding allows after so many dependent operations, relative to the largest value involved."""
+    """Return the error that rounding allows after this many dependent operations, relative to the largest value
+    involved.
+    """
     return 8 * torch.finfo(dtype).eps * max(operations, 1)
 
 
 @recording()
 def check_parametrization(method: Parametrization, n: int, *, seed: int = 0) -> None:
-    """Raise AssertionError unless `method`, bound to a matrix of size n, keeps every law of :data:`LAWS`.
+    """Raise AssertionError unless `method`, bound to a matrix of size n, obeys every law of :data:`LAWS`.
 
     The laws: names, shapes and number of the free tensors; initial values that a generator reproduces; W on the
-    declared group; `right_inverse` as the inverse of `forward`, and onto the whole group where one is declared; the
-    compact form and the operator form equal to the matrix; gradients; descent by an update that leaves W on its set;
+    declared group; `right_inverse` as the inverse of `forward`, and onto the whole declared group if there is one; the
+    compact form and the operator form equal to the matrix; gradients; descent by an update that keeps W on its set;
     dtypes, devices, autocast and the meta device; state_dict, deepcopy and pickle.
 
     Args:
-        method: The description, for example ``Householder(reflections=3)``. Its class must be importable by name, or it
-            cannot be pickled.
-        n: The size of W. Odd sizes and 1 find more mistakes than 8.
-        seed: Of the random point at which the laws are checked. Default: 0.
+        method: The description, for example ``Householder(reflections=3)``. Its class must be importable by name;
+            otherwise it cannot be pickled.
+        n: Size of W. Odd sizes and 1 find more mistakes than 8.
+        seed: Seed of the random point at which the laws are checked. Default: 0.
 
     Raises:
-        AssertionError: If a law does not hold. The message names the law and by how much it is missed.
-        ArgumentTypeError: If the method is no description, such as a class or what ``bind`` returned, or n no integer.
+        AssertionError: If a law does not hold. The message names the law and the size of the error.
+        ArgumentTypeError: If the method is not a description (for example a class or the result of ``bind``), or n is
+            not an integer.
         ArgumentError: If n is below 1.
 
     Example::
@@ -123,7 +127,7 @@ def close(found: Tensor, expected: Tensor, allowed: float, what: str) -> None:
 
 
 def expect(holds: bool, said: str) -> None:
-    """Raise AssertionError with the sentence unless it holds."""
+    """Raise AssertionError with the sentence unless the condition holds."""
     if not holds:
         raise AssertionError(said)
 
@@ -161,7 +165,9 @@ def _shapes(subject: Subject) -> None:
             except ShapeError as error:
                 expect(name in str(error), f"Expected the ShapeError of {name} to name it, but got: {error}")
             else:
-                raise AssertionError(f"Expected a ShapeError for {name} of shape {tuple(wrong.shape)}, but got none.")
+                raise AssertionError(
+                    f"Expected a ShapeError for {name} of shape {tuple(wrong.shape)}, but got no error."
+                )
 
 
 def _initial(subject: Subject) -> None:
@@ -229,7 +235,8 @@ def _right_inverse(subject: Subject) -> None:
     except NotOnGroupError:
         # Of a subset, finding the free tensors may be out of reach.
         expect(
-            method.group == "subset", f"Expected right_inverse to take a W of the group {method.group}, but got none."
+            method.group == "subset",
+            f"Expected right_inverse to accept a W of the group {method.group}, but got an error.",
         )
         unchanged = all(torch.equal(value, before[name]) for name, value in method.named_buffers())
         expect(unchanged, "Expected right_inverse to leave the buffers when it refuses a matrix, but it changed them.")
@@ -335,9 +342,9 @@ def _gradients(loss: Tensor, free: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _descent(subject: Subject) -> None:
-    """Try updates of falling size until one lowers the loss; W must be on its set after each.
+    """Try updates of decreasing size until one lowers the loss; W must be on its set after each.
 
-    They begin at the random point, and at the edge of the set, where every small update may end where it began, inside it.
+    They start at the random point, and at the edge of the set, where every small update may return to its start.
     """
     said = _updates(subject, subject.free)
     if said and subject.method.acts_after_update:
@@ -346,7 +353,7 @@ def _descent(subject: Subject) -> None:
 
 
 def _updates(subject: Subject, free: tuple[Tensor, ...]) -> str:
-    """Return what is wrong with the updates from these free tensors; nothing if one of them lowers the loss."""
+    """Return the problem with the updates from these free tensors, or nothing if one of them lowers the loss."""
     method, W = subject.method, subject.W()
     target = torch.randn(W.shape, dtype=W.dtype, generator=torch.Generator().manual_seed(0))
 
@@ -383,7 +390,7 @@ def _updates(subject: Subject, free: tuple[Tensor, ...]) -> str:
 
 
 def _moves(method: BoundParametrization, name: str, value: Tensor, grad: Tensor) -> bool:
-    """Return whether a gradient, or its part along the manifold, is more than rounding."""
+    """Return whether a gradient, or its part along the manifold, exceeds rounding."""
     if name in method.manifolds and grad.numel():
         pairs = method.field == "complex"
         M, G = (as_complex(t.detach()) if pairs else t.detach() for t in (value, grad))
@@ -395,7 +402,7 @@ def _dtypes(subject: Subject) -> None:
     method, W = copy.deepcopy(subject.method).float(), subject.W()
     free = tuple(value.detach().float() for value in subject.free)
     single = method(*free)
-    close(single.to(W.dtype), W, tolerance(torch.float32, subject.n), "the W of float32 to be that of float64")
+    close(single.to(W.dtype), W, tolerance(torch.float32, subject.n), "the W of float32 to equal the W of float64")
     leaves = tuple(value.requires_grad_() for value in free)
     weights = torch.randn(W.shape, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
 
@@ -422,7 +429,7 @@ def _devices(subject: Subject) -> None:
     if torch.cuda.is_available():
         there = copy.deepcopy(subject.method).cuda()(*(value.detach().cuda() for value in subject.free))
         expect(there.is_cuda, f"Expected W on cuda, but got {there.device}.")
-        close(there.cpu(), subject.W(), _exact(subject), "the W of cuda to be that of the CPU")
+        close(there.cpu(), subject.W(), _exact(subject), "the W of cuda to equal the W of the CPU")
 
 
 def _copies(subject: Subject) -> None:
@@ -432,14 +439,17 @@ def _copies(subject: Subject) -> None:
     expect(twin == description, f"Expected an equal description out of pickle, but got {twin!r}.")
     expect(hash(copy.deepcopy(description)) == hash(description), "Expected equal descriptions to have equal hashes.")
     for how, made in (("deepcopy", copy.deepcopy(method)), ("pickle", pickle.loads(pickle.dumps(method)))):
-        expect(torch.equal(made(*free), W), f"Expected the same W of a {how}, but got another.")
+        expect(torch.equal(made(*free), W), f"Expected the same W from a {how}, but got a different one.")
     file = io.BytesIO()
     torch.save(method.state_dict(), file)
     file.seek(0)
     other = description.bind(n).double()
     other.initial(torch.Generator().manual_seed(99))
     other.load_state_dict(torch.load(file, weights_only=True))
-    expect(torch.equal(other(*free), W), "Expected the same W after state_dict and load_state_dict, but got another.")
+    expect(
+        torch.equal(other(*free), W),
+        "Expected the same W after state_dict and load_state_dict, but got a different one.",
+    )
 
 
 #: Every law by its name; each is called with a Subject and raises AssertionError if it does not hold.

@@ -323,7 +323,7 @@ WRONG = {
     ("train", *NO_BATCH, "--epochs", "1"): NO_BATCH_SAID,
     ("compare", *NO_BATCH, "--steps", "2"): NO_BATCH_SAID,
     ("sweep", "adding", "--variant", "helfrich2018", "--batch-size=-1", "--grid", "lr=1"): NO_BATCH_SAID,
-    ("sweep", "copying", "--grid", "lr=0.1", "--threads", "2"): "Expected no threads, --threads, as each trial",
+    ("sweep", "copying", "--grid", "lr=0.1", "--threads", "2"): "Expected no --threads, since --cpus",
     ("train", ""): "Expected a task or your own data, but got an empty name",
     ("train", "", "--target", "y", "--model", "auto"): "Expected a task or your own data, but got an empty name",
     ("compare", ""): "Expected a task or your own data, but got an empty name",
@@ -339,8 +339,8 @@ WRONG = {
     ("train", "adding", "--variant", "helfrich2018", "--steps", "1", "--epochs", "1"): "Pass one",
     ("compare", "copying", "--models", "lstm,lstm"): "twice",
     ("compare", "copying", "--models", ""): "at least one",
-    ("train", "data.csv"): "there is no file data.csv",
-    ("train", "data.csv", "--target", "y"): "there is no file data.csv",
+    ("train", "data.csv"): "the file data.csv does not exist",
+    ("train", "data.csv", "--target", "y"): "the file data.csv does not exist",
     ("train", "characters", "--data", "nowhere"): "no file or folder nowhere",
     ("doctor", "--m", "3"): "Expected --n with --m",
     ("doctor", "--n", "8", "--m", "9"): "m to be an integer between 1 and 8, but got 9",
@@ -378,7 +378,7 @@ def test_a_network_of_both_directions_does_not_forecast(words, tmp_path, capsys)
 def test_a_file_that_is_not_there_is_no_misspelt_task(command, capsys):
     for name in ("plain.xlsx", "sounds/words"):
         assert run(command, name, "--target", "x") == 2
-        assert f"or a folder of sounds, but there is no '{name}'. Correct its name" in capsys.readouterr().err
+        assert f"or a folder of sounds, but '{name}' does not exist. Correct its name" in capsys.readouterr().err
 
 
 def test_a_file_of_another_kind_is_no_misspelt_task(tmp_path, capsys):
@@ -702,7 +702,8 @@ def test_a_report_says_which_run_has_lost_its_records(tmp_path, capsys):
     assert "a run is left out: runs/bad has no metrics.jsonl." in capsys.readouterr().err
     assert run("report", "runs/bad", "--out", "other.html") == 2
     assert (
-        "Expected runs that can be read, but got none of 1. runs/bad has no metrics.jsonl." in capsys.readouterr().err
+        "Expected a readable run, but got 1 that cannot be read. runs/bad has no metrics.jsonl."
+        in capsys.readouterr().err
     )
 
 

@@ -34,7 +34,7 @@ def test_words_without_an_effect_are_refused(path, words, capsys):
     said = capsys.readouterr()
     left = next(word for word in words if word not in ("--separator", ";", "--decimal=,"))
     known = "--time" in words
-    assert (f"--target COLUMN with those of a task, but got {left!r}" in said.err) == known
+    assert (f"--target COLUMN with the options of a task, but got {left!r}" in said.err) == known
     assert known or f"Expected options of `orthornn inspect`, but got {left}" in said.err
     assert not said.out
     assert main(["inspect", path, "--separator", ";", "--decimal=,", "--na", "x"]) == 0

@@ -182,7 +182,7 @@ def test_pools_and_lags_have_the_device_of_the_network(name, options):
 def test_a_network_without_values_is_refused(tmp_path):
     model = network(OrthogonalRNN(2, 5)).to("meta")
     for write in (export.to_torch_export, export.to_onnx):
-        with pytest.raises(DeviceError, match="Expected a network with values, but got one on the meta device"):
+        with pytest.raises(DeviceError, match="Expected a network with values, but got a network on the meta device"):
             write(model, tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -473,7 +473,7 @@ def test_what_cannot_be_exported_is_said(tmp_path):
     with pytest.raises(ArgumentError, match="one direction"):
         export.Step(SequenceModel(torch.nn.LSTM(2, 3, bidirectional=True), torch.nn.Linear(6, 1)))
     for options, found in (({"stride": 2}, "stride=2"), ({"bidirectional": True}, "bidirectional=True")):
-        with pytest.raises(ArgumentError, match=f"Expected blocks of one direction .*but got {found}. Train") as caught:
+        with pytest.raises(ArgumentError, match=f"Expected unidirectional blocks .*but got {found}. Train") as caught:
             export.Step(build("blocks", 2, 1, hidden_size=4, **options))
         assert "\n" not in str(caught.value)  # the network itself would fill a screen
     strided = OrthogonalBlocks(2, 5, 6, 2, stride=3).eval()

@@ -228,7 +228,7 @@ def test_other_actions_and_normalized_observations(action_space):
 
 
 def test_contradicting_networks():
-    with pytest.raises(SharingError, match=r"^Expected one of shared_lstm and enable_critic_lstm, but got both\."):
+    with pytest.raises(SharingError, match=r"^Expected shared_lstm or enable_critic_lstm, but got both\."):
         algorithm(shared_lstm=True)
     with pytest.raises(AssertionError, match="share_features_extractor=False"):  # the error that sb3-contrib raises
         algorithm(shared_lstm=True, enable_critic_lstm=False, share_features_extractor=False)

@@ -181,9 +181,9 @@ def test_wrong_arguments():
     network = OrthogonalBlocks(3, 4, 6)
     with pytest.raises(ArgumentTypeError, match="got GRU"):
         OrthogonalModule(torch.nn.GRU(3, 4), in_key="o", out_key="e")
-    with pytest.raises(ArgumentError, match="in_key and in_keys, but got neither"):
+    with pytest.raises(ArgumentError, match="in_key or in_keys, but got neither"):
         OrthogonalModule(network, out_key="e")
-    with pytest.raises(ArgumentError, match="out_key and out_keys, but got both"):
+    with pytest.raises(ArgumentError, match="out_key or out_keys, but got both"):
         OrthogonalModule(network, in_key="o", out_key="e", out_keys=["e", "h"])
     with pytest.raises(ArgumentError, match=r"an input and a state, .* got \['o'\]"):
         OrthogonalModule(network, in_keys=["o"], out_key="e")

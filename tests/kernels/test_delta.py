@@ -548,7 +548,7 @@ def test_bad_arguments_are_refused():
                 delta_rnn(**{**given, name: torch.full_like(given[name], value)})
     with pytest.raises(ArgumentError, match="number or a tensor"):
         delta_rnn(**{**given, "beta": "1"})
-    with pytest.raises(ArgumentError, match="restart alone"):
+    with pytest.raises(ArgumentError, match="only restart"):
         delta_rnn(**{name: t for name, t in given.items() if name != "reset"})
     for name in ("q", "k", "v", "beta", "gate", "state", "reset", "restart"):
         with pytest.raises((ShapeError, ArgumentError)):

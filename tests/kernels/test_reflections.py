@@ -470,7 +470,7 @@ def test_bad_arguments_are_refused():
         reflection_rnn(k.double(), 2.0, h0)
     with pytest.raises(DTypeError):
         reflection_rnn(table, 2.0, h0, tokens=tokens.float())
-    with pytest.raises(ArgumentError, match="restart alone"):
+    with pytest.raises(ArgumentError, match="only restart"):
         reflection_rnn(k, 2.0, h0, restart=h0)
     with pytest.raises(ArgumentError, match="only with memory"):
         reflection_rnn(k, 2.0, h0, segment=3)

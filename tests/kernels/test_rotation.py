@@ -554,5 +554,5 @@ def test_what_has_to_make_its_states_reads_them_out(options, monkeypatch):
 def test_a_basis_is_not_looked_for_while_cuda_captures(monkeypatch):
     x, h0, W = torch.zeros(3, 2, 4), torch.zeros(2, 4), torch.eye(4)
     captured.begin(monkeypatch)
-    with pytest.raises(BackendError, match=r"outside of a CUDA graph.*form='dense'"):
+    with pytest.raises(BackendError, match=r"before the capture of a CUDA graph.*form='dense'"):
         rotations_rnn(x, h0, W)

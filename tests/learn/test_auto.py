@@ -61,7 +61,7 @@ def test_a_search_halves_its_candidates_and_trains_the_winner_anew(tmp_path, few
     assert load(search.folder).directory == path
     with pytest.raises(
         ArgumentError,
-        match=re.escape(f"holds a search by model='auto', --model auto. Name that of its result: {path}."),
+        match=re.escape(f"holds a search by model='auto', --model auto. Name the run of its result: {path}."),
     ):
         load_model(search.folder)
     state = json.loads((search.folder / "auto.json").read_text())

@@ -232,7 +232,7 @@ def test_a_comparison_of_which_all_runs_diverge_names_one(tmp_path):
     for _ in range(2):
         with (
             pytest.raises(
-                NonFiniteError, match=r"at least one model to train to its end, but got none\. (ornn|lstm): Exp"
+                NonFiniteError, match=r"at least one model to finish its training, but got none\. (ornn|lstm): Exp"
             ),
             compare.Comparison(configs, tmp_path) as comparison,
         ):

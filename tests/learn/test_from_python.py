@@ -99,7 +99,7 @@ def test_predictions_as_a_frame(tmp_path):
         ("frame", {"sequence": "wafe"}, DataError, "Did you mean 'wave'"),
         ("copyin", {}, ArgumentError, "the name of a task"),
         ([1, 2], {}, ArgumentError, "Expected a path or a DataFrame"),
-        ("there is none.csv", {}, DataError, "there is no file"),
+        ("there is none.csv", {}, DataError, "does not exist"),
     ],
 )
 def test_mistakes_are_errors_and_leave_nothing(data, options, error, message, tmp_path, monkeypatch, capsys):

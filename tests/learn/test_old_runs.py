@@ -30,7 +30,7 @@ STEPS, SAVED = 12, 6
 # What decides the last bits of a sum.
 BITS = ("torch", "processor", "instruction_set", "torch_instruction_set", "threads", "gpu")
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*is resumed where", "ignore:.*no threshold was chosen")
+pytestmark = pytest.mark.filterwarnings("ignore:.*is resumed, but", "ignore:.*no threshold was chosen")
 
 
 @pytest.fixture

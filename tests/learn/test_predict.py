@@ -44,7 +44,7 @@ def test_scaling_and_order_travel_with_the_weights(images):
 def test_a_network_that_reads_steps_in_another_order_does_not_stream(images):
     """It read them as they came, and its scores were those of other images."""
     folder, _, pixels, _ = images
-    with pytest.raises(ArgumentError, match=r"reads steps as they come to stream, .* Pass whole sequences to predict"):
+    with pytest.raises(ArgumentError, match=r"reads steps in order to stream, .* Pass whole sequences to predict"):
         next(orthornn.load(folder / "run").stream(pixels[0]))
 
 
@@ -343,7 +343,7 @@ def test_forecasts_without_a_grid_of_times_have_the_numbers_of_their_steps(table
 
 def test_only_a_network_that_forecasts_does(table, tmp_path, capsys):
     train(config(task=OWN["classify"](data=str(table), sequence="id", missing="hold"), steps=1), tmp_path / "run")
-    with pytest.raises(ArgumentError, match="Expected a network that forecasts, but got one that learned classify"):
+    with pytest.raises(ArgumentError, match="Expected a network that forecasts, but got a network trained on classify"):
         orthornn.load(tmp_path / "run").forecast_frame(table)
     words = ["predict", str(tmp_path / "run"), str(table), "--out", str(tmp_path / "s.csv"), "--every-step"]
     assert main(words) == 2
@@ -376,7 +376,7 @@ def test_a_table_that_does_not_fit(table, tmp_path, capsys, copying_run):
         other.write_text(text)
         with pytest.raises(DataError, match=message):
             loaded.evaluate_table(other)
-    with pytest.raises(ArgumentError, match="learned from a table, but got one that learned copying"):
+    with pytest.raises(ArgumentError, match="trained on a table, but got a network trained on copying"):
         copying_run.predict_table(other)
     other.write_text("1,2,3,4\n5,6,7,8\n")  # no names: one sequence a line, two steps of two
     assert main(["predict", str(tmp_path / "run"), str(other), "--out", str(tmp_path / "scores.csv")]) == 0
@@ -610,7 +610,7 @@ def test_what_is_wrong_is_said(images, tmp_path):
         orthornn.load(tmp_path)
     with pytest.raises(ArgumentError, match="checkpoint to be last, best, chosen or one of the steps"):
         orthornn.load(folder / "run", "17")
-    with pytest.raises(DataError, match=r"Expected a file with sequences, but there is no .*x\.txt"):
+    with pytest.raises(DataError, match=r"Expected a file with sequences, but .*x\.txt does not exist"):
         main(["predict", str(folder / "run"), str(tmp_path / "x.txt"), "--traceback"])
     (tmp_path / "x.txt").write_text("0")
     with pytest.raises(DataError, match=r"Expected a file in .* unknown kind"):
@@ -618,7 +618,7 @@ def test_what_is_wrong_is_said(images, tmp_path):
     train(config(steps=2), tmp_path / "damaged")
     path = tmp_path / "damaged" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(CheckpointError, match="truncated or was changed"):
+    with pytest.raises(CheckpointError, match="truncated or modified"):
         orthornn.load(tmp_path / "damaged")
     train(config(task=Copying(T=3, validation_size=5, test_size=5), steps=1), tmp_path / "tokens")
     loaded = orthornn.load(tmp_path / "tokens")
@@ -844,7 +844,7 @@ def test_text_is_drawn_from_what_the_network_predicts(tmp_path, capsys):
     assert main(["generate", str(tmp_path / "run"), "--prompt", "ab", "--length", "3", "--temperature", "0"]) == 0
     assert capsys.readouterr().out == f"ab{drawn(3, temperature=0)}\n"
     train(config(steps=1), tmp_path / "other")
-    with pytest.raises(ArgumentError, match="predicts the next symbol of a text, but got one of copying"):
+    with pytest.raises(ArgumentError, match="predicts the next symbol of a text, but got a network for copying"):
         next(orthornn.load(tmp_path / "other").generate())
     loaded.model = build(
         "lstm", loaded.model.token_classes, 3, output="all", tokens=True, hidden_size=3, bidirectional=True

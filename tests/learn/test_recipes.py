@@ -145,7 +145,7 @@ def test_lags_of_many_predictions_leave_a_network_its_parameters(tmp_path, capsy
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     added = 48 * 3 * config["model"]["lags"]
     assert config["model"]["parameters"] == 12000 + added
-    assert f"parameters: {12000 + added}, the recipe's 12000 and those of" in capsys.readouterr().out
+    assert f"parameters: {12000 + added}, the recipe's 12000 plus those of" in capsys.readouterr().out
     assert cli.main([*words, "--parameters", "11k", "--out", str(tmp_path / "other")]) == 2
     assert "Raise parameters" in capsys.readouterr().err
 
@@ -265,7 +265,7 @@ def test_the_warmup_of_a_recipe_is_at_most_a_fifth_of_the_updates(table, given, 
     before, said = asked("classify", **table, **given), []
     limited = limit_warmup(before, said.append)
     assert limited["warmup"] == warmup
-    told = f"warmup: {warmup}, a fifth of the updates, in place of the recipe's {before['warmup']} "
+    told = f"warmup: {warmup}, a fifth of the updates, instead of the recipe's {before['warmup']} "
     assert any(told in line for line in said) == (warmup != before["warmup"])
     assert {**limited.values, "warmup": before["warmup"]} == {**before.values, "warmup": before["warmup"]}
 
@@ -275,7 +275,7 @@ def test_a_recipe_trains_on_little_data_and_a_typed_warmup_is_checked(table, tmp
     words = ["classify", *(word for name, value in table.items() for word in (f"--{name}", value))]
     short = [*words, "--steps", "5", "--hidden-size", "3", "--batch-size", "4"]
     assert cli.main(["train", *short, "--out", "run"]) == 0
-    assert "warmup: 1, a fifth of the updates, in place of the recipe's 50 " in capsys.readouterr().out
+    assert "warmup: 1, a fifth of the updates, instead of the recipe's 50 " in capsys.readouterr().out
     assert read_config(tmp_path / "run" / "config.json").schedule.warmup == 1
     before = sorted(tmp_path.rglob("*"))
     for command in ("train", "compare", "sweep"):

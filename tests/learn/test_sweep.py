@@ -116,7 +116,7 @@ def test_a_trial_that_cannot_begin_is_not_retried_and_says_why(tmp_path, monkeyp
     (tmp_path / "none").mkdir()
     assert main(["sweep", *WORDS, "--grid", "hidden_size=0", "--out", str(tmp_path / "none")]) == 2
     assert (
-        "at least one trial to come to its end, but got none. 0000-hidden_size=0-seed=0 failed"
+        "at least one trial to finish, but got none. 0000-hidden_size=0-seed=0 failed"
         in capsys.readouterr().err
     )
 
@@ -388,5 +388,5 @@ def test_a_sweep_of_which_all_trials_diverged(fake_ray, tmp_path, monkeypatch, c
     words = ["sweep", *WORDS, "--model", "rnn", "--optimizer", "adam", "--grid", "lr=2e38,3e38", "--out", "swept"]
     assert main(words) == 2
     said = capsys.readouterr().err
-    assert "at least one trial to come to its end, but got none. 0000-lr=2e+38-seed=0 diverged: " in said
+    assert "at least one trial to finish, but got none. 0000-lr=2e+38-seed=0 diverged: " in said
     assert said.strip().endswith("Choose other settings.")

@@ -314,7 +314,7 @@ def test_a_change_that_torch_does_not_count_is_told(change):
     with torch.no_grad():
         expected = net(x)[0]
         change(net.weight_hh_l0)
-        with pytest.warns(OrthornnWarning, match=r"What was read of weight_hh_l0 .* rnn\.weight_hh_l0\.clone\(\)"):
+        with pytest.warns(OrthornnWarning, match=r"The value read from weight_hh_l0 .* rnn\.weight_hh_l0\.clone\(\)"):
             assert torch.equal(net(x)[0], expected)
         net(x)  # once
 

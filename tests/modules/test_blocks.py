@@ -323,7 +323,7 @@ def test_powers_of_a_base(n, k):
 
 
 def test_what_it_refuses():
-    even, given = "even state_size", "only for rotations alone"
+    even, given = "even state_size", "only for pure rotations"
     for options, message in (
         ({"state_size": 7}, even),
         ({"parametrization": Rotations(), "state_size": 7}, even),
@@ -531,7 +531,7 @@ def test_gradient_norms_of_a_strided_network_are_those_of_every_step():
 def test_blocks_have_states_of_one_field():
     unitary = ScaledCayley(field="complex")
     for methods, where in (([unitary, Rotations()], "block 0"), ([Rotations(), unitary, unitary], "block 1, 2")):
-        with pytest.raises(ArgumentError, match=f"all real or all complex, but got complex ones in {where} of"):
+        with pytest.raises(ArgumentError, match=f"all real or all complex, but got complex states only in {where} of"):
             blocks(depth=len(methods), parametrization=methods)
     x, net = inputs(), blocks(parametrization=[unitary, unitary])
     torch.testing.assert_close(net(x[4:], net(x[:4])[1])[0], net(x)[0][4:], rtol=0, atol=EXACT)

@@ -67,7 +67,7 @@ def test_a_step_restarts_where_the_mask_says(learned):
 def test_a_state_to_restart_from_needs_resets():
     restart = torch.zeros(L, B, N)
     for given in (SequenceInput.of(torch.randn(T, B, I), sizes()), SequenceInput.of_step(torch.randn(B, I), sizes())):
-        with pytest.raises(ArgumentError, match="got restart alone"):
+        with pytest.raises(ArgumentError, match="got only restart"):
             given.restarts(restart, None)
         assert given.restarts(None, None) == (None,) * L
 

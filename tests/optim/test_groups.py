@@ -355,7 +355,7 @@ def test_what_is_attached_twice_runs_once_per_step(joint):
 def test_attach_refuses_an_optimizer_that_leaves_the_manifold(make):
     model = network(SpectralMargin(0.1))
     with pytest.raises(
-        ArgumentError, match=rf"leaves 0.transition_l0.u on the stiefel manifold, but got {make.__name__}"
+        ArgumentError, match=rf"keeps 0.transition_l0.u on the stiefel manifold, but got {make.__name__}"
     ):
         attach(model, make(param_groups(model, 0.1), lr=0.1))
     attach(network(Householder()), make(param_groups(network(Householder()), 0.1), lr=0.1))

@@ -98,9 +98,9 @@ def test_the_earlier_layout_loads(nested):
     optimizer.param_groups[1]["lr"] = 0.7
     loaded.load_state_dict(copy.deepcopy(earlier(optimizer)))
     assert same(loaded.state_dict(), optimizer.state_dict())
-    with pytest.raises(ArgumentError, match=r"the state of 2 optimizers \(.*SGD\), but got that of 1"):
+    with pytest.raises(ArgumentError, match=r"the state of 2 optimizers \(.*SGD\), but got the state of 1"):
         loaded.load_state_dict({"parts": [{}]})
-    with pytest.raises(ArgumentError, match="but got that of 0"):
+    with pytest.raises(ArgumentError, match="but got the state of 0"):
         loaded.load_state_dict({})
 
 

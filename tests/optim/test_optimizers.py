@@ -223,7 +223,7 @@ def test_a_lazily_conjugated_gradient_is_read_as_what_it_stands_for(maker):
 def test_a_sparse_gradient_is_named():
     parameter = point(3, 3)
     parameter.grad = torch.eye(3, dtype=torch.float64).to_sparse()
-    with pytest.raises(ArgumentError, match=r"a dense gradient of the parameter of shape \(3, 3\).* grad.to_dense"):
+    with pytest.raises(ArgumentError, match=r"a dense gradient for the parameter of shape \(3, 3\).* grad.to_dense"):
         CayleySGD([parameter]).step()
 
 
@@ -360,7 +360,7 @@ def test_a_gradient_that_overflows_a_running_mean_leaves_it_and_the_parameter(ma
     optimizer.step()
     before, state = parameter.detach().clone(), copy.deepcopy(optimizer.state_dict())
     parameter.grad = torch.full_like(parameter, 3e38)
-    with pytest.raises(NonFiniteError, match=r"running mean fits torch\.\w+, but got one with an entry of size .*Clip"):
+    with pytest.raises(NonFiniteError, match=r"running mean fits torch\.\w+, but got an entry of size .*Clip"):
         optimizer.step()
     assert torch.equal(parameter, before)
     for name, kept in state["state"][0].items():

@@ -392,7 +392,7 @@ def test_a_permutation_that_an_average_has_rounded_is_an_error():
         average.update_parameters(held)
         plain.update_parameters(held)
     assert plain.module.method.orthogonality_error(plain.module.matrix()) < EXACT
-    with pytest.raises(ArgumentError, match="permutation to hold each of 0 to 127 once, but got some twice"):
+    with pytest.raises(ArgumentError, match="permutation to contain each of 0 to 127 once, but got duplicates"):
         average.module.matrix()
     average.module.method.permutation.copy_(held.method.permutation)
     assert average.module.method.orthogonality_error(average.module.matrix()) < EXACT

@@ -249,7 +249,7 @@ def test_soft_u1_is_found_again(n, base):
         torch.testing.assert_close(method(back), W, rtol=0, atol=EXACT)
         assert abs(float(back[-1])) == pytest.approx(abs(u1), abs=EXACT)
     for scale in (1.5, 0.5):
-        with pytest.raises(NotOnGroupError, match="but for the length of its last column") as caught:
+        with pytest.raises(NotOnGroupError, match="except for the length of its last column") as caught:
             method.right_inverse(W * (scale if n > 1 else 1.5))
         assert "distance" in str(caught.value)
 

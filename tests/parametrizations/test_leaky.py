@@ -83,7 +83,7 @@ def test_right_inverse_refuses_a_memory_that_shrinks_and_pairs_of_two_lengths():
     for place, factor in ((memory, 0.9), (leaky, 0.9), (leaky, 0.0)):
         other = W.clone()
         other[:, place] *= factor
-        with pytest.raises(NotOnGroupError, match="columns of W to be orthogonal"):
+        with pytest.raises(NotOnGroupError, match="W to have orthogonal columns"):
             method.right_inverse(other)
 
 

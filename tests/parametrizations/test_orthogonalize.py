@@ -141,7 +141,7 @@ def test_bad_arguments():
             ArgumentError, match=rf"of Sequential itself, but got '{name}'.*\(module\.0, 'weight', \.\.\.\)"
         ):
             orthogonalize(model, name, Householder())
-    with pytest.raises(ArgumentError, match="parameters of its own, but got Sequential, which has none"):
+    with pytest.raises(ArgumentError, match="holds parameters itself, but got Sequential, which has none"):
         orthogonalize(model, "weight", Householder())
     with pytest.raises(ArgumentError, match="init to be one of 'new', 'polar'"):
         orthogonalize(torch.nn.Linear(3, 3), "weight", Householder(), init="old")
@@ -306,7 +306,7 @@ def test_gradients_of_rectangular_weights():
 @pytest.mark.parametrize(
     ("method", "reason"),
     [
-        (Unconstrained(), "it keeps no matrix orthogonal"),
+        (Unconstrained(), "it does not keep matrices orthogonal"),
         (SpectralMargin(), "singular values of some columns"),
         (SpectralMargin(margin=None), "singular values of some columns"),
         (Givens(layers=2), "does not reach every orthogonal matrix of size 5"),
@@ -377,7 +377,7 @@ def test_what_is_written_into_the_weight_that_was_read_is_lost(method, shape):
 )
 def test_what_computes_a_weight_is_named_with_how_to_remove_it(tool, remove):
     layer = tool(torch.nn.Linear(4, 3))
-    message = f"but got a tensor that .* computes. Make it one first, with {remove}"
+    message = f"but got a tensor that .* computes. Make it permanent first, with {remove}"
     with pytest.raises(ArgumentError, match=message + r"\(layer, 'weight'\)\."):
         orthogonalize(layer, "weight", Householder())
     operator.attrgetter(remove.removeprefix("torch."))(torch)(layer, "weight")

@@ -97,7 +97,7 @@ def test_bad_arguments_and_matrices():
             SpectralMargin(margin=margin)
     with pytest.raises(ArgumentError, match=r"'glorot'\?"):
         SpectralMargin(init="glorott")
-    with pytest.raises(NotOnGroupError, match=r"within 0.1 of 1, the margin, but got some between 0.5 and 1.5"):
+    with pytest.raises(NotOnGroupError, match=r"within 0.1 of 1, the margin, but got values between 0.5 and 1.5"):
         SpectralMargin(margin=0.1).bind(2).right_inverse(torch.diag(torch.tensor([0.5, 1.5])))
 
 

@@ -54,12 +54,12 @@ def test_a_forecaster_uses_what_is_known_ahead():
     one = OrthogonalForecaster(**small).fit(np.stack([y, -y], 1)[:120], price[:120, 0])
     assert one.predict(X=price[120:124, 0]).shape == (4, 2)
     for wrong, message in [
-        (lambda: found.predict(), "Expected X where fit had one"),
-        (lambda: blind.predict(X=price[:4]), "Expected X where fit had one"),
+        (lambda: found.predict(), "Expected X in both fit and this call"),
+        (lambda: blind.predict(X=price[:4]), "Expected X in both fit and this call"),
         (lambda: found.predict(X=price[:5]), r"\(4,\) or \(4, K\).*the steps to forecast"),
         (lambda: found.predict(X=price[:4, :1]), r"Expected 2 column\(s\) in X"),
-        (lambda: found.predict(y[:120], price[:120]), r"124.*those of y and the steps"),
-        (lambda: OrthogonalForecaster(**small).fit(y, price[:-1]), r"130.*those of y"),
+        (lambda: found.predict(y[:120], price[:120]), r"124.*rows for y and the steps"),
+        (lambda: OrthogonalForecaster(**small).fit(y, price[:-1]), r"130.*rows for y"),
     ]:
         with pytest.raises(ValueError, match=message):
             wrong()
@@ -76,9 +76,9 @@ def test_what_would_be_forecast_wrongly_is_refused():
     for wrong, message in [
         (lambda: found.predict(X=ahead[["third", "even"]]), r"columns of X in fit, \['even', 'third'\], but got"),
         (lambda: found.score(table[["wave", "up"]], table), r"columns of y in fit, \['up', 'wave'\], but got"),
-        (lambda: OrthogonalForecaster(**small).fit(t).predict(t[:4]), "at least 5 steps, those of lags=5, but got 4"),
+        (lambda: OrthogonalForecaster(**small).fit(t).predict(t[:4]), "at least 5 steps, as many as lags=5, but got 4"),
         (lambda: OrthogonalForecaster(**small, window=4).fit(t), "window to be an integer of at least 5, but got 4"),
-        (lambda: OrthogonalForecaster(**small).fit(t + 1j), "real numbers as y, but got none: complex128"),
+        (lambda: OrthogonalForecaster(**small).fit(t + 1j), "real numbers as y, but got complex128"),
         (lambda: OrthogonalForecaster(**small).fit(t.astype("datetime64[D]")), "real numbers as y.*datetime64"),
         (lambda: OrthogonalForecaster(**small).fit(t, ["x"] * 40), "real numbers as X"),
         (lambda: OrthogonalForecaster(**small).fit(t * 1e300), "numbers in y whose squares"),
@@ -133,7 +133,7 @@ def test_what_is_known_ahead_has_the_times_of_the_steps_to_forecast(kind):
     assert found.predict(y[20:39], price[20:42]).shape == (3,)
     assert found.predict(y[4:8], price[4:11]).shape == (3,)
     for wrong, message in [
-        (lambda: found.predict(X=price[39:42]), "times that follow .*, the last one of the series, but got"),
+        (lambda: found.predict(X=price[39:42]), "times that follow .*, the end of the series, but got"),
         (lambda: found.predict(X=price[:3]), "times that follow"),
         (lambda: found.predict(X=price[41:44]), "times that follow"),
         (lambda: found.predict(X=price.iloc[[40, 41, 43]]), "times that follow"),
@@ -174,10 +174,10 @@ def test_no_window_for_training_predicts_a_step_of_the_validation(monkeypatch, h
 
 def test_a_series_too_short_for_a_validation_of_its_own_is_reported():
     made = OrthogonalForecaster("gru", horizon=12, lags=12, hidden_size=2, steps=1)
-    with pytest.warns(OrthornnWarning, match="horizon=12 leaves 0 of 13 windows .* Give a longer series"):
+    with pytest.warns(OrthornnWarning, match="horizon=12 leaves 0 of 13 windows .* Pass a longer series"):
         made.fit(np.arange(36.0))
     with pytest.warns(
-        OrthornnWarning, match="horizon=12 leaves 1 of 9 windows for the last part .* Give a longer series"
+        OrthornnWarning, match="horizon=12 leaves 1 of 9 windows for the last part .* Pass a longer series"
     ):
         made.fit(np.arange(32.0))
     with warnings.catch_warnings():
@@ -198,10 +198,10 @@ def test_several_series_are_refused_with_advice():
         with pytest.raises(ValueError, match="Expected one series as X"):
             clone(made).fit(s, several)
     with pytest.raises(
-        ValueError, match=r"got 2 \(each of 60: if these are several series, fit one forecaster for each"
+        ValueError, match=r"got 2 \(each of 60: if these are several series, fit one forecaster per series"
     ):
         clone(made).fit([s, s])
     for nothing in ({1, 2}, {"a": 1}, (i for i in range(60)), "word"):
-        with pytest.raises(ValueError, match=rf"real numbers as y, but got none: {type(nothing).__name__}\. Convert"):
+        with pytest.raises(ValueError, match=rf"real numbers as y, but got {type(nothing).__name__}\. Convert"):
             clone(made).fit(nothing)
     assert clone(made).fit([[value, -value] for value in s]).predict().shape == (2, 2)

@@ -169,7 +169,7 @@ def test_steps_of_a_table_are_put_in_the_order_of_their_times():
         ),
         (OrthogonalClassifier, np.array(["a", None] * 24, object), r"but got None as y\[1\]"),
         (OrthogonalClassifier, np.array(["a", 1] * 24, object), "classes of one kind, but got int and str"),
-        (OrthogonalRegressor, Y, "Expected numbers as y, but got .* For classes: OrthogonalClassifier"),
+        (OrthogonalRegressor, Y, "Expected numbers as y, but got .* For classes, use OrthogonalClassifier"),
         (OrthogonalRegressor, np.full(48, np.datetime64("2020")), "Expected numbers as y, but got"),
         (OrthogonalRegressor, np.zeros((48, 2, 2)), r"but got an array of shape \(48, 2, 2\)"),
         (OrthogonalRegressor, 3.0, r"but got an array of shape \(\)"),

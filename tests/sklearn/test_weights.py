@@ -204,7 +204,7 @@ WRONG = [
     (np.zeros(48), "only zero weights"),
     (0.0, "only zero weights"),
     (["a"] * 48, "Expected numbers as sample_weight"),
-    (np.ones(48, complex), "Expected numbers as sample_weight, but got none: complex128"),
+    (np.ones(48, complex), "Expected numbers as sample_weight, but got complex128"),
     (np.array(["2020-01-01"] * 48, "M8[D]"), "Expected numbers as sample_weight"),
     ([[1, 2], [3]], "Expected numbers as sample_weight"),
     ([None] * 48, "sample_weight"),
@@ -221,7 +221,10 @@ def test_wrong_weights(kind, y, weights, message):
 @pytest.mark.parametrize(
     ("class_weight", "message"),
     [
-        ({"upp": 2}, r"weights for classes of y in class_weight, but got one for 'upp'\. The classes are 'down', 'up'"),
+        (
+            {"upp": 2},
+            r"weights for classes of y in class_weight, but got a weight for 'upp'\. The classes are 'down', 'up'",
+        ),
         ({"up": -1}, "class_weight"),
         ({"up": float("nan")}, "class_weight"),
         ({"up": 0, "down": 0}, "only zero weights for the classes of y"),

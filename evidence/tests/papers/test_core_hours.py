@@ -61,7 +61,7 @@ def test_what_trains_nothing_costs_nothing():
 def test_the_list_of_all_papers_names_experiments_and_whose_runs_are_shared(capsys):
     assert cli.main(["reproduce", "--list"]) == 0
     shown = capsys.readouterr().out
-    for words in ("mhammedi2017: hours of one core, about", "soft-u1", "gain-and-oplu", "spectrum-spread", "(table1)"):
+    for words in ("mhammedi2017: approximate hours on one core", "soft-u1", "gain-and-oplu", "spectrum-spread", "(table1)"):
         assert words in shown
 
 
@@ -69,7 +69,7 @@ def test_measured_hours_replace_the_expected_ones(capsys, monkeypatch):
     monkeypatch.setattr("orthornn_evidence.cli.reproduce.core_hours", lambda plan: 1234.5)
     assert cli.main(["reproduce", "mhammedi2017", "--only", "soft-u1", "--list", "--measure"]) == 0
     shown = capsys.readouterr().out
-    assert "mhammedi2017: hours of one core of this machine, measured" in shown
+    assert "mhammedi2017: hours on one core of this machine, measured" in shown
     assert shown.count("1200") == 2
     assert shown.startswith("measuring mhammedi2017, soft-u1, laptop\nmeasuring mhammedi2017, soft-u1, full\n")
 

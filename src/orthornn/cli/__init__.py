@@ -1,4 +1,4 @@
-"""The command `orthornn`: finds the command asked for, and turns errors into one line."""
+"""The command `orthornn`: run the requested command, and turn errors into one line."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _CLOSED = 128 + getattr(signal, "SIGPIPE", 13)  # Windows has the error, and not
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status.
+    """Run the command line and return the exit status.
 
-    0, 2 for an error the user can mend, 1 for one that nobody foresaw, 130 after Ctrl-C, 143 after SIGTERM.
+    0; 2 for an error that the user can correct; 1 for an unexpected error; 130 after Ctrl-C; 143 after SIGTERM.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     traceback = "--traceback" in words
@@ -50,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """See that text can be written: nowhere where the output is closed, escaped where its encoding lacks a character."""
+    """Make output always writable: discard it if the output is closed, and escape characters that its encoding
+    lacks.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -60,7 +62,7 @@ def _open_streams() -> None:
 
 
 def _flushed(status: int) -> int:
-    """Write what is left of the output; the exit status, which is an error if that is not taken."""
+    """Flush the remaining output and return the exit status, which is an error if that fails."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -74,7 +76,7 @@ def _flushed(status: int) -> int:
 
 
 def _silence() -> None:
-    """Lead the output nowhere, or Python complains again when it exits."""
+    """Redirect the output to nowhere; otherwise Python reports the error again on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -86,9 +88,9 @@ def _not_taken(error: OSError) -> str:
 
 
 def _not_used(error: OSError) -> str:
-    """Return what to say of a file or a folder that cannot be read or written, by its name when it is whole."""
+    """Return a message about a file or a folder that cannot be read or written, with its full name if known."""
     if error.filename is None:
-        wanted, advice = "the system to serve this command", "Add --traceback to see where"
+        wanted, advice = "the system to serve this command", "Add --traceback to see the place"
         if error.errno in _FULL:
             wanted, advice = "room to work", "Make room on the disk"
         return f"Expected {wanted}, but got: {error.strerror or error}. {advice}."
@@ -103,7 +105,7 @@ def _not_used(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _marked_output() -> Iterator[None]:
-    """Inside, an error of writing to the output is marked as such: where it is not buffered, the next flush succeeds."""
+    """Mark errors of writing to the output inside the context: without buffering, the next flush would succeed."""
     stream = sys.stdout
     write = stream.write
 
@@ -137,7 +139,7 @@ def _is_output_broken(error: OSError) -> bool:
 
 
 def _once() -> Callable[..., None]:
-    """Return what shows a warning, unless it has shown the same before: some come at every update."""
+    """Return a function that shows warnings without repeating any: some are issued at every update."""
     shown: set[str] = set()
 
     def show(message: Warning | str, *details: Any, **more: Any) -> None:
@@ -149,7 +151,7 @@ def _once() -> Callable[..., None]:
 
 
 def _unexpected(error: Exception) -> str:
-    """Return one sentence for an error that nobody foresaw: what it was, and where in the program."""
+    """Return one sentence for an unexpected error: what it was, and where in the program."""
     place = tb.extract_tb(error.__traceback__)[-1]
     file = "/".join(place.filename.split(os.sep)[-2:])
     what = " ".join(f"{type(error).__name__}: {error}".split())
@@ -157,14 +159,14 @@ def _unexpected(error: Exception) -> str:
 
 
 def _module_of(command: str) -> str:
-    """Return the name of the module that runs a command. MissingPackageError for one of the evidence that is not there."""
+    """Return the name of the module that runs a command. Raise MissingPackageError if it needs the evidence package."""
     if command not in COMMANDS and is_known(OF_PACKAGES, command):
         return load(OF_PACKAGES, command).module
     return f"{__name__}.{check_choice('command', command, commands())}"
 
 
 def _check_packages(command: str) -> None:
-    """Raise MissingPackageError where a command needs a package that is not there: reported now, not after hours."""
+    """Raise MissingPackageError if a command needs a package that is not installed, before hours of training."""
     draws = command in ("train", "compare", "sweep", "demo", "report")
     for package in ("safetensors", "msgspec", *(["matplotlib"] if draws else [])):
         if command not in ("doctor", "inspect", "figures") and importlib.util.find_spec(package) is None:

@@ -1,7 +1,7 @@
-"""Words as the values of options, and the help that explains them.
+"""Parse command-line words into option values, and format the help that explains them.
 
-An option is written `--a-b VALUE`, `--a_b VALUE` or `--a-b=VALUE`, a switch `--force` or `--no-force`; behind `--` there are
-none. Which options a command has, with their types and help, are the fields of dataclasses (learn/fields.py).
+An option is written `--a-b VALUE`, `--a_b VALUE` or `--a-b=VALUE`, a switch `--force` or `--no-force`; words after `--`
+are not options. Fields of dataclasses define the options of a command, their types and help (learn/fields.py).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
     """Return an instance of the dataclass `kind` from these words.
 
     Raises:
-        ArgumentError: For an option that it does not have, or a value that an option cannot have.
-        SystemExit: After the help, if that is asked for.
+        ArgumentError: If an option is unknown, or a value is invalid for its option.
+        SystemExit: After printing the help, if requested.
     """
     options = list(options_of(kind))
     if HELP & {*words}:
@@ -51,9 +51,9 @@ def read_options(kind: Any, prog: str, description: str, words: Sequence[str]) -
 
 
 def data_and_options(command: str, summary: str, kind: type, words: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return the task or the data of `orthornn COMMAND TASK ...`, and the options that were given, by name.
+    """Return the task or the data of `orthornn COMMAND TASK ...`, and the given options by name.
 
-    kind: The dataclass of what the command has besides the options of tasks, models and runs.
+    kind: Dataclass with the options of the command, in addition to those of tasks, models and runs.
     """
     if not words or words[0] in HELP:
         _exit_with(task_manual(command, summary))
@@ -88,16 +88,16 @@ def _check_task(command: str, data: str) -> None:
         )
     if data not in TASKS and (path.suffix or len(path.parts) > 1):
         raise ArgumentError(
-            f"{wanted}, but there is no {data!r}. Correct its name; `orthornn {command} --help` lists the tasks."
+            f"{wanted}, but {data!r} does not exist. Correct its name; `orthornn {command} --help` lists the tasks."
         )
     check_choice("task", data, TASKS)
 
 
 def parse(words: Sequence[str], known: Mapping[str, Option], prog: str) -> dict[str, Any]:
-    """Return what was given, by name: texts, True or False for a switch, lists for several values.
+    """Return the given values by name: text, True or False for a switch, lists for several values.
 
     Raises:
-        ArgumentError: For an unknown option, an option without its value, and a word too many.
+        ArgumentError: If an option is unknown or lacks its value, or if there is an extra word.
     """
     found: dict[str, Any] = {}
     left, rest = list(words), []
@@ -137,7 +137,7 @@ def parse(words: Sequence[str], known: Mapping[str, Option], prog: str) -> dict[
 
 
 def _values(left: list[str], count: int) -> list[str]:
-    """Take so many values from the beginning of the words that are left, or fewer if an option is before."""
+    """Take this many values from the remaining words, or fewer if an option comes first."""
     found: list[str] = []
     while left and len(found) < count and left[0] != "--" and not _OPTION.fullmatch(left[0].partition("=")[0]):
         found.append(left.pop(0))
@@ -153,9 +153,9 @@ def _unknown(words: Sequence[str], known: Iterable[Option], prog: str) -> str:
 def help_text(
     prog: str, description: str, options: Mapping[str, Iterable[Option]], chosen: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the help of a command: how it is used, what it does, and its options, by groups.
+    """Return the help of a command: usage, description, and its options by group.
 
-    chosen: Values of options that a recipe chooses unless they are given.
+    chosen: Values that a recipe chooses for options that are not given.
     """
     width = max(60, shutil.get_terminal_size().columns - 2)
     every = [option for own in options.values() for option in own]
@@ -178,7 +178,7 @@ def help_text(
 
 
 def _with_default(option: Option, chosen: Any) -> str:
-    """Return what an option does, with its default. chosen: What a recipe has in its place; None for nothing."""
+    """Return the description of an option with its default. chosen: The recipe's value; None if there is none."""
     text, default = option.help, option.default
     if default is dataclasses.MISSING:
         return f"{text} (required)"
@@ -196,7 +196,7 @@ def _exit_with(text: str) -> NoReturn:
 
 
 def task_manual(command: str, summary: str) -> str:
-    """Return what `orthornn COMMAND --help` prints."""
+    """Return the output of `orthornn COMMAND --help`."""
     tasks = "\n".join(f"  {name:<18}{(task.__doc__ or '').strip().splitlines()[0]}" for name, task in TASKS.items())
     absent = [name for name in entry_points.EVIDENCE[entry_points.TASKS] if name not in set(TASKS)]
     if absent:

@@ -40,15 +40,17 @@ class CompareOptions(RunOptions):
     seeds: int = 1
     """Runs per model, with seeds from --seed upwards. Use five or more to show that models differ."""
     seconds: float | None = None
-    """Seconds of training of all runs together. Each has an equal share; what one leaves of its own goes to the others.
-    Default: no limit."""
+    """Seconds of training of all runs together. Each has an equal share; time that one does not use goes to the others.
+    Default: no limit.
+    """
     recipe: str | None = None
-    """Named preset of options, as for orthornn train, without its model. Default: for your own data that of the task,
-    else none."""
+    """Named preset of options, as for orthornn train, but without its model. Default: the preset of the task for your
+    own data, otherwise none.
+    """
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     data, given = data_and_options("compare", SUMMARY, CompareOptions, words)
     options = with_recipe(
         options_for(data, given, say, command=CompareOptions, prog="orthornn compare"), own_model=False

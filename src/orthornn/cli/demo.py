@@ -1,11 +1,11 @@
-"""`orthornn demo`: which networks of equal size learn to copy, and what happens to their gradients.
+"""`orthornn demo`: train networks of equal size on copying, and show their gradients.
 
-Four networks of one parameter count learn the copying task by turns, live, each for an equal share of a given time. Then:
-how fast a step is against torch's own layers of the same width, a table, and a figure with the learning curves, the
-gradient's norm against the step, and the eigenvalues of the recurrent matrices.
+Four networks with one parameter count learn the copying task in turns, live, each for an equal share of the given time.
+Then the demo shows how fast a step is compared with torch's layers of the same width, a table, and a figure with the
+learning curves, the gradient's norm by step, and the eigenvalues of the recurrent matrices.
 
-All of it runs on one thread: several would wait for each other where other programs use the cores, and sums that they divide
-are rounded otherwise; so the networks learn the same on any number of cores.
+Everything runs on one thread. Several threads would wait for each other if other programs use the cores, and they would
+round sums differently; with one thread the networks learn the same on any number of cores.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class DemoArguments:
     models: str = "ornn-rotations,ornn,scornn,lstm"
     """Names of the models, separated by commas."""
     seconds: float = 100.0
-    """Seconds of training of all networks together, after which they stop, whatever they have learned. Each has an equal
-    share; what one leaves of its own goes to the others."""
+    """Seconds of training of all networks together, after which they stop, even if they have not finished learning.
+    Each has an equal share; time that one does not use goes to the others.
+    """
     steps: int = 1500
     """Updates of each network, if --seconds allows."""
     batch_size: int = 20
@@ -78,7 +79,7 @@ class DemoArguments:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     arguments = read_options(DemoArguments, "orthornn demo", DESCRIPTION, words)
     task = Copying(T=arguments.T)
     base = RunConfig(
@@ -146,8 +147,9 @@ def _with_rate(config: RunConfig, lr: float) -> RunConfig:
 
 
 def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Table:
-    """Forward and backward of every orthogonal model against nn.RNN and nn.LSTM of its width, on the task's
-    input."""
+    """Time forward and backward of every orthogonal model next to nn.RNN and nn.LSTM of its width, on the task's
+    input.
+    """
     columns = [
         Column("model", left=True),
         Column("width"),
@@ -189,14 +191,14 @@ def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Tab
 
 
 def _contender(name: str, core: nn.Module, inputs: Tensor) -> Contender:
-    """Forward, and backward from a gradient of every output to all parameters."""
+    """Run forward, and backward from a gradient of every output to all parameters."""
     with torch.no_grad():
         grad = torch.randn_like(core(inputs)[0])
     return Contender(name, lambda: core(inputs)[0].backward(grad), before=lambda: core.zero_grad(set_to_none=True))
 
 
 def _gradients(models: dict[str, SequenceModel], task: Task) -> dict[str, list[float]]:
-    """Return ||dL/dh_t|| of every model, trained as it is, on validation sequences."""
+    """Return ||dL/dh_t|| of every model, as trained, on validation sequences."""
     batch = next(task.validation(_GRADIENT_BATCH))
     norms = {}
     for name, model in models.items():

@@ -1,7 +1,7 @@
-"""`orthornn doctor`: report what this machine and this installation can do, and what would be chosen for a network.
+"""`orthornn doctor`: report what this machine and this installation support, and the choices for a network.
 
-With --n: the form and the backend that a network of this size gets, with the reason. The lines are those of
-orthornn.doctor; this command needs none of the packages of the others.
+With --n, the report includes the form and the backend for a network of this size, with the reason. orthornn.doctor
+provides the lines; this command does not need the packages of the other commands.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     parser = _Parser(prog="orthornn doctor", description=DESCRIPTION, allow_abbrev=False)
     for name, text in HELP.items():
         parser.add_argument(f"--{name}", type=int, default=DEFAULTS[name], help=text)

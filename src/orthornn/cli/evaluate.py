@@ -27,8 +27,9 @@ class EvaluateArguments(Marks):
     run: Path = field(metadata={"positional": "RUN"})
     """Run directory."""
     data: Path | None = field(default=None, metadata={"positional": "[DATA]"})
-    """File with sequences and their targets. For a network trained on a file of yours: another such file, of any
-    format. Otherwise: .npz with sequences x and targets y. Default: the test data of the task."""
+    """File with sequences and their targets. For a network trained on your own file: another such file, in any format.
+    Otherwise: .npz with sequences x and targets y. Default: the test data of the task.
+    """
     checkpoint: str = "chosen"
     """Weights to use: best, last, or the step of a checkpoint; chosen is best, or last if nothing was validated."""
 
@@ -37,7 +38,7 @@ DESCRIPTION = "Prints the loss and the metrics of a trained network on sequences
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     arguments = read_options(EvaluateArguments, "orthornn evaluate", DESCRIPTION, words or ["--help"])
     loaded = load(arguments.run, arguments.checkpoint)
     if arguments.data is not None:

@@ -41,7 +41,7 @@ class ExportArguments:
     """Write model.onnx for whole sequences of any length and batch size, and step.onnx for streams; both are checked
     with onnxruntime."""
     torch_export: bool = False
-    """Write the same two as model.pt2 and step.pt2, for torch.export.load; both are checked."""
+    """Write the same two graphs as model.pt2 and step.pt2, for torch.export.load; both are checked."""
     safetensors: bool = False
     """Write folded.safetensors: the recurrent matrix and all other weights as plain tensors."""
     c: bool = False
@@ -51,16 +51,16 @@ class ExportArguments:
     name: str = "network"
     """Prefix of the C files and functions, and name of the JSON file of --audio."""
     form: CForm = "auto"
-    """With --c or --audio: form of the transition; auto takes that with the fewest multiply-adds."""
+    """With --c or --audio: form of the transition; auto chooses the one with the fewest multiply-adds."""
     numbers: Numbers = "float32"
     """With --c: type of the weights. int8 and int16 have scales, from --calibration or --input-range."""
     calibration: Path | None = None
-    """With integers: file of typical sequences of equal length, as for orthornn predict, which set the scales. Default: of a
-    network of tables, sequences of its training part."""
+    """With integers: file with typical sequences of equal length, as for orthornn predict; they set the scales. Default: for
+    a network of tables, sequences of its training part."""
     input_range: tuple[float, float] | None = None
-    """With integers: least and greatest input; the scales follow from a bound on the state."""
+    """With integers: smallest and largest input; the scales follow from a bound on the state."""
     steps: int | None = None
-    """With --input-range: length of the longest sequence, needed if the state of an endless one has no bound."""
+    """With --input-range: length of the longest sequence, required if the state of an endless sequence is unbounded."""
     fine_tune: int = 0
     """With integers: updates with rounded weights before the export, on the training data of the run."""
     fine_tune_lr: float = 1e-3
@@ -70,7 +70,7 @@ class ExportArguments:
     zephyr: bool = False
     """With --c: also write the files of a Zephyr module."""
     force: bool = False
-    """Replace files that exist. Those of --c and --audio that orthornn wrote are replaced without it."""
+    """Replace existing files. Files of --c and --audio that orthornn wrote are always replaced."""
     out: Path | None = None
     """Folder for the files. Default: the folder export of the run directory."""
     checkpoint: str = "chosen"
@@ -81,7 +81,7 @@ DESCRIPTION = "Writes a trained network for use without orthornn, its recurrent 
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     arguments = read_options(ExportArguments, "orthornn export", DESCRIPTION, words or ["--help"])
     if not (arguments.onnx or arguments.torch_export or arguments.safetensors or arguments.c or arguments.audio):
         raise ArgumentError(
@@ -107,7 +107,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _made(arguments: ExportArguments, folder: Path) -> tuple[list[Path], list[str]]:
-    """Write all formats that were asked for to a folder; return the files, and what is to be said about them."""
+    """Write all requested formats to a folder; return the files and the messages about them."""
     loaded = load(arguments.run, arguments.checkpoint)
     model, description = loaded.model, loaded.description
     made: list[Path] = []
@@ -144,7 +144,7 @@ def _made(arguments: ExportArguments, folder: Path) -> tuple[list[Path], list[st
 
 
 def _names(arguments: ExportArguments) -> list[str]:
-    """Return the names of the files without source code; C and C++ say themselves which files are theirs."""
+    """Return the names of the files except source code; C and C++ determine their own files."""
     names = []
     if arguments.onnx:
         names += ["model.onnx", "step.onnx"]
@@ -156,7 +156,7 @@ def _names(arguments: ExportArguments) -> list[str]:
 
 
 def _tuned(arguments: ExportArguments, loaded: Loaded, calibration: Any) -> tuple[Any, CForm]:
-    """Return the network to be written, fine-tuned if that is asked for, and the form of its transitions."""
+    """Return the network to write, fine-tuned if requested, and the form of its transitions."""
     if not arguments.fine_tune:
         return loaded, arguments.form
     folder = loaded.directory or arguments.run  # of a search, that of its result
@@ -175,7 +175,7 @@ def _tuned(arguments: ExportArguments, loaded: Loaded, calibration: Any) -> tupl
 
 
 def _calibration(arguments: ExportArguments, loaded: Loaded) -> np.ndarray | list[np.ndarray] | None:
-    """Return the sequences of --calibration, those of a table in a list; those of the training part of a table; or None."""
+    """Return the sequences of --calibration, as a list from a table; else of a table's training part; or None."""
     if arguments.calibration is None:
         scaled = arguments.numbers != "float32" and arguments.input_range is None
         return _training_sequences(arguments, loaded) if scaled else None
@@ -215,7 +215,7 @@ def _sequences(inputs: Tensor | PackedSequence) -> list[np.ndarray]:
 
 
 def _check_c_options(arguments: ExportArguments) -> None:
-    """Raise ArgumentError if an option of C was given where nothing reads it, or one that it needs is missing."""
+    """Raise ArgumentError if an option of C is given but nothing reads it, or a required one is missing."""
     if arguments.c:
         _check_integer_options(arguments)
         return
@@ -228,7 +228,7 @@ def _check_c_options(arguments: ExportArguments) -> None:
 
 
 def _check_integer_options(arguments: ExportArguments) -> None:
-    """Raise the same for --c and the options of integers."""
+    """Raise the same error for --c and the options for integers."""
     ranges = [name for name in ("calibration", "input_range") if getattr(arguments, name) is not None]
     if arguments.numbers == "float32":
         own = ("calibration", "input_range", "steps", "fine_tune", "fine_tune_lr")

@@ -1,4 +1,4 @@
-"""`orthornn figures KIND RUN ...`: draws what runs recorded."""
+"""`orthornn figures KIND RUN ...`: draw the records of runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ replaced only with --force.
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     if not words or not {"-h", "--help"}.isdisjoint(words):
         print(MANUAL, end="")
         return 0
@@ -90,7 +90,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def run_directories(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return, by name, the run directories among `paths` and directly below them. ArgumentError where there is none."""
+    """Return, by name, the run directories among `paths` and directly below them. Raise ArgumentError if there is
+    none.
+    """
     found: list[Path] = []
     for path in paths:
         inside = [path] if (path / "metrics.jsonl").exists() else sorted(p.parent for p in path.glob("*/metrics.jsonl"))

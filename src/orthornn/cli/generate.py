@@ -22,9 +22,9 @@ class GenerateArguments:
     prompt: str = ""
     """Text to continue. Default: none."""
     temperature: float = 1.0
-    """Divisor of the logits: below 1, likely characters become more likely; 0 always takes the likeliest."""
+    """Divisor of the logits: values below 1 make likely characters more likely; 0 always selects the likeliest."""
     length: int = 500
-    """Most characters to draw. The end of a line counts as one, if the network knows it."""
+    """Maximum number of characters to draw. The end of a line counts as one, if the network knows it."""
     seed: int = 0
     """Seed of the draws."""
     checkpoint: str = "chosen"
@@ -35,7 +35,7 @@ DESCRIPTION = "Prints text that a trained network draws, one character at a time
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     arguments = read_options(GenerateArguments, "orthornn generate", DESCRIPTION, words or ["--help"])
     length = check_integer("length", arguments.length, 1)
     loaded = load(arguments.run, arguments.checkpoint)

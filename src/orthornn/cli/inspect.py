@@ -1,4 +1,4 @@
-"""`orthornn inspect FILE`: what is in a file, and what a training run would make of it."""
+"""`orthornn inspect FILE`: show the contents of a file, and what a training run would use of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _READING = ("separator", "decimal", "thousands", "na", "default_na", "encoding")
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     if not words or not {"-h", "--help"}.isdisjoint(words):
         print(USAGE, end="")
         return 0
@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> int:
     left = [known[name].typed for name in given if "target" not in given and name not in _READING]
     if left:
         raise ArgumentError(
-            f"Expected only options that say how the file is read, or --target COLUMN with those of a task, but got "
+            f"Expected only options for reading the file, or --target COLUMN with the options of a task, but got "
             f"{left[0]!r}. Leave it out, or name the target."
         )
     show_columns(read_columns(path.expanduser(), csv_format(read_values(given, known, "orthornn inspect"))))
@@ -57,7 +57,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def show_columns(file: Table) -> None:
-    """Print one row a column: what it holds, how many cells are missing, and its range or its most frequent values."""
+    """Print one row per column: its content, the number of missing cells, and its range or most frequent values."""
     table = ShownTable(
         f"{file.path}: {file.rows} rows, {len(file.columns)} columns",
         [Column("column", left=True), Column("holds", left=True), Column("missing"), Column("values", left=True)],

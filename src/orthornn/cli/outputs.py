@@ -1,4 +1,4 @@
-"""The files that a command writes: none takes the place of another unless that is asked for."""
+"""The files that a command writes: they replace existing files only if requested."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..errors import ArgumentError
 
 
 def check_new_file(paths: Iterable[Path], force: bool) -> None:
-    """Raise ArgumentError if a file that a command is to write is there already, unless `force` is True.
+    """Raise ArgumentError if a file that a command is about to write already exists, unless `force` is True.
 
-    This comes before anything is computed. No device, pipe or folder is replaced, nor a link to one.
+    This check comes before any computation. Devices, pipes and folders, and links to them, are never replaced.
     """
     if not force:
         check_new(paths, "Name another with --out, or replace it with --force.")
@@ -23,21 +23,21 @@ def check_new_file(paths: Iterable[Path], force: bool) -> None:
 
 
 def check_new_files(paths: Iterable[Path]) -> None:
-    """Raise the same for a command whose --out is a folder for runs, which are not replaced either."""
+    """Raise the same error for a command whose --out is a folder for runs, which are not replaced either."""
     check_new(paths, "Name another folder with --out.")
 
 
 def check_folder(path: Path) -> None:
-    """Raise ArgumentError if a folder for files cannot be made because a file is in its way."""
+    """Raise ArgumentError if a folder cannot be created because a file is in its way."""
     there = next((above for above in (path, *path.parents) if above.exists()), None)
     if there is not None and not there.is_dir():
         raise ArgumentError(f"Expected a folder, but got {there}, which is a file. Name a folder with --out.")
 
 
 def check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
-    """Raise ArgumentError if the name of a file promises another format than the one that is written.
+    """Raise ArgumentError if the suffix of a file belongs to another format than the one that is written.
 
-    suffixes: Those of the format; a name without a suffix promises nothing.
+    suffixes: Suffixes of the format; a name without a suffix is always accepted.
     """
     if path.suffix and path.suffix.lower() not in suffixes:
         raise ArgumentError(

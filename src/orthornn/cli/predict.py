@@ -23,7 +23,7 @@ from .outputs import check_folder, check_new_file, check_suffix
 
 @dataclass(frozen=True)
 class Marks:
-    """How a text file is written, where it is not written as the training data were."""
+    """The format of a text file if it differs from the training data."""
 
     separator: str | None = None
     """Separator of columns in DATA. Default: as in training."""
@@ -39,7 +39,7 @@ class Marks:
     """Encoding of DATA, such as latin-1. Default: as in training."""
 
     def read_by(self, loaded: Loaded) -> Loaded:
-        """Return the network that reads text files so."""
+        """Return the network set up to read text files in this format."""
         return loaded.reading(
             separator=self.separator,
             decimal=self.decimal,
@@ -58,18 +58,20 @@ class PredictArguments(Marks):
     run: Path = field(metadata={"positional": "RUN"})
     """Run directory."""
     data: Path = field(metadata={"positional": "DATA"})
-    """File with the sequences. For a network trained on a file of yours: another such file, of any format, with the
-    same columns or as many features. Otherwise: .npy of shape (count, T) or (count, T, I), .npz with such an x, or .csv
-    with one sequence per line."""
+    """File with the sequences. For a network trained on your own file: another such file, in any format, with the same
+    columns or the same number of features. Otherwise: .npy of shape (count, T) or (count, T, I), .npz with such an x,
+    or .csv with one sequence per line.
+    """
     out: Path = Path("scores.csv")
     """File to write: one line per prediction, with the scores of every output."""
     force: bool = False
     """Replace the file if it exists."""
     every_step: bool = False
-    """For networks that forecast: one line for every step of DATA, with what was forecast there. Default: only what comes
-    after the end of each series."""
+    """For forecasting networks: write one line for every step of DATA, with the forecast made for it. Default: only the
+    steps after the end of each series.
+    """
     anomalies: bool = False
-    """For networks that forecast: write the distance of each value from its forecast, in standard deviations."""
+    """For forecasting networks: write the distance of each value from its forecast, in standard deviations."""
     checkpoint: str = "chosen"
     """Weights to use: best, last, or the step of a checkpoint; chosen is best, or last if nothing was validated."""
 
@@ -80,11 +82,11 @@ DESCRIPTION = (
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     arguments = read_options(PredictArguments, "orthornn predict", DESCRIPTION, words or ["--help"])
     check_is_run(run_in(arguments.run))  # first what is read, then what is written
     if not arguments.data.exists():
-        raise DataError(f"Expected a file with sequences, but there is no {arguments.data}. Correct the path.")
+        raise DataError(f"Expected a file with sequences, but {arguments.data} does not exist. Correct the path.")
     check_suffix(arguments.out, (".csv", ".txt"))
     check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)
@@ -118,7 +120,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def read_once(loaded: Loaded, data: Path) -> Table:
-    """Return the table in a file; print the step and the gaps of its times, which may be others than those of training."""
+    """Return the table in a file; print the step and the gaps of its times, which may differ from the training data."""
     task = loaded.config.task
     file = read_table(task, loaded.description, data)
     told = told_times(task, file)

@@ -1,4 +1,4 @@
-"""Progress on a terminal: live bars; elsewhere as `orthornn.train` shows it."""
+"""Show progress on a terminal with live bars, and elsewhere as `orthornn.train` does."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class _Narrow:
 
 
 class Display(ProgressLines):
-    """A display of the progress of every run by name, to be used as a context manager.
+    """A display of the progress of every run by name; use it as a context manager.
 
-    trivial_loss: what each loss is compared with. limit: seconds that all runs have together, or None.
+    trivial_loss: Loss to compare each loss with. limit: Total seconds of all runs, or None.
     """
 
     def __init__(self, trivial_loss: float, limit: float | None = None) -> None:
@@ -42,7 +42,7 @@ class Display(ProgressLines):
             from rich.progress import Progress as Bars
 
             class NarrowBars(Bars):
-                """Bars that leave room for the ^C that a terminal writes: a line that it breaks is drawn twice."""
+                """Bars that leave room for the ^C that a terminal writes: a broken line would be drawn twice."""
 
                 def get_renderable(self) -> Any:
                     return _Narrow(super().get_renderable())
@@ -63,7 +63,7 @@ class Display(ProgressLines):
         super().__exit__(kind, error, where)
 
     def __call__(self, runs: Mapping[str, Progress]) -> None:
-        """Show where the runs are."""
+        """Show the progress of the runs."""
         if self._bars is None:
             super().__call__(runs)
             return

@@ -1,4 +1,4 @@
-"""`orthornn report RUNS ...`: one HTML page about runs."""
+"""`orthornn report RUNS ...`: write one HTML page about runs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class ReportArguments:
     out: Path = Path("report.html")
     """HTML file to write."""
     figures: str = ""
-    """Formats in which the figures are also written next to the page, separated by commas: svg, pdf, png. Default:
-    none."""
+    """Formats in which to write the figures next to the page as well, separated by commas: svg, pdf, png. Default:
+    none.
+    """
     force: bool = False
     """Replace the page and its figures if they exist."""
 
@@ -38,7 +39,7 @@ DESCRIPTION = (
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     arguments = read_options(ReportArguments, "orthornn report", DESCRIPTION, words or ["--help"])
     if not arguments.runs:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""`orthornn sweep TASK`: many runs over a grid or at random."""
+"""`orthornn sweep TASK`: train many runs over a grid or at random."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ class SweepOptions(RunOptions):
     """The options of orthornn sweep."""
 
     model: str = "ornn-rotations"
-    """Name of the model, unless --grid names some."""
+    """Name of the model, unless --grid names models."""
     grid: str = ""
-    """Settings and their values, such as "lr=1e-3,1e-4 model=ornn,lstm". A setting is a name in config.json, in full or
-    its last part."""
+    """Settings and their values, such as "lr=1e-3,1e-4 model=ornn,lstm". A setting is a name in config.json: its full
+    name, or only the last part.
+    """
     random: str = ""
     """Settings and their ranges, such as "lr=1e-4..1e-2 hidden_size=64..256". The draw is logarithmic if both ends are
     positive."""
@@ -49,20 +50,20 @@ class SweepOptions(RunOptions):
     seeds: int = 1
     """Runs per setting, with seeds from --seed upwards."""
     cpus: float = 1.0
-    """Processor cores per trial; as many trials run at a time as the cores allow."""
+    """Processor cores per trial. The number of trials that run at a time follows from the cores."""
     address: str | None = None
-    """Address of a Ray cluster, or auto for the one that this machine belongs to. Default: this machine only."""
+    """Address of a Ray cluster, or auto for the cluster that this machine belongs to. Default: this machine only."""
     early_stopping: bool = False
-    """Stop trials whose validations are among the worse ones (ASHA)."""
+    """Stop trials whose validation results are comparatively bad (ASHA)."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     data, given = data_and_options("sweep", SUMMARY, SweepOptions, words)
     options = options_for(data, given, say, command=SweepOptions, prog="orthornn sweep")
     if options["threads"] is not None:
         raise ArgumentError(
-            f"Expected no threads, --threads, as each trial has as many threads as --cpus, but got "
+            f"Expected no --threads, since --cpus sets the number of threads per trial, but got "
             f"{options['threads']}. Pass --cpus {options['threads']}."
         )
     base = options.config()
@@ -86,9 +87,7 @@ def main(words: Sequence[str]) -> int:
     diverged = [f"{name} diverged: {ended.error}" for name, ended in sweep.diverged(folder).items()]
     if len(failed) + len(diverged) == len(configs):
         again = f"The same command with --out {shell_word(folder)} tries again." if failed else "Choose other settings."
-        raise ArgumentError(
-            f"Expected at least one trial to come to its end, but got none. {[*failed, *diverged][0]} {again}"
-        )
+        raise ArgumentError(f"Expected at least one trial to finish, but got none. {[*failed, *diverged][0]} {again}")
     runs = read_runs([folder / "runs"])
     shown = tables(runs)
     shown[-1].notes.extend([*failed, *diverged])
@@ -102,14 +101,14 @@ def main(words: Sequence[str]) -> int:
 
 
 def tables(runs: Sequence[SavedRun]) -> list[Table]:
-    """Return one table for each data set, as settings may be tested on different ones."""
+    """Return one table per data set, since settings may be tested on different ones."""
     return [_table(name, own) for name, own in by_data(runs).items()]
 
 
 def _table(data: str, runs: Sequence[SavedRun]) -> Table:
-    """Return one row a setting, the best by its validation first; runs without a result are counted.
+    """Return one row per setting, the best by validation first; runs without a result are counted.
 
-    Test figures are those of the weights of each run's best validation.
+    Test figures use the weights of each run's best validation.
     """
     task = runs[0].config.task
     heads = [f"validation {task.metric}", *(f"test {metric}" for metric in dict.fromkeys((task.metric, "loss")))]
@@ -154,7 +153,7 @@ def _pairs(option: str, text: str) -> list[tuple[str, str]]:
 
 
 def _value(text: str) -> Any:
-    """Return a number, true, false or null; else a word."""
+    """Return a number, true, false or null; otherwise a word."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

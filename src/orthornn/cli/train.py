@@ -1,4 +1,4 @@
-"""`orthornn train TASK`: one model, one task, one run directory."""
+"""`orthornn train TASK`: train one model on one task in one run directory."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class ResumeOptions:
     resume: Path
     """Run directory."""
     steps: int | None = None
-    """Total number of updates. Default: as the run began."""
+    """Total number of updates. Default: the number with which the run began."""
     epochs: float | None = None
     """Total number of epochs, instead of --steps; for tasks with a fixed training set."""
     seconds: float | None = None
-    """Total seconds of training. Default: as the run began."""
+    """Total seconds of training. Default: the limit with which the run began."""
     device: str | None = None
-    """Device: cpu, cuda, or cuda:N. Default: as the run began."""
+    """Device: cpu, cuda, or cuda:N. Default: the device on which the run began."""
     tensorboard: bool = False
     """Also write the records for TensorBoard."""
 
@@ -57,7 +57,7 @@ class ResumeSearchOptions:
     resume: Path
     """Folder of the search."""
     minutes: float | None = None
-    """Total minutes of the search. Default: as it began."""
+    """Total minutes of the search. Default: the limit with which it began."""
 
 
 @dataclass(frozen=True)
@@ -65,20 +65,20 @@ class RepeatOptions:
     """The options of orthornn train --config."""
 
     config: Path
-    """config.json of a run that is repeated."""
+    """config.json of the run to repeat."""
     out: Path
     """Folder for the results."""
 
 
 class Shown(Printed):
-    """Prints what a training shows, with bars, and draws its learning curves."""
+    """Print the messages of a training, with bars, and draw its learning curves."""
 
     def display(self, trivial_loss: float, limit: float | None) -> Display:
         """Return bars on a terminal."""
         return Display(trivial_loss, limit)
 
     def files(self, task: Task) -> list[str]:
-        """Return the figure, and what else is written."""
+        """Return the figure and the other files that were written."""
         return [_FIGURE, *super().files(task)]
 
     def figure(self, result: RunResult, folder: Path) -> str:
@@ -92,7 +92,7 @@ class Shown(Printed):
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     named = [part for word in words for part in word.split("=", 1)] if words and words[0].startswith("-") else []
     if "--resume" in named:
         _resume(words, named)
@@ -105,7 +105,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def _resume(words: Sequence[str], named: Sequence[str]) -> None:
-    """Resume the run, or the search, that the words name. named: The words, with options apart from their values."""
+    """Resume the run, or the search, that the words name. named: The words, with options separated from their
+    values.
+    """
     if HELP & {*named}:
         read_options(ResumeOptions, "orthornn train", RESUME, ["--help"])
     run = "".join(named[named.index("--resume") + 1 :][:1])
@@ -130,7 +132,7 @@ def _resume(words: Sequence[str], named: Sequence[str]) -> None:
 
 
 def _repeat(words: Sequence[str], named: Sequence[str]) -> None:
-    """Repeat the run that a config.json describes."""
+    """Repeat the run described by a config.json."""
     if not HELP & {*words} and "--out" not in named:
         raise ArgumentError(f"Expected --config FILE --out FOLDER, but got {' '.join(words)}. Name both.")
     options = read_options(RepeatOptions, "orthornn train", "Repeats the run that a config.json describes.", words)
@@ -149,7 +151,7 @@ def _carry_out(begin: Callable[[Processes], tuple[Run, Path]]) -> None:
 
 
 def _steps(options: ResumeOptions) -> int | None:
-    """Return the updates that are asked for, in updates or in epochs."""
+    """Return the requested number of updates, given as updates or as epochs."""
     if options.epochs is None:
         return options.steps
     if options.steps is not None:
@@ -162,9 +164,10 @@ def _steps(options: ResumeOptions) -> int | None:
 
 
 def _same_threads(folder: Path) -> None:
-    """Set as many threads as the run or the search began with: the order of a sum, and so its last bit, may depend on them.
+    """Use the number of threads with which the run or the search began: the order of a sum, and so its last bit, may
+    depend on it.
 
-    But no more than a machine of today has use for: the file may be a stranger's.
+    The number is limited to what a current machine can use, since the file may come from an untrusted source.
     """
     threads = read_environment(folder).get("threads")
     if threads is not None and threads <= most_threads():

@@ -1,18 +1,18 @@
-"""A trained network outside this package: ONNX, torch.export, plain tensors, C or C++.
+"""Export a trained network to ONNX, torch.export, plain tensors, C or C++.
 
-The network is folded (every W a plain matrix, the gain in it) and written with real numbers only: a complex state is
-[Re h; Im h]. The recurrence is torch's scan, so that T and B stay dynamic. There are two graphs:
+The network is folded (every W is a plain matrix that includes the gain) and uses only real numbers: a complex state
+becomes [Re h; Im h]. The recurrence is torch's scan, which keeps T and B dynamic. There are two graphs:
 
 graph  inputs                                    outputs
-model  x (T, B, I) float32, or (T, B) int64      y (T, B, O), or (B, O) where the network answers at the last step
+model  x (T, B, I) float32, or (T, B) int64      y (T, B, O), or (B, O) if the network answers at the last step
 step   x (B, I) or (B,), and state (S, B, N')    y (B, O), and the next state
 
-The second graph is for streams. S counts the layers, twice for an LSTM, whose state is h and c; N' is N, or 2N for a
-complex state. The initial state is the tensor "state" of `weights`.
+The second graph is for streams. S is the number of layers, or twice that for an LSTM, whose state is h and c; N' is N,
+or 2N for a complex state. The initial state is the tensor "state" of `weights`.
 
-Networks of one direction are exported, among them torch's RNN, GRU and LSTM, if they have biases and no projection. `to_c`
-writes C99 for microcontrollers, `machine_to_c` an exact machine of `orthornn.automata` as C99, and `to_audio` the weights for
-a C++ class for real-time audio.
+Unidirectional networks can be exported, including torch's RNN, GRU and LSTM if they have biases and no projection.
+`to_c` writes C99 for microcontrollers, `machine_to_c` writes an exact machine of `orthornn.automata` as C99, and
+`to_audio` writes the weights for a C++ class for real-time audio.
 """
 
 from __future__ import annotations

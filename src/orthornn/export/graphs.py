@@ -1,7 +1,8 @@
-"""The two graphs that are written: a whole sequence, and one step of a stream.
+"""The two exported graphs: a whole sequence, and one step of a stream.
 
-With a run's description the graphs take raw inputs, in the units of the data, and return what `predict` does: probabilities,
-or values in the targets' own units. Without one they take and return what the network does.
+With a run's description the graphs take raw inputs, in the units of the data, and return the same as `predict`:
+probabilities, or values in the units of the targets. Without a description they take and return the network's inputs
+and outputs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}  # how often a head rea
 
 
 class _Reader(nn.Module):
-    """The part that both graphs share: the scaling before the layers, and pool, head and scaling behind them."""
+    """The part that both graphs share: the scaling in front of the layers, and pool, head and scaling behind them."""
 
     center: Tensor
     scale: Tensor
@@ -61,7 +62,7 @@ class _Reader(nn.Module):
         self.says = d.get("says")
         if "order" in d:
             raise ArgumentError(
-                "Expected steps in their own order, but got a network that reads them in another. Reorder."
+                "Expected steps in their original order, but got a network that reorders them. Reorder."
             )
         device = _parameter(model).device
         scale, offset = (
@@ -83,7 +84,7 @@ class _Reader(nn.Module):
         self.register_buffer("transformed", mask, persistent=False)
 
     def raw(self, x: Tensor) -> Tensor:
-        """Return raw inputs about as large as those of training.
+        """Return raw inputs of about the same size as the training inputs.
 
         Args:
             x: Random numbers (..., I) of standard deviation 1.
@@ -97,7 +98,7 @@ class _Reader(nn.Module):
         return torch.where(self.transformed, self.inverse(torch.where(self.transformed, x + self.center, 0)), x)
 
     def prepared(self, x: Tensor) -> Tensor:
-        """Return raw inputs as the network reads them.
+        """Return raw inputs in the form that the network reads.
 
         Args:
             x: Raw inputs (..., I), or tokens (...).
@@ -108,15 +109,15 @@ class _Reader(nn.Module):
         return (x - self.center) * self.scale + self.offset if self.scaled else x
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the layers read, and what the matrix over the last steps reads.
+        """Return the input of the layers, and the input of the matrix over the last steps.
 
         Args:
-            x: Inputs as `prepared` returns them.
+            x: Inputs as returned by `prepared`.
         """
         return (x, x) if self.series is None else (self.series(x), x[..., :-1])
 
     def said(self, y: Tensor) -> Tensor:
-        """Return outputs of the network as its user reads them.
+        """Return outputs of the network in the form that its user reads.
 
         Args:
             y: Outputs of the head (..., O).
@@ -139,28 +140,28 @@ class SequenceGraph(_Reader):
 
     Args:
         model: A network in evaluation mode.
-        description: Of the run: the graph then takes raw inputs and returns probabilities or values in the targets' own
-            units. Default: None, it takes and returns what the network does.
+        description: Description of the run. With it the graph takes raw inputs and returns probabilities or values in
+            the units of the targets. Default: None, the graph takes and returns the network's inputs and outputs.
     """
 
     def __init__(self, model: Network, description: Mapping[str, Any] | None = None) -> None:
         super().__init__(model, description)
 
     def check_resets(self) -> None:
-        """Raise ArgumentError if outputs depend on other steps than by the states of the layers."""
+        """Raise ArgumentError if outputs depend on other steps except through the states of the layers."""
         if self.recent is not None or self.pool != "last":
             found = f"pool={self.pool!r}" if self.recent is None else f"lags={self.lags}"
             raise ArgumentError(
-                f"Expected a network whose outputs read one step, to restart inside a sequence, but got {found}. Export "
+                f"Expected a network whose outputs read one step, for resets inside a sequence, but got {found}. Export "
                 f"without resets, and call the graph for each episode."
             )
 
     def forward(self, x: Tensor, reset: Tensor | None = None) -> Tensor:
-        """Return y (T, B, O), or (B, O) where the network answers at the last step.
+        """Return y (T, B, O), or (B, O) if the network answers at the last step.
 
         Args:
             x: The sequences (T, B, I), or tokens (T, B).
-            reset: bool (T, B), true where an episode starts before step t. Default: None, nowhere.
+            reset: bool (T, B), True if an episode starts before step t. Default: None, no resets.
         """
         from torch._higher_order_ops.scan import scan
 
@@ -203,14 +204,14 @@ class SequenceGraph(_Reader):
 class Step(_Reader):
     """One step of a stream: (x, state) -> (y, state), or (x, state, reset) -> (y, state).
 
-    Behind the states of the layers there are, where the network has a pool or lags, so many rows of the same width as they
-    need: the number of steps, the mean and the maximum of the outputs, and the last steps. A mean, unlike a sum, is as
-    precise after a million steps as after ten.
+    If the network has a pool or lags, rows of the same width follow the states of the layers: the number of steps, the
+    mean and the maximum of the outputs, and the last steps. A mean, unlike a sum, is as precise after a million steps
+    as after ten.
 
     Args:
         model: A network in evaluation mode.
-        description: Of the run: the graph then takes raw inputs and returns probabilities or values in the targets' own
-            units. Default: None, it takes and returns what the network does.
+        description: Description of the run. With it the graph takes raw inputs and returns probabilities or values in
+            the units of the targets. Default: None, the graph takes and returns the network's inputs and outputs.
     """
 
     state: Tensor
@@ -232,8 +233,8 @@ class Step(_Reader):
 
         Args:
             x: The inputs of one step (B, I), or tokens (B,).
-            state: The state (S, B, N') after the step before.
-            reset: bool (B,), true where an episode starts with this step. Default: None, nowhere.
+            state: The state (S, B, N') after the previous step.
+            reset: bool (B,), True if an episode starts with this step. Default: None, no reset.
         """
         if reset is not None:
             state = torch.where(reset.unsqueeze(-1), self.state.unsqueeze(1), state)
@@ -274,12 +275,12 @@ class Step(_Reader):
 
 
 def example(model: Network, T: int, B: int) -> Tensor:
-    """Return random input for a model, on its device and in its dtype: (T, B, I), or tokens (T, B).
+    """Return random input for a model, on its device and with its dtype: (T, B, I), or tokens (T, B).
 
     Args:
-        model: The network that reads it.
-        T: Steps.
-        B: Sequences.
+        model: Network that reads the input.
+        T: Number of steps.
+        B: Number of sequences.
     """
     own = _parameter(model)
     if model.token_classes is not None:
@@ -291,12 +292,12 @@ def example(model: Network, T: int, B: int) -> Tensor:
 
 
 def example_resets(x: Tensor) -> Tensor:
-    """Return a mask bool (T, B) for random input x (T, B, ...), with which graphs are recorded."""
+    """Return a mask bool (T, B) for random input x (T, B, ...), for recording graphs."""
     return torch.arange(x.shape[0] * x.shape[1]).view(x.shape[:2]) % 3 == 1
 
 
 def _width(model: Network) -> int:
-    """Return I: with vectors of series, the core reads a vector in place of the number of a series."""
+    """Return I: with vectors of series, the core reads a vector instead of the number of a series."""
     series = getattr(model, "series", None)
     return model.core.input_size - (0 if series is None else series.weight.shape[1] - 1)
 
@@ -306,7 +307,7 @@ def prepare(
 ) -> tuple[Network, SequenceGraph, Step, tuple[Tensor, Tensor]]:
     """Return a copy of the network on the CPU in evaluation mode, its graphs, and an input (x, state) of one step.
 
-    A graph contains the device on which it was recorded; that of the CPU is loaded everywhere, and checked here.
+    A graph contains the device on which it was recorded; a CPU graph can be loaded everywhere and checked here.
 
     Raises:
         DTypeError: Unless the network is float32.
@@ -318,7 +319,7 @@ def prepare(
         raise DTypeError(f"Expected a float32 network, but got {own.dtype}. Convert it with .float().")
     if own.is_meta:
         raise DeviceError(
-            "Expected a network with values, but got one on the meta device. Load its weights, or move it with "
+            "Expected a network with values, but got a network on the meta device. Load its weights, or move it with "
             ".to_empty(device='cpu') and draw them with reset_parameters()."
         )
     model = copy.deepcopy(model)  # the graphs share its head, and it may be in training
@@ -333,7 +334,7 @@ def prepare(
 
 
 def check_network(model: Any) -> None:
-    """Raise ArgumentTypeError unless a network has a core, a head, and what tells their input and output."""
+    """Raise ArgumentTypeError unless a network has a core, a head, and a description of their input and output."""
     missing = [name for name in ("core", "head", "output", "token_classes") if not hasattr(model, name)]
     if missing or not isinstance(model, nn.Module):
         what = type(model).__name__ + (f" without {', '.join(missing)}" if isinstance(model, nn.Module) else "")
@@ -345,8 +346,7 @@ def check_network(model: Any) -> None:
     check_steps_are_equal(model)
     if model.output not in ("all", "last"):
         raise ArgumentError(
-            f"Expected the network's output to be 'all' or 'last', but got {model.output!r}. Set it to how forward reads the "
-            f"states."
+            f"Expected the network's output to be 'all' or 'last', but got {model.output!r}. Set it to match forward."
         )
     first = model.head[0] if isinstance(model.head, nn.Sequential) and len(model.head) else model.head
     if not isinstance(first, nn.Linear):
@@ -368,7 +368,9 @@ def _first_linear(head: nn.Module) -> nn.Linear:
 
 
 def _head(model: Network, parts: int) -> nn.Module:
-    """Return the head of [Re h; Im h]: the model's reads Re and Im of each unit side by side. parts: Of what it reads."""
+    """Return the head for [Re h; Im h]; the model's head reads Re and Im of each unit next to each other. parts: Number
+    of concatenated inputs of the head.
+    """
     is_complex = isinstance(model.core, OrthogonalRNN) and model.core.is_complex
     if not is_complex and not any(map(parametrize.is_parametrized, model.head.modules())):
         return model.head

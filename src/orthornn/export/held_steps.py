@@ -1,4 +1,4 @@
-"""Steps that hold the state in `predict` and in a stream, and which an exported network has to be spared."""
+"""Steps that hold the state in `predict` and in a stream, but must not be passed to an exported network."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .._warnings import warn
 
 
 def warn_of_held_steps(description: Mapping[str, Any] | None) -> None:
-    """Warn of inputs whose missing values hold the state: an exported network takes NaN for a number like any other.
+    """Warn about inputs whose missing values hold the state: an exported network treats NaN like any other number.
 
     Args:
-        description: Of the run, description.json; None for a network without units.
+        description: Description of the run, description.json; None for a network without units.
     """
     columns = (description or {}).get("holds") or []
     if columns:
         warn(
             f"the network holds its state where {', '.join(map(repr, columns[:5]))}{', ...' if len(columns) > 5 else ''} "
-            f"is missing (missing='hold'), and an exported one does not: its state becomes NaN for good, or, of integers, a "
-            f"NaN is the lowest number. Call it for no such step. To silence this, train with another missing, --missing."
+            f"is missing (missing='hold'), but an exported network does not: its state stays NaN, or in integers "
+            f"NaN is the lowest number. Do not call it for such steps. To silence this, train with another --missing."
         )

@@ -1,4 +1,4 @@
-"""The recurrent layers of a network, folded: one product and one activation a step, or torch's gates."""
+"""The folded recurrent layers of a network: one product and one activation per step, or torch's gates."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Recurrence(nn.Module):
     """One folded layer: `project` for a whole sequence at once, then `advance` step by step on (S, B, N').
 
     Args:
-        weight: V, input weights.
-        bias: b.
-        first: The first state (S, N').
+        weight: Input weights, V.
+        bias: Bias, b.
+        first: The initial state (S, N').
     """
 
     weight: Tensor
@@ -47,7 +47,7 @@ class Recurrence(nn.Module):
 
         Args:
             state: The state (S, B, N') before the step.
-            a: The projected input (B, ...) of the step, a row of what `project` returns.
+            a: The projected input (B, ...) of the step, a row of the result of `project`.
         """
         raise NotImplementedError
 
@@ -62,14 +62,14 @@ class Recurrence(nn.Module):
 
 
 class Plain(Recurrence):
-    """h = phi(W h + a), or W h + phi(a) where the transition is linear.
+    """h = phi(W h + a), or W h + phi(a) if the transition is linear.
 
     Args:
         W: The transition (N', N').
         phi: The activation.
-        parameter: Of the activation, or None.
+        parameter: Parameter of the activation, or None.
         rest: Arguments of :class:`Recurrence`.
-        linear: Leave W h outside of phi. Default: False.
+        linear: Apply W h outside phi. Default: False.
     """
 
     W: Tensor
@@ -89,7 +89,7 @@ class Plain(Recurrence):
 
         Args:
             state: The state (S, B, N') before the step.
-            a: The projected input (B, ...) of the step, a row of what `project` returns.
+            a: The projected input (B, ...) of the step, a row of the result of `project`.
         """
         parameter, carried = self.parameter if self.has_parameter else None, F.linear(state[0], self.W)
         after = carried + self.phi(a, parameter) if self.linear else self.phi(carried + a, parameter)
@@ -101,8 +101,8 @@ class Gated(Recurrence):
 
     Args:
         kind: ``"LSTM"`` or ``"GRU"``.
-        W: Hidden weights (4N, N), or (3N, N) of a GRU.
-        inner: The biases next to W.
+        W: Hidden weights (4N, N), or (3N, N) for a GRU.
+        inner: The biases added to W h.
         rest: Arguments of :class:`Recurrence`.
     """
 
@@ -120,7 +120,7 @@ class Gated(Recurrence):
 
         Args:
             state: The state (S, B, N') before the step.
-            a: The projected input (B, ...) of the step, a row of what `project` returns.
+            a: The projected input (B, ...) of the step, a row of the result of `project`.
         """
         recurrent = F.linear(state[0], self.W) + self.inner
         if self.kind == "LSTM":
@@ -133,7 +133,9 @@ class Gated(Recurrence):
 
 
 class Block(Plain):
-    """A block of OrthogonalBlocks: a linear recurrence, a pointwise nonlinearity, and what goes around both."""
+    """A block of OrthogonalBlocks: a linear recurrence, a pointwise nonlinearity, normalization and the residual
+    connection.
+    """
 
     def __init__(self, block: Any, W: Tensor, *rest: Tensor) -> None:
         super().__init__(W, get("identity"), None, *rest)
@@ -184,7 +186,7 @@ class GatedOrthogonal(Recurrence):
 
 
 def fold_layers(core: nn.Module) -> list[Recurrence]:
-    """Return the folded layers of a core; ArgumentError if it cannot be exported."""
+    """Return the folded layers of a core; raise ArgumentError if it cannot be exported."""
     if getattr(core, "batch_first", False):
         raise ArgumentError(
             "Expected a time-major network, but got batch_first=True. Build it without batch_first and load its "
@@ -217,7 +219,7 @@ def _blocks(core: OrthogonalBlocks) -> list[Recurrence]:
     if core.bidirectional or core.stride > 1:
         found = "bidirectional=True" if core.bidirectional else f"stride={core.stride}"
         raise ArgumentError(
-            f"Expected blocks of one direction with stride=1, which can stream, but got {found}. Train such a network, or "
+            f"Expected unidirectional blocks with stride=1, which can stream, but got {found}. Train such a network, or "
             f"pass this one to torch.export.export for whole sequences."
         )
     made: list[Recurrence] = []
@@ -238,7 +240,7 @@ def _blocks(core: OrthogonalBlocks) -> list[Recurrence]:
 def _orthogonal_layers(core: OrthogonalRNN) -> list[Recurrence]:
     if core.bidirectional:
         raise ArgumentError(
-            "Expected a network of one direction, but got a bidirectional one, which cannot stream. Train it with "
+            "Expected a unidirectional network, but got a bidirectional one, which cannot stream. Train it with "
             "bidirectional=False."
         )
     made: list[Recurrence] = []
@@ -267,8 +269,8 @@ def _orthogonal_layers(core: OrthogonalRNN) -> list[Recurrence]:
 def fold_parametrizations_(module: nn.Module) -> None:
     """Replace weights that torch.nn.utils.parametrize computes, as under orthogonalize, by their values.
 
-    ONNX has not all operations that compute them. torch's remove_parametrizations would take the weight from the class,
-    which the module from which this one was copied has, too.
+    ONNX lacks some of the operations that compute them. torch's remove_parametrizations would remove the weight from
+    the class, which this module shares with the module that it was copied from.
     """
     for part in list(module.modules()):
         if parametrize.is_parametrized(part):

@@ -33,7 +33,7 @@ class Network(Protocol):
 
     @property
     def token_classes(self) -> int | None:
-        """Return the number of classes of the input, or None for real input."""
+        """Return the number of classes of the input, or None for real inputs."""
 
     def __call__(self, *inputs: Any) -> Any:
         """Return the prediction for inputs (T, B, I) or (T, B)."""
@@ -42,13 +42,13 @@ class Network(Protocol):
         """Switch to evaluation mode."""
 
     def to(self, device: Any) -> Any:
-        """Move to a device; called only for a network that is not on the CPU."""
+        """Move to a device; called only if the network is not on the CPU."""
 
 
 def check_steps_are_equal(model: Any) -> None:
-    """Raise ArgumentError for a network that reads the time between its steps, whose W is another one at each."""
+    """Raise ArgumentError if a network reads the time between its steps, since its W differs between steps."""
     if getattr(model, "elapsed", False):
         raise ArgumentError(
-            "Expected a network whose steps are equal in time, but got one that reads the time between them, which has no "
-            "exported form: each step has a matrix of its own. Train it without irregular, --irregular."
+            "Expected a network with equal time steps, but got a network that reads the time between them, which has no "
+            "exported form: each step has a different matrix. Train it without irregular, --irregular."
         )

@@ -28,22 +28,23 @@ def to_onnx(
 ) -> list[Path]:
     """Write model.onnx and step.onnx, and check both against the module on random input with onnxruntime.
 
-    The metadata property "state" of step.onnx is the first state (S, N') as JSON; of "orthornn", the description.
+    The metadata property "state" of step.onnx is the initial state (S, N') as JSON; "orthornn" is the description.
 
     Args:
         model: The network.
-        folder: Where the files are written; it is made if it is missing.
-        description: Of a run, by which the graphs take raw inputs and return probabilities or values in the targets' own
-            units; it goes into the files' metadata. Default: None, they take and return what the network does.
-        resets: The graphs take another input ``reset``, bool (T, B) or (B,), true where an episode starts before a step.
-            Default: ``False``.
+        folder: Output folder; it is created if it does not exist.
+        description: Description of a run, stored in the files' metadata. With it the graphs take raw inputs and return
+            probabilities or values in the units of the targets. Default: None, they take and return the network's
+            inputs and outputs.
+        resets: Add a graph input ``reset``, bool (T, B) or (B,), True if an episode starts before a step. Default:
+            ``False``.
 
     Raises:
-        MissingPackageError: Without the packages.
-        ArgumentTypeError: If the network has no core, head, output or token_classes, or its head does not begin with a
+        MissingPackageError: If the required packages are not installed.
+        ArgumentTypeError: If the network lacks core, head, output or token_classes, or its head does not begin with a
             Linear.
-        ArgumentError: With resets, if outputs pool or read several steps; where torch does not convert the network, as
-            torch 2.6 does none (the loop over the steps is its ``scan``).
+        ArgumentError: If resets are requested and outputs pool or read several steps, or if torch does not convert the
+            network (torch 2.6 converts none: the loop over the steps is its ``scan``).
         CheckpointError: If a check fails.
     """
     try:
@@ -107,7 +108,7 @@ def to_onnx(
 
 @contextlib.contextmanager
 def _without_notes_of_torch() -> Iterator[None]:
-    """Inside, torch's converter writes only errors: its notes concern packages and names that no network here uses."""
+    """Suppress the converter's notes about packages and names that no network here uses; show only errors."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -121,7 +122,9 @@ def _without_notes_of_torch() -> Iterator[None]:
 
 
 def _hypot_in_onnx(a: Any, b: Any) -> Any:
-    """Return sqrt(a^2 + b^2) of finite numbers without overflow, which neither ONNX nor torch's translation to it has."""
+    """Return sqrt(a^2 + b^2) of finite numbers without overflow, which neither ONNX nor torch's translation to it
+    avoids.
+    """
     from onnxscript import opset18
 
     op: Any = opset18

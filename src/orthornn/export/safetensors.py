@@ -23,7 +23,7 @@ def to_safetensors(model: Network, folder: str | Path) -> list[Path]:
 
 
 def weights(model: Network) -> dict[str, Tensor]:
-    """Return the tensors of a folded network: state, those of the head, and per layer W, weight (V), bias, parameter.
+    """Return the tensors of a folded network: state, the head's tensors, and per layer W, weight (V), bias, parameter.
 
     Args:
         model: The network.

@@ -20,13 +20,13 @@ from .verify import check
 def to_torch_export(
     model: Network, folder: str | Path, description: dict[str, Any] | None = None, *, resets: bool = False
 ) -> list[Path]:
-    """Write model.pt2 and step.pt2, for torch.export.load; checked against the module on random input.
+    """Write model.pt2 and step.pt2 for torch.export.load, and check both against the module on random input.
 
     Args:
         model: The network.
-        folder: Where the files are written; it is made if it is missing.
-        description: As in `to_onnx`. Default: None.
-        resets: As in `to_onnx`. Default: ``False``.
+        folder: Output folder; it is created if it does not exist.
+        description: Same as in `to_onnx`. Default: None.
+        resets: Same as in `to_onnx`. Default: ``False``.
     """
     warn_of_large_offsets(description)
     warn_of_held_steps(description)
@@ -51,7 +51,7 @@ def to_torch_export(
 
 
 def _saved(program: Any) -> bytes:
-    """Return what torch.export.save writes."""
+    """Return the bytes that torch.export.save writes."""
     file = io.BytesIO()
     torch.export.save(program, file)
     return file.getvalue()

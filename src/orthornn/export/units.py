@@ -1,4 +1,4 @@
-"""Detection of raw values that are so far from 0 that the float32 numbers of an exported network do not resolve them."""
+"""Detect raw values that are so far from 0 that the float32 numbers of an exported network do not resolve them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _COARSE = 1e-3  # standard deviations
 
 
 def centered(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (center, rest) with which x scale + offset is (x - center) scale + rest.
+    """Return (center, rest) such that x scale + offset equals (x - center) scale + rest.
 
-    The center is the mean that the scaling subtracts, as a float32 number, so that numbers near it lose no digits:
-    differences of float32 numbers that close are exact. The rest is what rounding the mean has left, float64.
+    The center is the mean that the scaling subtracts, as a float32 number, so values near it keep their precision:
+    differences of float32 numbers this close are exact. The rest is the float64 remainder after rounding the mean.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         center = (-offset / scale).astype(np.float32).astype(np.float64)
@@ -26,12 +26,13 @@ def centered(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def warn_of_large_offsets(description: Mapping[str, Any] | None) -> None:
-    """Warn of inputs and outputs whose mean is so many standard deviations from 0 that float32 loses their differences.
+    """Warn about inputs and outputs whose mean is so many standard deviations from 0 that float32 loses their
+    differences.
 
     `orthornn.load` scales in float64; an exported network reads and returns float32.
 
     Args:
-        description: Of the run, description.json; None for a network without units.
+        description: Description of the run, description.json; None for a network without units.
     """
     d = description or {}
     offsets = np.abs(np.ravel(d.get("offset", 0.0)))
@@ -43,7 +44,7 @@ def warn_of_large_offsets(description: Mapping[str, Any] | None) -> None:
             coarse.append(f"{kind} {name!r} to about {sizes[place] * _ROUNDING:.1g} standard deviations")
     if coarse:
         warn(
-            f"an exported network reads and returns float32 numbers, which hold {', '.join(coarse[:5])}"
-            f"{', ...' if len(coarse) > 5 else ''} only, so that its results differ from those of predict. To silence this, "
+            f"an exported network reads and returns float32 numbers, which resolve {', '.join(coarse[:5])}"
+            f"{', ...' if len(coarse) > 5 else ''} only, so its results differ from predict. To silence this, "
             f"subtract a constant near the mean from the column before training."
         )

@@ -23,17 +23,17 @@ def check(
     start: Tensor | None = None,
     resets: bool = False,
 ) -> float:
-    """Return the largest difference from the module on random input, over T and B that were not exported with.
+    """Return the largest difference from the module on random input, for values of T and B not used in the export.
 
-    CheckpointError if it is more than rounding: each step adds a few units in the last place to a state of norm 1.
+    Raise CheckpointError if it exceeds rounding: each step adds a few units in the last place to a state of norm 1.
 
     Args:
         model: The network.
         whole: The exported graph of a whole sequence: x -> y, with ``resets`` (x, reset) -> y.
         single: The exported graph of a step: (x, state) -> (y, state), with ``resets`` (x, state, reset) -> (y, state).
-        step: The module of a step, from which `single` was made.
-        start: The first state (S, N') as the file of `single` has it. Default: None, that of `step`.
-        resets: Whether the graphs restart; they are then compared with the module on each episode alone.
+        step: The module of a step, from which `single` was built.
+        start: The initial state (S, N') stored in the file of `single`. Default: None, the initial state of `step`.
+        resets: Whether the graphs restart; they are then compared with the module on each episode separately.
     """
     largest = 0.0
     for T, B in ((1, 1), (2, 1), (9, 4), (23, 3)):
@@ -62,7 +62,9 @@ def check(
 
 
 def _each_episode(model: Network, step: Step, x: Tensor, reset: Tensor) -> Tensor:
-    """Return what the module says of each episode alone, (T, B, O), or (B, O) of the last one of each sequence."""
+    """Return the module's results for each episode separately, (T, B, O), or (B, O) for the last one of each
+    sequence.
+    """
     columns = []
     for k, starts in enumerate(reset.unbind(1)):
         edges = [0, *(t for t in starts.nonzero().flatten().tolist() if t), len(x)]

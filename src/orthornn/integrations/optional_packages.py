@@ -1,4 +1,4 @@
-"""The packages that integrations need, named when they are missing."""
+"""Packages that integrations require, with an error that names them if they are missing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def require(package: str, what: str) -> None:
     """Raise MissingPackageError, which names the extra to install, unless a package can be imported.
 
     Args:
-        package: Its name.
-        what: What needs it.
+        package: Name of the package.
+        what: The part of orthornn that needs it.
     """
     try:
         importlib.import_module(package)

@@ -1,8 +1,8 @@
 """Policies with an orthogonal memory for RecurrentPPO of sb3-contrib.
 
-The policies are those of sb3-contrib in all but the recurrent network: a sequence in which episodes end is one call with
-``reset``, where sb3-contrib calls an LSTM for each step. sb3-contrib carries two tensors per network, (h, c) of an LSTM;
-here they are the two halves of the state.
+The policies equal those of sb3-contrib except for the recurrent network: a sequence in which episodes end takes one
+call with ``reset``, while sb3-contrib calls an LSTM for each step. sb3-contrib carries two tensors per network, (h, c)
+of an LSTM; here they are the two halves of the state.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ States = tuple[Tensor, Tensor]
 
 
 class SharingError(ArgumentError, AssertionError):
-    """Networks of actor and critic that contradict each other; sb3-contrib raises AssertionError for them."""
+    """Error for networks of actor and critic that contradict each other; sb3-contrib raises AssertionError for them."""
 
 
 class PolicyMemory(nn.Module):
-    """A network of orthornn as a policy of sb3-contrib calls it, with the state as a pair of tensors.
+    """An orthornn network with the interface that a policy of sb3-contrib calls, with the state as a pair of tensors.
 
     Args:
-        network: It follows time forwards, and its first dimension is time.
-        features: Of the policy, which the network must read.
+        network: A unidirectional network with time as its first dimension.
+        features: Number of features of the policy, which must be the input size of the network.
 
     Attributes:
-        input_size: Features, I.
-        num_layers: 1: states of all layers are side by side.
-        hidden_size: Numbers in each tensor of a state: half of those of all layers, rounded up.
-        output_size: Features that policy and value read.
+        input_size: Number of features, I.
+        num_layers: 1, since the states of all layers are concatenated.
+        hidden_size: Size of each tensor of a state: half of the numbers of all layers, rounded up.
+        output_size: Number of features that policy and value read.
 
     Shape:
         - features: (n T, I), the steps of each of n sequences one after another. states: a pair of (1, n, hidden_size).
-          episode_starts: (n T,), 1 where an episode starts.
+          episode_starts: (n T,), 1 if an episode starts.
         - Output: (n T, output_size), and the states after the last step.
     """
 
@@ -81,7 +81,7 @@ class PolicyMemory(nn.Module):
         self.hidden_size = math.ceil(math.prod(self._shape) * (2 if self._is_complex else 1) / 2)
 
     def forward(self, features: Tensor, states: States, episode_starts: Tensor) -> tuple[Tensor, States]:
-        """Return outputs and states; see the class for shapes."""
+        """Return outputs and states; the class lists the shapes."""
         count = self._check(features, states, episode_starts)
         x = features.reshape(count, -1, self.input_size).transpose(0, 1)
         starts = (episode_starts != 0).reshape(count, -1).mT
@@ -93,7 +93,7 @@ class PolicyMemory(nn.Module):
         return _real(out).transpose(0, 1).flatten(0, 1), self.paired(h)
 
     def _check(self, features: Tensor, states: States, episode_starts: Tensor) -> int:
-        """Return the number of sequences, after checking that all arguments have it."""
+        """Return the number of sequences, after checking that all arguments agree on it."""
         if not (isinstance(states, tuple) and len(states) == 2):
             found = f"{len(states)} tensors" if isinstance(states, tuple) else type(states).__name__
             raise ArgumentTypeError(
@@ -104,11 +104,11 @@ class PolicyMemory(nn.Module):
         if first.shape != (1, count, self.hidden_size) or second.shape != first.shape:
             raise ShapeError(
                 f"Expected a pair of states of shape (1, n, {self.hidden_size}), but got {tuple(first.shape)} and "
-                f"{tuple(second.shape)}. Pass the states of the step before, or initial_states(n)."
+                f"{tuple(second.shape)}. Pass the states of the previous step, or initial_states(n)."
             )
         if not count or rows % count:
             raise ShapeError(
-                f"Expected states of as many sequences as there are in {rows} rows of features, but got {count}. Pass "
+                f"Expected a number of states that divides the {rows} rows of features, but got {count}. Pass "
                 f"the states of these sequences."
             )
         if episode_starts.is_complex():
@@ -121,7 +121,7 @@ class PolicyMemory(nn.Module):
         return count
 
     def initial_states(self, count: int) -> States:
-        """Return the states from which episodes start. count: Of sequences, n."""
+        """Return the states from which episodes start. count: Number of sequences, n."""
         return self.paired(self.network.initial_states(count))
 
     def paired(self, h: Tensor) -> States:
@@ -142,7 +142,7 @@ class PolicyMemory(nn.Module):
 
 
 def _real(out: Tensor) -> Tensor:
-    """Return outputs (..., N), of a complex network (..., 2 N): real and imaginary parts side by side."""
+    """Return outputs (..., N), or for a complex network (..., 2 N): real and imaginary parts, concatenated."""
     return torch.view_as_real(out).flatten(-2) if out.is_complex() else out
 
 
@@ -156,26 +156,29 @@ def _blocks(
 
 
 class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
-    """A policy for RecurrentPPO whose memory is a network of orthornn, where MlpLstmPolicy has an LSTM.
+    """A policy for RecurrentPPO that uses an orthornn network as memory, instead of the LSTM of MlpLstmPolicy.
 
     Args:
-        observation_space, action_space, lr_schedule: The algorithm passes them.
-        memory: Builds the recurrent network from the number of features. Default: None, OrthogonalBlocks with the
-            three arguments below.
-        lstm_hidden_size: ``d_model``, the features that policy and value read. Default: 256.
+        observation_space, action_space, lr_schedule: Passed by the algorithm.
+        memory: Function that builds the recurrent network from the number of features. Default: None, OrthogonalBlocks
+            with the three arguments below.
+        lstm_hidden_size: ``d_model``, the number of features that policy and value read. Default: 256.
         n_lstm_layers: Number of blocks. Default: 1.
-        lstm_kwargs: Other arguments of OrthogonalBlocks. Unless they are among them, ``state_size`` is
-            ``lstm_hidden_size`` and ``decay`` False: an agent's memory forgets nothing within an episode. Default: None.
-        shared_lstm: The critic reads the actor's memory, and does not train it. Only with
-            ``enable_critic_lstm=False``. Default: ``False``.
-        enable_critic_lstm: The critic has a memory of its own. With neither, it reads the features through a linear
-            layer. Default: ``True``.
-        recurrent_lr: Learning rate of the recurrent matrices as a multiple of the others'. Default: 0.1.
-        options: The other arguments of MlpLstmPolicy: ``net_arch``, ``share_features_extractor``, ``optimizer_class``, ...
+        lstm_kwargs: Other arguments of OrthogonalBlocks. Unless they contain other values, ``state_size`` is
+            ``lstm_hidden_size`` and ``decay`` is False: an agent's memory does not forget within an episode. Default:
+            None.
+        shared_lstm: Let the critic read the actor's memory without training it. Only with ``enable_critic_lstm=False``.
+            Default: ``False``.
+        enable_critic_lstm: Give the critic a separate memory. If both are False, the critic reads the features through
+            a linear layer. Default: ``True``.
+        recurrent_lr: Learning rate of the recurrent matrices, relative to the other parameters. Default: 0.1.
+        options: Other arguments of MlpLstmPolicy: ``net_arch``, ``share_features_extractor``, ``optimizer_class``, ...
 
     Raises:
-        ArgumentError: For arguments outside their range, or ``memory`` together with the sizes of OrthogonalBlocks.
-        SharingError: If actor and critic share a memory and the critic has one, or memories without features are shared.
+        ArgumentError: If an argument is outside its range, or ``memory`` is passed together with the sizes of
+            OrthogonalBlocks.
+        SharingError: If actor and critic share a memory and the critic also has one, or share memories but not
+            features.
 
     Example::
 
@@ -211,14 +214,14 @@ class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
             check_callable("memory", memory)
             if (lstm_hidden_size, n_lstm_layers, lstm_kwargs) != (256, 1, None):
                 raise ArgumentError(
-                    "Expected no lstm_hidden_size, n_lstm_layers and lstm_kwargs with memory, but got one. Set the sizes "
+                    "Expected no lstm_hidden_size, n_lstm_layers or lstm_kwargs with memory, but got one. Set the sizes "
                     "in the function memory."
                 )
         self.shared_lstm = check_flag("shared_lstm", shared_lstm)
         self.enable_critic_lstm = check_flag("enable_critic_lstm", enable_critic_lstm)
         if shared_lstm and enable_critic_lstm:
             raise SharingError(
-                "Expected one of shared_lstm and enable_critic_lstm, but got both. Pass enable_critic_lstm=False to share "
+                "Expected shared_lstm or enable_critic_lstm, but got both. Pass enable_critic_lstm=False to share "
                 "the memory of the actor."
             )
         if shared_lstm and not options.get("share_features_extractor", True):
@@ -275,17 +278,17 @@ class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """Return actions and the states after them.
+        """Return actions and the following states.
 
         Args:
-            observation: Of one environment, or of several.
-            state: What the call before returned. Default: None, the states from which episodes start.
+            observation: Observation of one or several environments.
+            state: State returned by the previous call. Default: None, the states from which episodes start.
             episode_start: bool (n,), whether each environment has just begun an episode. Default: None, none has.
-            deterministic: Return the most probable actions, rather than samples.
+            deterministic: Return the most probable actions instead of samples.
 
         Raises:
-            ShapeError: If states or truth values are of another number of environments.
-            ArgumentTypeError, DTypeError: If they are of another type.
+            ShapeError: If states or truth values have another number of environments.
+            ArgumentTypeError, DTypeError: If they have another type.
         """
         tensors, _ = self.obs_to_tensor(observation)
         count = len(next(iter(tensors.values())) if isinstance(tensors, dict) else tensors)
@@ -311,14 +314,14 @@ class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
 
 
 class CnnOrthogonalPolicy(MlpOrthogonalPolicy):
-    """A policy for images, as CnnLstmPolicy: NatureCNN extracts the features. See MlpOrthogonalPolicy."""
+    """A policy for images, like CnnLstmPolicy: NatureCNN extracts the features. See MlpOrthogonalPolicy."""
 
     def __init__(self, *spaces: Any, features_extractor_class: type = NatureCNN, **options: Any) -> None:
         super().__init__(*spaces, features_extractor_class=features_extractor_class, **options)
 
 
 class MultiInputOrthogonalPolicy(MlpOrthogonalPolicy):
-    """A policy for Dict observations, as MultiInputLstmPolicy: CombinedExtractor extracts the features. See
+    """A policy for Dict observations, like MultiInputLstmPolicy: CombinedExtractor extracts the features. See
     MlpOrthogonalPolicy.
     """
 
@@ -327,20 +330,22 @@ class MultiInputOrthogonalPolicy(MlpOrthogonalPolicy):
 
 
 def _check_predicted(state: object, shape: tuple[int, ...]) -> None:
-    """Raise unless a state is a pair of arrays of this shape."""
+    """Raise unless a state is a pair of arrays with this shape."""
     if not (isinstance(state, tuple) and len(state) == 2):
         found = f"{len(state)} arrays" if isinstance(state, tuple) else type(state).__name__
-        raise ArgumentTypeError(f"Expected state to be a pair of arrays, but got {found}. Pass what predict returned.")
+        raise ArgumentTypeError(
+            f"Expected state to be a pair of arrays, but got {found}. Pass the state returned by predict."
+        )
     shapes = [np.shape(half) for half in state]
     if shapes != [shape, shape]:
         raise ShapeError(
-            f"Expected state to be two arrays of shape {shape}, but got {shapes[0]} and {shapes[1]}. Pass what predict "
-            f"returned for as many environments."
+            f"Expected state to be two arrays of shape {shape}, but got {shapes[0]} and {shapes[1]}. Pass the state "
+            f"returned by predict for this number of environments."
         )
 
 
 def _scale_rates(scale: float | None, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Multiply the learning rate of recurrent matrices; with None, return it to what it was."""
+    """Multiply the learning rate of recurrent matrices; with None, restore the original rate."""
     for group in optimizer.param_groups:
         if group.get("name") == "other":
             continue

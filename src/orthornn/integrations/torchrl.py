@@ -1,7 +1,7 @@
-"""The networks as TensorDict modules of TorchRL.
+"""The networks as TensorDict modules for TorchRL.
 
-`OrthogonalModule` is used as TorchRL's LSTMModule and GRUModule are. Where these cut a batch of time into episodes, pad
-them and call the network on all of them, it calls the network once, with ``reset`` where an episode begins.
+Use `OrthogonalModule` like TorchRL's LSTMModule and GRUModule. They split a batch of time into episodes, pad them and
+call the network on all of them; this module calls the network once, with ``reset`` at the beginning of each episode.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ Key = str | tuple[str, ...]
 
 
 class OrthogonalModule(TensorDictModuleBase):
-    """A network of orthornn in a tensordict, one step at a time or over a batch of time.
+    """An orthornn network in a tensordict, for one step at a time or for a batch of time.
 
-    Inside ``torchrl.modules.set_recurrent_mode(True)``, as TorchRL's losses call it, the last dimension of the
-    tensordict is time, and the state is that of its first step. Otherwise each element is one step of an environment.
-    In both, an episode starts from the network's initial state where ``is_init`` is true.
+    Inside ``torchrl.modules.set_recurrent_mode(True)``, which TorchRL's losses use, the last dimension of the
+    tensordict is time, and the state is the state of its first step. Otherwise each element is one step of an
+    environment. In both modes, an episode starts from the network's initial state if ``is_init`` is true.
 
     Args:
-        network: It follows time forwards and reads sequences (T, B, I).
-        in_key: Of the input; states have the key ``"recurrent_state"``. Only without ``in_keys``.
-        in_keys: Of the input and the state, and of ``is_init`` if it has another name.
-        out_key: Of the output; states have the key ``("next", "recurrent_state")``. Only without ``out_keys``.
-        out_keys: Of the output and the state after each step; the latter is ``("next", KEY)`` for `make_tensordict_primer`.
+        network: A unidirectional network that reads sequences (T, B, I).
+        in_key: Key of the input; states have the key ``"recurrent_state"``. Only without ``in_keys``.
+        in_keys: Keys of the input and the state, and of ``is_init`` if it has another name.
+        out_key: Key of the output; states have the key ``("next", "recurrent_state")``. Only without ``out_keys``.
+        out_keys: Keys of the output and the state after each step; `make_tensordict_primer` requires ``("next", KEY)``
+            for the latter.
         default_recurrent_mode: The mode outside ``set_recurrent_mode``. Default: ``False``.
 
     Shape:
         - Input: (..., I), or (..., T, I) in recurrent mode. ``is_init``: bool (..., 1).
-        - State: (..., L, S), of a complex network (..., L, S, 2). Default: the network's initial states.
-        - Output: (..., O). In recurrent mode only the last step of the states after each step is written; others are 0.
+        - State: (..., L, S), or (..., L, S, 2) for a complex network. Default: the network's initial states.
+        - Output: (..., O). In recurrent mode only the last step of the states is written; the other steps are 0.
 
     Raises:
-        ArgumentError: If keys are missing, or the tensordict has no ``is_init``.
-        ArgumentTypeError: Unless network is a network of orthornn.
-        ShapeError, DTypeError: If a mask or a state does not fit.
+        ArgumentError: If keys are missing, or the tensordict lacks ``is_init``.
+        ArgumentTypeError: If ``network`` is not an orthornn network.
+        ShapeError, DTypeError: If a mask or a state does not match the network.
 
     Example::
 
@@ -91,7 +92,7 @@ class OrthogonalModule(TensorDictModuleBase):
         self.out_keys = _keys("out_key", out_key, out_keys, ("next", "recurrent_state"))
         if len(self.in_keys) != 3 or len(self.out_keys) != 2:
             raise ArgumentError(
-                f"Expected in_keys of an input and a state, and out_keys of an output and a state, but got {in_keys} and "
+                f"Expected in_keys for an input and a state, and out_keys for an output and a state, but got {in_keys} and "
                 f"{out_keys}. Pass in_key and out_key for the usual ones."
             )
         state = network.initial_states(1).detach()
@@ -101,7 +102,7 @@ class OrthogonalModule(TensorDictModuleBase):
 
     @property
     def recurrent_mode(self) -> bool:
-        """Whether a tensordict's last dimension is time."""
+        """Whether the last dimension of a tensordict is time."""
         mode = recurrent_mode()
         return self._default_mode if mode is None else bool(mode)
 
@@ -109,12 +110,12 @@ class OrthogonalModule(TensorDictModuleBase):
         """Return the transform that adds the state to the tensordicts of an environment.
 
         Raises:
-            ArgumentError: Unless the state's key after a step is ``("next", KEY)`` of that before it.
+            ArgumentError: If the key of the state after a step is not ``("next", KEY)``, with the state's KEY.
         """
         before, after = (key if isinstance(key, tuple) else (key,) for key in (self.in_keys[1], self.out_keys[1]))
         if after != ("next", *before):
             raise ArgumentError(
-                f"Expected the state after a step as {('next', *before)}, but got {after}. Name it so in out_keys."
+                f"Expected the state after a step as {('next', *before)}, but got {after}. Change it in out_keys."
             )
         spec = Unbounded(shape=self._state_shape, dtype=self._state_dtype)
         return TensorDictPrimer({before: spec}, expand_specs=True)
@@ -126,7 +127,7 @@ class OrthogonalModule(TensorDictModuleBase):
         x, h, starts = (tensordict.get(key, None) for key in (of_input, of_state, of_start))
         if starts is None:
             raise ArgumentError(
-                f"Expected {of_start!r} in the tensordict, which tells where episodes begin, but got none. Append "
+                f"Expected {of_start!r} in the tensordict, which marks where episodes begin, but got none. Append "
                 f"torchrl.envs.InitTracker() to the environment."
             )
         batch = tensordict.batch_size
@@ -134,7 +135,7 @@ class OrthogonalModule(TensorDictModuleBase):
         timed = self.recurrent_mode
         if timed and not batch:
             raise ShapeError(
-                "Expected a tensordict whose last dimension is time in recurrent mode, but got one without dimensions. "
+                "Expected a tensordict whose last dimension is time in recurrent mode, but got no dimensions. "
                 "Leave the mode, or stack steps."
             )
         steps = batch[-1] if timed else 1
@@ -157,7 +158,7 @@ class OrthogonalModule(TensorDictModuleBase):
         return tensordict
 
     def _check(self, batch: torch.Size, x: Any, h: Any, starts: Any) -> None:
-        """Raise unless what a tensordict has fits the network."""
+        """Raise unless the entries of a tensordict match the network."""
         of_input, of_state, of_start = self.in_keys
         if not isinstance(x, Tensor):
             raise ArgumentTypeError(f"Expected a tensor {of_input!r} in the tensordict, but got {type(x).__name__}.")
@@ -178,8 +179,8 @@ class OrthogonalModule(TensorDictModuleBase):
 
 
 def _keys(name: str, key: Key | None, keys: Sequence[Key] | None, state: Key) -> list[Key]:
-    """Return keys as they are given, one or all."""
+    """Return keys as given, either a single one or all."""
     if (key is None) == (keys is None):
         given = "neither" if key is None else "both"
-        raise ArgumentError(f"Expected one of {name} and {name}s, but got {given}. Pass {name} for the usual state.")
+        raise ArgumentError(f"Expected either {name} or {name}s, but got {given}. Pass {name} for the usual state.")
     return [key, state] if keys is None else list(keys)  # type: ignore[list-item]

@@ -1,7 +1,7 @@
-"""The recurrence over time behind `dense_rnn`, `compact_wy_rnn`, `rotations_rnn`, `operator_rnn`, `reflection_rnn` and
-`delta_rnn`; and `denormals_as_zero` for loops that train.
+"""The recurrences behind `dense_rnn`, `compact_wy_rnn`, `rotations_rnn`, `operator_rnn`, `reflection_rnn` and
+`delta_rnn`, and `denormals_as_zero` for training loops.
 
-The road of a call: functional -> recurrence -> backends. README.md has the map.
+The path of a call: functional -> recurrence -> backends. README.md has the map.
 """
 
 from .delta import delta_rnn

@@ -1,9 +1,9 @@
 """A backward pass for many gradients at once.
 
 torch.autograd.grad(..., is_grads_batched=True), torch.autograd.functional.jacobian(..., vectorize=True) and gradcheck
-call a node's backward under autograd's own vmap, and torch.func.vmap over torch.autograd.grad does so under its own: the
-gradient is then a batched tensor, which has no address. A backward pass that is not made of plain torch operations runs
-once for each gradient.
+call a node's backward under autograd's internal vmap, and torch.func.vmap over torch.autograd.grad does so under its
+vmap. The gradient is then a batched tensor without an address. A backward pass that does not consist of plain torch
+operations therefore runs once per gradient.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ Backward = Callable[..., Found]
 
 
 def for_each_gradient(backward: Backward, *grads: Tensor | None) -> Found:
-    """Return backward(*grads), or if some are batched what ``backward`` returns for each of their entries, batched."""
+    """Return backward(*grads). If some gradients are batched, call ``backward`` for each of their entries and batch the
+    results.
+    """
     if any([g is not None and torch._C._functorch.is_legacy_batchedtensor(g) for g in grads]):
         level = _level()
         parts = [_unbound(g, level) for g in grads]
@@ -32,7 +34,7 @@ def for_each_gradient(backward: Backward, *grads: Tensor | None) -> Found:
 
 
 def _unbound(grad: Tensor | None, level: int) -> tuple[Tensor, ...] | None:
-    """Return the entries of a batched gradient, of another one itself."""
+    """Return the entries of a batched gradient; return any other gradient unchanged."""
     if grad is None:
         return None
     if not torch._C._functorch.is_legacy_batchedtensor(grad):
@@ -45,7 +47,7 @@ def _entry(parts: tuple[Tensor, ...] | None, index: int) -> Tensor | None:
 
 
 def _level() -> int:
-    """Return the number that autograd's vmap has given to the innermost batch dimension."""
+    """Return the number that autograd's vmap has assigned to the innermost batch dimension."""
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     return max(level, 1)  # 0 in a thread of autograd that does not know of vmap

@@ -1,8 +1,8 @@
-"""The values that travel from a recurrence's public function to a backend and back. No computation happens here.
+"""The values that travel from a recurrence's public function to a backend and back. This module computes nothing.
 
 A `Call` holds everything about one run of  h_t = phi(W h_{t-1} + V x_t + b)  over a batch of sequences: the tensors,
-how rows are divided into steps, and the options. `Call.tensors` fixes the order of the tensors; `Needs` and `Gradients`
-repeat it, and nothing else does.
+the division of rows into steps, and the options. `Call.tensors` defines the order of the tensors; only `Needs` and
+`Gradients` repeat it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Options(NamedTuple):
     """The options of a call: everything that is not a tensor.
 
     Attributes:
-        kind: How the transition is given: "dense" is W (N, N); "compact_wy" is reflectors, U (N, M) or packed (P,),
-            with the base (c, s); "rotations" is W in its own basis with its rotations (c, s); "reflections" are those of
-            every step (reflections/call.py); "irregular" are rotations over irregular time (irregular/call.py).
+        kind: Form of the transition: "dense" is W (N, N); "compact_wy" is reflectors, U (N, M) or packed (P,), with the
+            base (c, s); "rotations" is W in the basis of its rotations (c, s); "reflections" have separate reflectors
+            for each step (reflections/call.py); "irregular" are rotations over irregular time (irregular/call.py).
         activation: phi.
-        clip: The bound on entries of dL/da_t inside back-propagation, or None.
+        clip: Bound on entries of dL/da_t inside back-propagation, or None.
         only_last: Return only the last state of each sequence.
-        backend: A name, or "auto".
-        segment_length: The number of steps between two stored states with ``memory="checkpoint"``; None to store all.
+        backend: Name of a backend, or "auto".
+        segment_length: Steps between two stored states with ``memory="checkpoint"``; None to store all states.
     """
 
     kind: Kind
@@ -43,7 +43,9 @@ class Options(NamedTuple):
     segment_length: int | None = None
 
     def changed(self, **changes: Any) -> Options:
-        """Return the options with some changed. Not ``_replace``, which torch.compile cannot trace before torch 2.9."""
+        """Return the options with some changed, without ``_replace``, which torch.compile cannot trace before torch
+        2.9.
+        """
         return Options(*[changes.get(name, value) for name, value in zip(_OPTIONS, list(self))])  # type: ignore[arg-type]
 
     def to_spec(self) -> str:
@@ -56,7 +58,7 @@ class Options(NamedTuple):
     @staticmethod
     @functools.lru_cache(maxsize=256)
     def from_spec(spec: str) -> Options:
-        """Return the options that `to_spec` described."""
+        """Return the options described by `to_spec`."""
         kind, name, slope, only_last, backend, clip, segment = spec.split()
         phi = activations.get(name, float(slope) if name == "leaky_relu" else None)
         return Options(
@@ -78,13 +80,13 @@ class Call(NamedTuple):
         weight_ih: V (N, I), or None.
         bias: b (N,), or None.
         h0: The initial state (B, N).
-        weight: W (N, N), or reflectors, or W in the basis of its rotations (of which only the gradient is used).
+        weight: W (N, N), or reflectors, or W in the basis of its rotations (which only receives the gradient).
         c, s: The base of reflectors, or the rotations, each (N,); None for the identity as a base.
         parameter: phi's trainable vector, or None.
-        restart: The state (B, N) that takes the place of h_{t-1} where the layout has resets; None without resets.
-        layout: How rows are divided into steps.
-        options: Everything else.
-        factors: (U, S) of the reflectors, if they are computed already.
+        restart: The state (B, N) that replaces h_{t-1} at the resets of the layout; None without resets.
+        layout: The division of the rows into steps.
+        options: All other options.
+        factors: (U, S) of the reflectors, if they are already computed.
     """
 
     x: Tensor
@@ -105,7 +107,7 @@ class Call(NamedTuple):
         return Call(*[changes.get(name, value) for name, value in zip(_CALL, list(self))])  # type: ignore[arg-type]
 
     def with_transition(self, kind: Kind, weight: Tensor, c: Tensor | None = None, s: Tensor | None = None) -> Call:
-        """Return the call with this transition. One entry after the other, in a third of the time of `changed`."""
+        """Return the call with this transition. Setting entry by entry takes a third of the time of `changed`."""
         x, weight_ih, bias, h0, _, _, _, parameter, restart, layout, options, _ = self
         _, activation, clip, only_last, backend, segment_length = options
         options = Options(kind, activation, clip, only_last, backend, segment_length)
@@ -116,7 +118,7 @@ class Call(NamedTuple):
         return Call(*tensors, self.layout, self.options)  # type: ignore[arg-type, call-arg]
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """Return what can be differentiated, in the order of `Needs` and `Gradients`."""
+        """Return the differentiable tensors, in the order of `Needs` and `Gradients`."""
         return self[:_TENSORS]  # type: ignore[return-value]
 
     def sides(self) -> tuple[Tensor | None, ...]:
@@ -124,7 +126,7 @@ class Call(NamedTuple):
         return self.layout.batch_sizes, self.layout.resets
 
     def are_rows(self) -> tuple[bool, ...]:
-        """Return which of the tensors have a row for every step and sequence: x."""
+        """Return the tensors that have a row for every step and sequence: x."""
         return (True, *(False,) * (_TENSORS - 1))
 
     def contiguous(self) -> Call:
@@ -132,7 +134,7 @@ class Call(NamedTuple):
         return self._replace(x=self.x.contiguous())
 
     def part(self, rows: slice, layout: SequenceLayout, h: Tensor) -> Call:
-        """Return the call of one segment: these rows, from the state h (B, N) before them."""
+        """Return the call of one segment: these rows, starting from the state h (B, N) before them."""
         x, restart = layout.unflatten(self.rows[rows]), self.restart
         if restart is not None:
             restart = restart[: layout.batch].contiguous()
@@ -140,7 +142,7 @@ class Call(NamedTuple):
 
     @property
     def returns_all(self) -> bool:
-        """Whether all states are returned, and not only the last ones."""
+        """Whether all states are returned, instead of only the last ones."""
         return not self.options.only_last
 
     def spec(self) -> str:
@@ -166,7 +168,7 @@ class Call(NamedTuple):
         return weight.shape[1] if weight.dim() == 2 else packed_reflections(self.h0.shape[1], weight.shape[0])
 
     def size(self) -> Size:
-        """Return what the choice of a backend depends on."""
+        """Return the sizes that the choice of a backend depends on."""
         layout, options = self.layout, self.options
         return Size(
             self.h0.shape[1],
@@ -185,7 +187,7 @@ _TENSORS = _CALL.index("layout")
 
 
 class Size(NamedTuple):
-    """The sizes that the choice of a backend depends on, besides device and dtype.
+    """The sizes that the choice of a backend depends on, in addition to device and dtype.
 
     Attributes:
         n: N. m: M, or None if the transition is not given by reflectors. batch: B. steps: T.
@@ -219,7 +221,7 @@ class Needs(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """The gradients of a call's tensors; None where not needed. That of x has flat rows (R, ...)."""
+    """The gradients of a call's tensors; None if not required. The gradient of x has flat rows (R, ...)."""
 
     x: Tensor | None = None
     weight_ih: Tensor | None = None
@@ -233,11 +235,11 @@ class Gradients(NamedTuple):
 
 
 class States(NamedTuple):
-    """The result of a call, or the gradient that arrives at it.
+    """The result of a call, or the gradient of the result.
 
     Attributes:
-        all: Every state, (T, B, N), or (R, N) for a ragged batch; None if only the last ones are returned, or if no
-            gradient arrives here.
+        all: Every state, (T, B, N), or (R, N) for a ragged batch; None if only the last states are returned, or if
+            there is no gradient.
         last: The last state of each sequence (B, N); None only as a gradient.
     """
 
@@ -246,7 +248,7 @@ class States(NamedTuple):
 
     @property
     def wanted(self) -> Tensor:
-        """The states that the caller asked for: all of them, or the last ones alone."""
+        """The states that the caller requested: all of them, or only the last ones."""
         found = self.last if self.all is None else self.all
         assert found is not None
         return found
@@ -256,11 +258,12 @@ class Residuals(NamedTuple):
     """The tensors that a forward pass saves for the backward pass.
 
     Attributes:
-        states: All states as in `States`, where phi' can be read off them; recomputed from pre-activations otherwise.
-        preactivations: (R, N), where phi' reads them.
+        states: All states as in `States`, if phi' can be computed from them; otherwise they are recomputed from
+            pre-activations.
+        preactivations: (R, N), if phi' reads them.
         h_tilde: h~ of Theorem 2, (R, M), for compact WY.
         U: (N, M), for packed reflectors. S: (M, M), for compact WY.
-        starts: With checkpointing, the state before every segment, (S, B, N), and nothing else.
+        starts: With checkpointing, only the state before every segment, (S, B, N).
     """
 
     states: Tensor | None = None

@@ -1,16 +1,16 @@
-"""Long sequences in segments: only the state before each segment is stored, and the rest is recomputed
-(memory="checkpoint").
+"""Long sequences in segments: store only the state before each segment, and recompute the rest (memory="checkpoint").
 
-The forward pass stores h_0, h_k, h_2k, ...; the backward pass takes one segment after the other, the last first: it
-recomputes the segment's states from the stored one, then runs the segment's backward pass with dL/dh of its last state.
-Everything within a segment is a call of the backend. Where sequences have unequal lengths, the state that is passed on
-has all B rows: those of sequences that have ended hold their last state.
+The forward pass stores h_0, h_k, h_2k, .... The backward pass processes one segment after the other, starting with the
+last: it recomputes the segment's states from the stored one, then runs the segment's backward pass with dL/dh of its
+last state. Everything within a segment is a call of the backend. If sequences have unequal lengths, the state that is
+passed on has all B rows: sequences that have ended hold their last state.
 
-The segment's length. S segments store S B N numbers, and the one at work needs for each of its steps at most a state, a
-pre-activation and a delta, 3 N, and h~ and C~, 2 M. B (N T/k + k (3N + 2M)) is least at k = sqrt(T N / (3N + 2M)).
+The segment length. S segments store S B N numbers, and the segment being processed needs for each of its steps at most
+a state, a pre-activation and a delta, 3 N, and h~ and C~, 2 M. B (N T/k + k (3N + 2M)) is minimal at k = sqrt(T N / (3N
++ 2M)).
 
-States that are recomputed are those of the same call's forward pass: to the bit on the compiled kernels, to rounding
-elsewhere. Against memory="store" they agree to rounding, since products over rows have other shapes.
+Recomputed states equal the states of the same call's forward pass: bit for bit in the compiled kernels, up to rounding
+elsewhere. They agree with memory="store" up to rounding, since products over rows have other shapes.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ class LongCall(Protocol):
 
     @property
     def layout(self) -> SequenceLayout:
-        """How rows are divided into steps."""
+        """The division of the rows into steps."""
 
     @property
     def options(self) -> Options:
-        """The options, with the length of a segment."""
+        """The options, including the segment length."""
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """Return what can be differentiated, in the order of the gradients."""
+        """Return the differentiable tensors, in the order of the gradients."""
 
     def are_rows(self) -> tuple[bool, ...]:
-        """Return which of the tensors have a row for every step and sequence."""
+        """Return the tensors that have a row for every step and sequence."""
 
     def contiguous(self: Self) -> Self:
-        """Return the call with contiguous rows: of others each part would be cut out of a copy of them all."""
+        """Return the call with contiguous rows: otherwise each segment would copy all rows."""
 
     def part(self: Self, rows: slice, layout: SequenceLayout, h: Tensor) -> Self:
-        """Return the call of one segment: these rows, from the state h (B, N) before them."""
+        """Return the call of one segment: these rows, starting from the state h (B, N) before them."""
 
 
 C = TypeVar("C", bound=LongCall)
@@ -66,7 +66,7 @@ Backward = Callable[[C, States, Tensors, Sequence[bool]], Tensors]
 
 
 def segment_length(T: int, n: int, m: int) -> int:
-    """Return the number of steps per segment with the least peak memory, for T steps of N units and M reflections."""
+    """Return the number of steps per segment that minimizes peak memory, for T steps of N units and M reflections."""
     if isinstance(T, torch.SymInt):
         return LENGTH_FOR_ANY_T
     # Even: the compiled compact form goes through U to and fro, so that the bits of a step depend on its parity.
@@ -74,14 +74,14 @@ def segment_length(T: int, n: int, m: int) -> int:
 
 
 def peak_numbers(segment: int | None, T: int, batch: int, n: int, m: int) -> int:
-    """Return how many numbers a call holds at its peak, with segments of this length or, if None, without."""
+    """Return the peak number of stored numbers of a call with segments of this length, or without segments if None."""
     if segment is None:
         return T * batch * (n + m)
     return batch * (n * -(-T // segment) + min(segment, T) * (3 * n + 2 * m))
 
 
 def stored_states(call: LongCall) -> int:
-    """Return how many states are stored: one more than there are segments, since graphs treat a size of 1 as a constant."""
+    """Return the number of stored states: one more than the segments, since graphs treat a size of 1 as a constant."""
     assert call.options.segment_length is not None
     return -(-call.layout.length // call.options.segment_length) + 1
 
@@ -89,7 +89,7 @@ def stored_states(call: LongCall) -> int:
 def forward(run: Forward[C], call: C, save: bool) -> tuple[States, Tensor]:
     """Return the states of a call and, if ``save``, the states before every segment.
 
-    run: Runs the call of one segment.
+    run: Function that runs the call of one segment.
     """
     call = call.contiguous()
     layout, h, options = call.layout, call.h0, call.options
@@ -120,16 +120,17 @@ def backward(
     needs: Sequence[bool],
     state: int,
 ) -> Tensors:
-    """Return the gradients of a call, one segment at a time, the last one first.
+    """Return the gradients of a call, processing one segment at a time, the last one first.
 
     Args:
-        run: Runs the call of one segment, and saves what its backward pass needs.
-        run_backward: Returns the gradients of such a call, from those of its rows (R, N) and of its last state.
+        run: Function that runs the call of one segment and saves the residuals for its backward pass.
+        run_backward: Function that returns the gradients of such a call, from the gradients of its rows (R, N) and its
+            last state.
         call: The whole call.
-        grad: The gradients that arrive at its states.
-        starts: What `forward` has stored.
-        needs: Which gradients are needed.
-        state: The place of h0 among the tensors.
+        grad: The gradients of its states.
+        starts: The states that `forward` has stored.
+        needs: Which gradients are required.
+        state: Index of h0 among the tensors.
     """
     call = call.contiguous()
     layout, h0, tensors, are_rows = call.layout, call.h0, call.tensors(), call.are_rows()

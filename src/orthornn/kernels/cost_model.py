@@ -1,6 +1,6 @@
 """The cost of each form of a transition: as a matrix, by its reflections, by its structure, or as rotations.
 
-Everything is counted in multiply-adds of the compiled dense kernel, with constants as measured on CPUs.
+The unit of cost is a multiply-add of the compiled dense kernel; constants were measured on CPUs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ _CALL, _SLOWER, _MATRIX_ROWS = 200_000, 20, 1
 
 
 def operator_pays(cost: tuple[int, int], n: int, batch: int, built_steps: int | None = None) -> bool:
-    """Return whether applying a transition by its structure costs less than by its matrix (n, n).
+    """Return whether applying a transition through its structure costs less than through its matrix (n, n).
 
-    The matrix is built by applying the structure to n rows, and so is its gradient.
+    The matrix, like its gradient, is built by applying the structure to n rows.
 
     Args:
         cost: (multiply-adds for one row, torch operations for one step).
-        n: N.
-        batch: B.
-        built_steps: T of a call for which the matrix is built, and differentiated. Default: None, it is known, or used
-            often.
+        n: Size of the state.
+        batch: Number of sequences.
+        built_steps: T of a call for which the matrix is built and differentiated. Default: None, for a matrix that is
+            already built or used often.
     """
     arithmetic, calls = cost
     more = _CALL * calls + _SLOWER * arithmetic * batch - n * n * (batch + _MATRIX_ROWS)
@@ -40,12 +40,12 @@ _BUILD, _BUILD_PRODUCT, _ROW, _ALONE_IN_STEP = 20_000_000, 3, 2000, 2
 def cheaper_form(n: int, m: int, built_for: tuple[int, int] | None = None) -> str:
     """Return "compact_wy" or "dense" for a transition of M reflections that has both forms.
 
-    By the multiply-adds of a step, the crossover measured on CPUs is at M/N between 0.41 and 0.55, which is where the two
-    counts cross. A matrix that is built for a short call does not pay at any M.
+    By the multiply-adds of a step, the two costs are equal at an M/N between 0.41 and 0.55, as measured on CPUs.
+    Building the matrix for a short call does not pay off for any M.
 
     Args:
-        built_for: (B, rows of all steps) of the call for which W is built, and differentiated. Default: None, W is known, or
-            used often.
+        built_for: (B, rows of all steps) of the call for which W is built and differentiated. Default: None, for a W
+            that is already built or used often.
     """
     costs = multiply_adds(n, m)
     saved = costs["compact_wy"] - costs["dense"]
@@ -59,7 +59,7 @@ def cheaper_form(n: int, m: int, built_for: tuple[int, int] | None = None) -> st
 
 
 def multiply_adds(n: int, m: int) -> dict[str, float]:
-    """Return the multiply-adds per step and sequence in either form: N^2, and 2NM + M^2/2."""
+    """Return the multiply-adds per step and sequence of both forms: N^2, and 2NM + M^2/2."""
     return {"dense": float(n * n), "compact_wy": 2.0 * n * m + m * m / 2}
 
 
@@ -70,11 +70,11 @@ _TURN, _DECOMPOSITION, _SETUP, _ALONE = 50, 30, 10_000_000, 3
 
 
 class Linear(NamedTuple):
-    """The sizes and options that the choice for a linear recurrence depends on.
+    """The sizes and options that the choice of a form for a linear recurrence depends on.
 
-    m: reflections, None where W has no compact form. all_states: every state is returned, not the last. projected: the
-    input comes as V x. trained: a backward pass follows, W's gradient included unless `held`. read: K where K numbers are
-    read out of every state, in place of the state.
+    m: Number of reflections, None if W has no compact form. all_states: Whether every state is returned instead of the
+    last. projected: Whether the input is already V x. trained: Whether a backward pass follows, which includes W's
+    gradient unless `held`. read: K if K numbers are read out of every state and returned instead.
     """
 
     n: int
@@ -91,7 +91,7 @@ class Linear(NamedTuple):
 def linear_costs(size: Linear) -> dict[str, float]:
     """Return the multiply-adds of a call with W applied as a matrix or by its reflections, and with W as rotations.
 
-    As rotations N^2 a row remain for every state that is returned, for inputs that come projected, and for dL/dW.
+    With rotations, N^2 per row remain for every returned state, for projected inputs, and for dL/dW.
     """
     n, rows = size.n, size.batch * size.steps
     forms = multiply_adds(n, size.m or 0)
@@ -120,11 +120,11 @@ _RESPONSE, _LAST_TURN = 8_000_000, 25
 
 
 def response_pays(n: int, m: int | None, inputs: int, batch: int, steps: int, trained: bool) -> bool:
-    """Return whether the last states of a linear recurrence cost less by its response to one step.
+    """Return whether the response to one step is the cheaper way to the last states of a linear recurrence.
 
-    By the response one sequence per input, one for the bias and one for the initial state take the steps, in place of those
-    of the batch. The products with inputs are as many either way. m: reflections, 0 for rotations alone, None where W has
-    no compact form.
+    With the response, one sequence per input, one for the bias and one for the initial state run through the steps,
+    instead of the sequences of the batch. The number of products with inputs is the same. m: Number of reflections, 0
+    for pure rotations, None if W has no compact form.
     """
     sequences = inputs + 2
     row = _LAST_TURN * n if m == 0 else multiply_adds(n, m or 0)["dense" if m is None else cheaper_form(n, m)]
@@ -138,10 +138,11 @@ _GROUPS, _SQUARING = 80_000_000, 25
 
 
 def groups_pay(n: int, m: int | None, inputs: int, batch: int, steps: int, k: int) -> bool:
-    """Return whether every k-th state of a linear recurrence costs less by groups of k steps than by all states.
+    """Return whether groups of k steps are the cheaper way to every k-th state of a linear recurrence.
 
-    By groups a batch takes steps / k steps, and one sequence per input (and one for the bias) takes k. The products with
-    inputs are as many either way. m: reflections, 0 for rotations alone, None where W has no compact form.
+    With groups, a batch runs through steps / k steps, and one sequence per input (and one for the bias) through k
+    steps. The number of products with inputs is the same. m: Number of reflections, 0 for pure rotations, None if W has
+    no compact form.
     """
     saved = batch * steps - batch * steps / k - (inputs + 1) * k
     forms = multiply_adds(n, m or 0)

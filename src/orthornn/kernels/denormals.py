@@ -1,4 +1,4 @@
-"""Denormal numbers, those below the smallest normal one, as zero while a network is trained."""
+"""Treat denormal numbers, smaller than the smallest normal one, as zero while a network is trained."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ _inside = threading.local()
 
 @contextlib.contextmanager
 def denormals_as_zero() -> Iterator[None]:
-    """Treat denormal numbers as zero inside the context, on every thread of the CPU that torch uses.
+    """Treat denormal numbers as zero inside the context, on every CPU thread that torch uses.
 
-    A gradient that vanishes over a thousand steps, as in an LSTM or a tanh RNN, becomes denormal on its way back; so do the
-    squares of small gradients, of which Adam keeps a mean, once a network has learned its task. A processor may be many
-    times slower on such numbers, and nothing is learned from them. `orthornn train` and `orthornn.train` do this by
-    themselves; it is meant for loops of your own. `torch.set_flush_denormal` reaches the calling thread alone.
+    A gradient that vanishes over a thousand steps, as in an LSTM or a tanh RNN, becomes denormal during the backward
+    pass; so do the squares of small gradients, which Adam averages, once a network has learned its task. A processor
+    may be many times slower on such numbers, and they contribute nothing to learning. `orthornn train` and
+    `orthornn.train` do this automatically; use the context in custom loops. `torch.set_flush_denormal` affects only the
+    calling thread.
 
-    Afterwards every thread computes as before. Without the compiled kernels, or where these have no threads (which
-    `orthornn doctor` tells), it reaches this thread and those that are started inside. Without effect where
-    `torch.set_flush_denormal` has none. As a decorator it holds for the function.
+    On exit every thread returns to its previous setting. Without the compiled kernels, or if they have no threads
+    (which `orthornn doctor` reports), the context affects only this thread and threads that are started inside it. It
+    has no effect if `torch.set_flush_denormal` has none. As a decorator it applies to the function.
     """
     if getattr(_inside, "entered", False):
         yield
@@ -41,7 +42,7 @@ def denormals_as_zero() -> Iterator[None]:
 
 
 def _exchange(as_zero: list[bool]) -> list[bool]:
-    """Set it for each of torch's threads, this one first; return what was so before."""
+    """Set it for each of torch's threads, this one first, and return the previous settings."""
     if extension.native is not None:
         return list(extension.native.exchange_denormals(as_zero))
     before = sys.float_info.min / 2 == 0.0

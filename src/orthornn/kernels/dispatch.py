@@ -18,8 +18,8 @@ FEW_STEPS = 16
 
 
 def available(device: torch.device) -> dict[str, str | None]:
-    """Return, in order of preference, None for every backend that can run on this device, and the reason for the
-    others.
+    """Return, in order of preference, None for every backend that can run on this device, and the reason for each that
+    cannot.
     """
     if device.type == "cpu":  # an emulation is for tests, never chosen
         first = (CPP.name, REFERENCE.name)
@@ -30,7 +30,7 @@ def available(device: torch.device) -> dict[str, str | None]:
 
 
 def find(call: Call) -> Backend:
-    """Return the backend that runs a call; BackendError if the one asked for cannot."""
+    """Return the backend that runs a call; raise BackendError if the requested backend cannot."""
     name, h0 = call.options.backend, call.h0
     if name == "auto" and h0.is_cpu:
         return _on_cpu()
@@ -38,7 +38,9 @@ def find(call: Call) -> Backend:
 
 
 def _on_cpu(used: bool = True) -> Backend:
-    """Return the backend of CPU calls. used: a call is about to run, so that missing kernels are reported."""
+    """Return the backend of CPU calls. used: Whether a call is about to run, in which case missing kernels are
+    reported.
+    """
     reason = CPP.unavailable(_CPU)
     if reason is None:
         return CPP
@@ -52,7 +54,7 @@ def _warn_of_reference(reason: str) -> None:
     """Warn once that calls run without the compiled kernels, and why."""
     warn(
         f"Expected compiled kernels, but {reason}; the recurrences run as a loop of torch operations, up to 200 times "
-        f"slower. `orthornn doctor` tells more. Silence this with warnings.filterwarnings('ignore', "
+        f"slower. Run `orthornn doctor` for details. Silence this with warnings.filterwarnings('ignore', "
         f"category=orthornn.errors.OrthornnWarning), or by backend='reference'."
     )
 
@@ -61,13 +63,13 @@ _CPU = torch.device("cpu")
 
 
 def choose(name: str, device: torch.device, dtype: torch.dtype = torch.float32, size: Size | None = None) -> str:
-    """Return the name of the backend that runs a call; BackendError if the one asked for cannot.
+    """Return the name of the backend that runs a call; raise BackendError if the requested backend cannot.
 
     Args:
-        name: A backend, or "auto".
-        device: Of the call's tensors.
-        dtype: Of the state.
-        size: Of the call; None to ask only whether the backend is available.
+        name: Name of a backend, or "auto".
+        device: Device of the call's tensors.
+        dtype: Dtype of the state.
+        size: Size of the call, or None to ask only whether the backend is available.
     """
     check_choice("backend", name, NAMES)
     if name != "auto":
@@ -90,15 +92,15 @@ def choose(name: str, device: torch.device, dtype: torch.dtype = torch.float32, 
 
 
 def choose_compiled(name: str, device: torch.device, otherwise: str) -> str:
-    """Return the name of the backend that runs a recurrence of which only the CPU has compiled kernels.
+    """Return the name of the backend that runs a recurrence with compiled kernels only on the CPU.
 
     Args:
-        name: "auto", "cpp", or another that is returned as it is.
-        device: Of the call's tensors.
-        otherwise: The one for "auto" where the compiled kernels cannot run.
+        name: "auto", "cpp", or another name, which is returned unchanged.
+        device: Device of the call's tensors.
+        otherwise: Backend for "auto" if the compiled kernels cannot run.
 
     Raises:
-        BackendError: If they cannot run and were asked for.
+        BackendError: If the compiled kernels were requested and cannot run.
     """
     if name not in ("auto", CPP.name):
         return name
@@ -115,5 +117,5 @@ def _cannot_run(name: str, device: torch.device, reason: str) -> BackendError:
 
 
 def describe(device: torch.device, size: Size) -> str:
-    """Return the backend and the strategy of a float32 call, for a reader."""
+    """Return a description of the backend and the strategy for a float32 call."""
     return BACKENDS[choose("auto", device, torch.float32, size)].describe(size)

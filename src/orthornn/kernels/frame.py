@@ -1,4 +1,4 @@
-"""The autograd frame of a call, chosen once for each.
+"""The autograd frame of a call, chosen per call.
 
 frame                          used for
 torch.autograd.Function        eager mode: it costs least
@@ -6,8 +6,8 @@ custom operators               torch.compile, torch.export, dispatch modes, tens
 plain torch operations         torch.func transforms, forward mode, higher derivatives
 none                           no gradient is needed: nothing is saved
 
-Every kernel returns all states (or whatever its steps return) and the last ones. A gradient that does not arrive costs
-nothing: reading the last state as h_n, as the last output, or as the only output (`only_last`) is the same work.
+Every kernel returns all states (or other outputs of its steps) and the last ones. A missing gradient costs nothing:
+reading the last state as h_n, as the last output, or as the only output (`only_last`) is the same work.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Self = TypeVar("Self")
 
 
 class AnyCall(Protocol):
-    """A call of some kernel: its tensors, how their rows are divided into steps, and its options."""
+    """A call of a kernel: its tensors, the division of their rows into steps, and its options."""
 
     @property
     def layout(self) -> SequenceLayout:
-        """How rows are divided into steps."""
+        """The division of the rows into steps."""
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """Return what can be differentiated, in the order of the gradients."""
+        """Return the differentiable tensors, in the order of the gradients."""
 
     def sides(self) -> tuple[Tensor | None, ...]:
-        """Return the other tensors: batch sizes, resets, perhaps more."""
+        """Return the other tensors: batch sizes, resets, and others if there are any."""
 
     def with_tensors(self: Self, tensors: Any) -> Self:
         """Return the call with these tensors, in the order of `tensors`."""
@@ -50,7 +50,7 @@ C = TypeVar("C", bound=AnyCall)
 
 
 class Kernel(ABC, Generic[C]):
-    """One kind of recurrence: how its calls are computed. `run` puts them into a frame.
+    """One kind of recurrence: how to compute its calls. `run` puts them into a frame.
 
     Attributes:
         state: The position of the initial state among a call's tensors.
@@ -60,28 +60,28 @@ class Kernel(ABC, Generic[C]):
 
     @abstractmethod
     def forward(self, call: C, save: bool) -> tuple[States, Tensors]:
-        """Return the states and, if ``save``, what the backward pass needs."""
+        """Return the states and, if ``save``, the residuals for the backward pass."""
 
     @abstractmethod
     def backward(self, call: C, grad: States, saved: Tensors, needs: Sequence[bool]) -> Tensors:
-        """Return the gradients of the call's tensors that are needed, None for the others."""
+        """Return the required gradients of the call's tensors, and None for the others."""
 
     @abstractmethod
     def plain(self, call: C) -> States:
-        """Return the states by plain torch operations, each of them differentiable."""
+        """Return the states computed by plain, differentiable torch operations."""
 
     def traced(self, call: C) -> States:
-        """Return the states where a graph, a dispatch mode or a tensor subclass follows what is called: here for kernels
-        that are made of torch operations, which it sees.
+        """Return the states if a graph, a dispatch mode or a tensor subclass observes the operations. This default
+        serves kernels made of torch operations, which it can observe.
         """
         return self.plain(call) if torch.compiler.is_compiling() else States(*_Node.apply(self, call, *call.tensors()))
 
     def is_plain(self, call: C) -> bool:
-        """Return whether the call's backend is made of plain torch operations, which need no frame."""
+        """Return whether the call's backend consists of plain torch operations, which need no frame."""
         return False
 
     def run(self, call: C) -> States:
-        """Return the states of a call that has been checked: all of them, unless ``only_last``, and the last ones."""
+        """Return the states of a checked call: all of them, unless ``only_last``, and the last ones."""
         tensors = call.tensors()
         state = tensors[self.state]
         assert state is not None
@@ -99,7 +99,7 @@ class Kernel(ABC, Generic[C]):
         return self.forward(call, False)[0]
 
     def gradients(self, call: C, grad: States, saved: Tensors, needs: Sequence[bool]) -> Tensors:
-        """Return what `backward` does, whatever autocast it is called in."""
+        """Do the same as `backward`, independent of the autocast state of the caller."""
         state = call.tensors()[self.state]
         assert state is not None
         if is_autocast(state):
@@ -109,7 +109,7 @@ class Kernel(ABC, Generic[C]):
 
 
 class _Node(torch.autograd.Function):
-    """A call as one node: its tensors in, all states and the last ones out."""
+    """A call as one autograd node: its tensors in, all states and the last ones out."""
 
     @staticmethod
     def forward(ctx: Any, kernel: Kernel[Any], call: AnyCall, *tensors: Any) -> tuple[Tensor | None, Tensor | None]:
@@ -143,8 +143,9 @@ class _Node(torch.autograd.Function):
 def plain_gradients(
     function: Callable[..., States], tensors: tuple[Tensor | None, ...], grad: States, needs: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """Return gradients of a function of plain torch operations that can be differentiated again; zero for what has no part
-    in what it returns."""
+    """Return gradients of a function of plain torch operations that can be differentiated again; zero for inputs that
+    do not affect the result.
+    """
     like = next(tensor for tensor in tensors if tensor is not None)
     if is_autocast(like):  # of a backward pass in its context
         with no_autocast(like):

@@ -2,7 +2,7 @@
 
     a_t = gain * W h_{t-1} + V x_t + b,    h_t = phi(a_t),    W a matrix, (I - U T^-1 U') B, or rotations.
 
-The gain is absorbed into W, or into B's (c, s), before the recurrence, which therefore need not know it.
+The gain is absorbed into W, or into B's (c, s), before the recurrence, which therefore does not handle it.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ def dense_rnn(
 
     Args:
         x: Projected inputs; or, with ``weight_ih``, raw inputs or tokens of an integer dtype.
-        h0: Initial state, float32 or float64; every other real tensor has its dtype and device. Only x and weight_ih may both
-            be bfloat16 instead: then states are stored and returned in bfloat16, and so is what is saved for the backward
-            pass; the state that is passed from step to step, the transition and all sums keep the dtype of h0.
+        h0: Initial state, float32 or float64, whose dtype and device all other real tensors share. Exception: x and
+            weight_ih may both be bfloat16. States, and the tensors saved for the backward pass, are then stored and
+            returned in bfloat16; the state passed from step to step, the transition and all sums keep the dtype of h0.
         W: Any matrix.
         activation: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`.
         parameter: The activation's trainable vector, if it has one.
-        weight_ih: V. Default: None, x is projected.
+        weight_ih: V. Default: None, for an x that is already projected.
         bias: b. Default: None.
         gain: g, a number, or a tensor with one element to train. Default: 1.
-        batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing; rows are then flat, (R, ...), as in a
+        batch_sizes: Rows of each step, int64 (T,) on the CPU, never increasing; rows are then flat, (R, ...), as in a
             PackedSequence. Default: None, B rows in each step.
-        output: ``"all"`` to return every state; ``"last"`` to return the last state of each sequence, whose gradient takes no
-            memory of T B N numbers. Default: ``"all"``.
-        clip: Bound c: in back-propagation each entry of dL/da_t is clipped to [-c, c] (Vorontsov et al., 2017, released
-            code). Default: None.
+        output: ``"all"`` to return every state; ``"last"`` to return the last state of each sequence, which needs no
+            gradient of T B N numbers. Default: ``"all"``.
+        clip: Bound c for clipping each entry of dL/da_t to [-c, c] in back-propagation (Vorontsov et al., 2017,
+            released code). Default: None.
         backend: ``"auto"`` or the name of a backend.
-        memory: ``"store"`` to store what the backward pass needs, T B N numbers or more; ``"checkpoint"`` to store the state
-            before every segment of steps and recompute the others. Default: ``"store"``.
-        segment: Steps per segment. Default: None, the number with the least peak memory.
-        reset: True where a sequence restarts: the state before the step is then that of ``restart``, and no gradient goes
-            further back. Default: None, nowhere.
+        memory: ``"store"`` to store everything that the backward pass needs, T B N numbers or more; ``"checkpoint"`` to
+            store the state before every segment of steps and recompute the others. Default: ``"store"``.
+        segment: Steps per segment. Default: None, the number that minimizes peak memory.
+        reset: True if a sequence restarts before the step: ``restart`` replaces its previous state, and no gradient
+            passes to earlier steps. Default: None, no resets.
         restart: State from which sequences restart. Default: None, h0.
 
     Shape:
-        - x: (T, B, N), (T, B, I) or (T, B); with ``batch_sizes`` (R, N), (R, I) or (R,). h0, restart: (B, N). W: (N, N).
-          parameter: (N,), or (N//2,) for pairs. weight_ih: (N, I). bias: (N,). reset: (T, B) or (R,).
+        - x: (T, B, N), (T, B, I) or (T, B); with ``batch_sizes`` (R, N), (R, I) or (R,). h0, restart: (B, N).
+          W: (N, N). parameter: (N,), or (N//2,) for pairs. weight_ih: (N, I). bias: (N,). reset: (T, B) or (R,).
         - Output: (T, B, N) or (R, N), or (B, N) if ``output="last"``.
 
     Raises:
-        ShapeError, DTypeError, DeviceError, ArgumentError: If an argument does not fit.
-        BackendError: If the backend that was asked for cannot run.
+        ShapeError, DTypeError, DeviceError, ArgumentError: If an argument does not match the others.
+        BackendError: If the requested backend cannot run.
         TransformError: Under torch.func transforms with ``clip``.
 
     Example::
@@ -113,7 +113,7 @@ def compact_wy_rnn(
         U: Reflectors as the columns of a matrix, M <= N; or packed, see orthornn.compact_wy.
         B: None for the identity, or (c, s).
 
-    The other arguments, the result and the errors are those of :func:`dense_rnn`.
+    The other arguments, the result and the errors are the same as for :func:`dense_rnn`.
 
     Shape:
         - U: (N, M), or packed (NM - M(M-1)/2,). c, s: (N,).
@@ -143,21 +143,21 @@ def rotations_rnn(
     reset: Tensor | None = None,
     restart: Tensor | None = None,
 ) -> Tensor:
-    """Run the linear recurrence of :func:`dense_rnn`, whose W is orthogonal or a multiple of such a matrix, as rotations.
+    """Run the linear recurrence of :func:`dense_rnn` as rotations, for an orthogonal W or a multiple of one.
 
     A step costs O(N). The decomposition of W takes about 30 N^3 multiply-adds; it is cached for the latest matrices,
-    compared by value. There is no ``clip``: clipping single entries is not linear, so it has no form in another basis.
-    Under torch.func transforms and for higher derivatives the recurrence runs as that of a plain matrix.
+    compared by value. There is no ``clip``: clipping single entries is not linear, so it has no equivalent in another
+    basis. Under torch.func transforms and for higher derivatives the recurrence runs with W as a plain matrix.
 
     Args:
         W: An orthogonal matrix, or a multiple of one.
-        readout: (Y, d or None) to return Y h_t + d in place of h_t. Y is absorbed into the basis, so that with few rows of it
-            no N^2 is left per step but for dL/dW. Default: None.
+        readout: (Y, d or None) to return Y h_t + d instead of h_t. Y is absorbed into the basis, so if Y has few rows
+            only dL/dW still costs N^2 per step. Default: None.
 
-    The other arguments and errors are those of :func:`dense_rnn` with ``activation="identity"``.
+    The other arguments and errors are the same as for :func:`dense_rnn` with ``activation="identity"``.
 
     Shape:
-        - Y: (K, N). d: (K,). Output: as in dense_rnn, with K in place of N if there is a readout.
+        - Y: (K, N). d: (K,). Output: same as for dense_rnn, with K instead of N if there is a readout.
 
     Raises:
         NotOnGroupError: If W is not orthogonal to its dtype's precision, up to a factor.

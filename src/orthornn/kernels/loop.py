@@ -2,8 +2,8 @@
 
 h_t = phi(a_t),  a_t = W h_{t-1} + x_t,    delta_t = dL/da_t = clip(phi'(a_t) dL/dh_t),  dL/dh_{t-1} gains W' delta_t.
 
-The reference backend and transitions that are given by functions go through it. `Loop.forward` is plain torch, so
-autograd, torch.func and higher derivatives go through it. `Loop.backward` is written out.
+The reference backend and transitions given by functions use it. `Loop.forward` is plain torch, which autograd,
+torch.func and higher derivatives can differentiate. `Loop.backward` is explicit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Map = Callable[[Tensor], Tensor]  # of the rows of one step
 
 
 class Loop(NamedTuple):
-    """The part of a call that the loop reads, besides its rows and its transition; see `Call` and `Options`."""
+    """The part of a call that the loop reads, in addition to its rows and its transition; see `Call` and `Options`."""
 
     layout: SequenceLayout
     h0: Tensor
@@ -63,7 +63,7 @@ class Loop(NamedTuple):
 
         Args:
             grad: The gradients of all states, as rows (R, N), and of the last ones (B, N); one of them may be None.
-            saved: States or pre-activations (R, N), whichever phi' reads, in the dtype of ``grad``, which is that of h_0.
+            saved: States or pre-activations (R, N), depending on which phi' reads, in the dtype of ``grad`` and h_0.
             adjoint: delta -> W' delta. It is called for the last step first.
         """
         layout, activation, parameter, clip = self.layout, self.activation, self.parameter, self.clip

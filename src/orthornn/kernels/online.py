@@ -2,13 +2,13 @@
 
     z_t = A z_{t-1} + V x_t + b,   A_k = g Rot(angle_k) R_k,   y_t = Y z_t + d
 
-for pairs k of units, so that A is block-diagonal. With a parameter p, the trace e = dz_t/dp obeys the recurrence's own
-derivative, and stays within the pair that p belongs to:
+for pairs k of units; A is block-diagonal. For a parameter p, the trace e = dz_t/dp obeys the recurrence's derivative
+and stays within the pair that p belongs to:
 
     angle_k:  e <- A e + J A z_{t-1}   (J = Rot(90 degrees))        V_ij:  e <- A e + x_tj (unit i)
     g:        e <- A e + (A / g) z_{t-1}                            b_i:   e <- A e + (unit i);   z_0:  e <- A e
 
-and dL/dp = sum over t of (Y' dL/dy_t)'e. Nothing is stored of the past: H (8 + 4 (I + 1)) numbers for H pairs.
+and dL/dp = sum over t of (Y' dL/dy_t)'e. The past is not stored: H pairs take H (8 + 4 (I + 1)) numbers.
 
 The reference is the specification; csrc/online.cpp runs the same steps compiled.
 """
@@ -27,15 +27,15 @@ from .backends.cpp import extension
 class Online:
     """Parameters, traces and the optimizer's state; float64, contiguous, on the CPU.
 
-    Units are stored in two rows of H pairs, (2, H): the first and the second unit of each. For an odd number of units the
-    second of the last pair is zero, and stays zero.
+    Units are stored in two rows of H pairs, (2, H): the first and the second unit of each pair. For an odd number of
+    units the second unit of the last pair is always zero.
 
     Attributes:
         inputs: I. outputs: K.
         parameters: angles (H,), g, V (I, 2, H), b (2, H), z_0 (2, H), Y (K, 2, H) and d (K,), in one vector.
-        blocks: R_k, (2, 2, H). turns: (H,), 1 where a pair turns, 0 for a unit alone.
+        blocks: R_k, (2, 2, H). turns: (H,), 1 for a pair that turns, 0 for a single unit.
         rates: Learning rates, like parameters; None for no updates.
-        every: Steps between updates. adam: Whether updates are Adam's; else plain gradient descent.
+        every: Steps between updates. adam: Whether to update with Adam instead of plain gradient descent.
     """
 
     inputs: int
@@ -60,7 +60,7 @@ class Online:
 
     @property
     def pairs(self) -> int:
-        """H."""
+        """Number of pairs, H."""
         return self.turns.shape[0]
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
@@ -82,7 +82,7 @@ class Online:
         return found
 
     def restart(self) -> None:
-        """Start a new episode: the state is z_0 again, and no trace is left but that of z_0."""
+        """Start a new episode: reset the state to z_0 and every trace except the trace of z_0 to zero."""
         self.state.zero_()
         self.state[0] = self.named(self.parameters)["z0"]
         self.state[3, 0] = self.state[4, 1] = 1.0
@@ -100,7 +100,7 @@ class Online:
         Args:
             x: Inputs.
             target: Targets of the loss (1/2) |y - target|^2; None to run without learning.
-            compiled: Whether to use the compiled kernel. Default: None, if there is one.
+            compiled: Whether to use the compiled kernel. Default: None, for using it if it exists.
         """
         out = x.new_empty(x.shape[0], self.outputs)
         if _compiled(compiled):
@@ -115,7 +115,7 @@ class Online:
         return out
 
     def learn(self, grad: Tensor, compiled: bool | None = None) -> None:
-        """Learn from dL/dy (K,) of the step made last."""
+        """Learn from dL/dy (K,) of the most recent step."""
         if _compiled(compiled):
             self._native(grad.new_empty(0, self.inputs), None, grad.new_empty(0, self.outputs), grad)
         else:

@@ -1,14 +1,14 @@
-"""h_t = phi(gain W h_{t-1} + V x_t + b) with W given by what it does to rows, in plain torch.
+"""h_t = phi(gain W h_{t-1} + V x_t + b) with W given by its effect on rows, in plain torch.
 
-For transitions that are cheaper to apply than to write down: the FFT form of RestrictedUnitary, layers of Givens
-rotations. `apply(h, *operands)` is W h and `apply_adjoint(g, *operands)` W^T g for real rows (R, N) of a state; both
+This serves transitions that are cheaper to apply than to build: the FFT form of RestrictedUnitary, layers of Givens
+rotations. `apply(h, *operands)` is W h and `apply_adjoint(g, *operands)` is W^T g for real rows (R, N) of a state; both
 are differentiable torch functions.
 
-Backward. The sequential part is only the chain, without autograd:
+Backward. Only the chain is sequential, without autograd:
     delta_t = clip(phi'(a_t) dL/dh_t),   dL/dh_{t-1} gains gain W^T delta_t.
-The gradients of the operands are then one vector-Jacobian product over all steps at once: of apply(H, *operands) at
-H = (h_0, ..., h_{T-1}) against the rows gain delta_t. So the memory of one call of `apply` on all rows is needed at
-the end, and not that of T separate calls.
+The gradients of the operands are then one vector-Jacobian product over all steps at once: of apply(H, *operands) at H =
+(h_0, ..., h_{T-1}) against the rows gain delta_t. So the memory of one call of `apply` on all rows is needed at the
+end, instead of T separate calls.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class OperatorCall(NamedTuple):
     """One run of a recurrence whose transition is a pair of functions.
 
     Attributes:
-        x, weight_ih, bias, h0, parameter, layout, restart: As in `Call`.
+        x, weight_ih, bias, h0, parameter, layout, restart: Same as in `Call`.
         apply, apply_adjoint: W h and W^T g for real rows (R, N), given the operands.
         operands: The tensors that they read.
         gain: A tensor of shape ().
-        activation, clip, only_last: As in `Options`.
+        activation, clip, only_last: Same as in `Options`.
     """
 
     x: Tensor
@@ -68,7 +68,7 @@ class OperatorCall(NamedTuple):
     restart: Tensor | None = None
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """Return what can be differentiated: rows (R, N), h0, gain, parameter, restart, then the operands."""
+        """Return the differentiable tensors: rows (R, N), h0, gain, parameter, restart, then the operands."""
         return (self.x, self.h0, self.gain, self.parameter, self.restart, *self.operands)
 
     def loop(self) -> Loop:
@@ -82,7 +82,7 @@ class OperatorCall(NamedTuple):
     def with_tensors(self, tensors: Sequence[Any]) -> OperatorCall:
         """Return the call with these tensors, in the order of `tensors`; its rows are projected.
 
-        Not by ``_replace``, which torch.compile cannot trace before torch 2.9.
+        This avoids ``_replace``, which torch.compile cannot trace before torch 2.9.
         """
         rows, h0, gain, parameter, restart, *operands = tensors
         return OperatorCall(
@@ -121,17 +121,17 @@ def operator_rnn(
     reset: Tensor | None = None,
     restart: Tensor | None = None,
 ) -> Tensor:
-    """Run the recurrence of :func:`dense_rnn` with W given by what it does to the rows of a state.
+    """Run the recurrence of :func:`dense_rnn` with W given by its effect on the rows of a state.
 
     Args:
         apply: apply(rows, *operands) is W h for each row h, differentiable and linear in the rows.
         apply_adjoint: apply_adjoint(rows, *operands) is W^T g for each row g.
         operands: The tensors that both read, real or complex; gradients reach them through ``apply``.
 
-    The other arguments, the result and the errors are those of :func:`dense_rnn`.
+    The other arguments, the result and the errors are the same as for :func:`dense_rnn`.
 
     Shape:
-        - rows: (R, N), real, and so are the results of both functions.
+        - rows: (R, N), real, as are the results of both functions.
     """
     check_callable("apply", apply)
     check_callable("apply_adjoint", apply_adjoint)
@@ -168,16 +168,16 @@ def operator_rnn(
 
 
 def number_like(value: float | Tensor, like: Tensor) -> Tensor:
-    """Return a number as a tensor of shape () in the dtype and on the device of ``like``; a tensor as it is.
+    """Return a number as a tensor of shape () with the dtype and the device of ``like``; return a tensor unchanged.
 
-    Not by Tensor.new_tensor, which fails where ``like`` is a lazy negation, nor by torch.tensor, whose copy from the
-    host no CUDA graph takes.
+    Tensor.new_tensor would fail if ``like`` is a lazy negation, and a CUDA graph does not support the copy from the
+    host that torch.tensor makes.
     """
     return value if isinstance(value, Tensor) else torch.full((), value, dtype=like.dtype, device=like.device)
 
 
 def run_operator(call: OperatorCall) -> States:
-    """Return the states of a call that has been checked."""
+    """Return the states of a checked call."""
     with no_autocast(call.h0):
         rows = project(call.layout.flatten(call.x), call.weight_ih, call.bias)
     return _KERNEL.run(call.with_tensors((rows, *call.tensors()[1:])))
@@ -226,7 +226,7 @@ def _result(call: OperatorCall, states: Tensor) -> States:
 def _operand_gradients(
     call: OperatorCall, previous: Tensor, delta: Tensor, needs: Sequence[bool]
 ) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-    """Return dL/dgain, and the gradients of the operands that are needed, from h_{t-1} and delta of all rows."""
+    """Return dL/dgain, and the required gradients of the operands, from h_{t-1} and delta of all rows."""
     with torch.enable_grad():
         leaves = tuple(operand.detach().requires_grad_(need) for operand, need in zip(call.operands, needs))
         applied = call.apply(previous, *leaves)

@@ -1,7 +1,7 @@
-"""A call as a pair of custom operators, forward and backward, for graphs and for what intercepts calls.
+"""A call as a pair of custom operators, forward and backward, for graphs and for code that intercepts calls.
 
-An operator takes and returns tensors: those of the call in the order of its `tensors` and `sides`, an empty one for each
-that there is not, and the options as a string. It may not return None, nor one tensor twice, nor an input.
+An operator takes and returns tensors: those of the call, in the order of its `tensors` and `sides`, with an empty
+tensor for each missing one, and the options as a string. It must not return None, the same tensor twice, or an input.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Like(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """The tensors that a forward pass makes.
+    """The tensors that a forward pass returns.
 
     Attributes:
         all: All states; None if they are not returned.
-        last: The last ones.
-        saved: What the backward pass needs.
+        last: The last states.
+        saved: Residuals for the backward pass.
         shares: Whether the first of `saved` is `all`.
     """
 
@@ -41,11 +41,11 @@ class Shapes(NamedTuple):
 
 
 class AnyOperatorCall(AnyCall, Protocol):
-    """A call that an operator can be given."""
+    """A call that can be passed to an operator."""
 
     @property
     def returns_all(self) -> bool:
-        """Whether all states are returned, and not only the last ones."""
+        """Whether all states are returned, instead of only the last ones."""
 
     def spec(self) -> str:
         """Return its options as a string."""
@@ -55,14 +55,14 @@ C = TypeVar("C", bound=AnyOperatorCall)
 
 
 class OperatorKernel(Kernel[C]):
-    """A kernel with operators `orthornn::name` and `orthornn::name_backward`; making one registers them.
+    """A kernel with operators `orthornn::name` and `orthornn::name_backward`; creating it registers them.
 
-    The first two outputs have gradients: all states and the last ones. What else is returned is saved for the backward
+    The first two outputs, all states and the last ones, have gradients. The other outputs are saved for the backward
     pass.
 
     Attributes:
-        name: What the operators are called.
-        differentiable: The number of tensors of a call that can be differentiated.
+        name: Name of the operators.
+        differentiable: Number of differentiable tensors of a call.
     """
 
     name: str
@@ -74,10 +74,10 @@ class OperatorKernel(Kernel[C]):
 
     @abstractmethod
     def shapes(self, call: C) -> Shapes:
-        """Return what `forward` makes of a call."""
+        """Return the result of `forward` for a call."""
 
     def traced(self, call: C) -> States:
-        """Return the states of a call, by the operator."""
+        """Return the states of a call, computed by the operator."""
         tensors = (*call.tensors(), *call.sides())
         like = self._like(tensors)
         spec = "".join("0" if t is None else "1" for t in tensors) + call.spec()
@@ -86,7 +86,7 @@ class OperatorKernel(Kernel[C]):
         return States(found[0] if call.returns_all else None, found[1])
 
     def _like(self, tensors: Tensors) -> Tensor:
-        """Return the one whose dtype and device empty tensors have."""
+        """Return the tensor whose dtype and device empty tensors have."""
         like = tensors[self.state]
         assert like is not None
         return like

@@ -1,4 +1,4 @@
-"""A matrix product whose gradients keep their precision where autocast is active around the backward pass."""
+"""A matrix product whose gradients keep their precision even if autocast is active around the backward pass."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .interception import no_autocast
 
 
 def product(A: Tensor, B: Tensor) -> Tensor:
-    """Return A B as `Product` does, or under transforms, which do not follow it, as torch does."""
+    """Return A B as `Product` does, or as torch does under transforms, which do not support it."""
     return A @ B if is_transformed() else Product.apply(A, B)
 
 
 class Product(torch.autograd.Function):
-    """A B, of A (..., K) and B (K, N); as the kernels' own, its gradients are not rounded where autocast is active
+    """A B for A (..., K) and B (K, N). Like the kernels' gradients, its gradients are not rounded if autocast is active
     around the backward pass.
     """
 

@@ -8,12 +8,12 @@ from torch.nn import functional as F
 
 
 def is_tokens(x: Tensor) -> bool:
-    """Return whether an input is token numbers instead of vectors."""
+    """Return whether an input contains token numbers instead of vectors."""
     return not (x.is_floating_point() or x.is_complex())
 
 
 def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the tensor in this dtype. `Tensor.to` asks torch's dispatcher even where there is nothing to do."""
+    """Return the tensor in this dtype. `Tensor.to` calls torch's dispatcher even if there is nothing to do."""
     return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
@@ -23,7 +23,7 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 
 def columns(tokens: Tensor, weight_ih: Tensor) -> Tensor:
-    """Return the columns of V (N, I) for tokens (R,): (R, N). IndexError for a token outside [0, I)."""
+    """Return the columns of V (N, I) for tokens (R,): (R, N). Raise IndexError for a token outside [0, I)."""
     try:
         return F.embedding(tokens.long(), weight_ih.mT)
     except IndexError:
@@ -34,13 +34,13 @@ def columns(tokens: Tensor, weight_ih: Tensor) -> Tensor:
 
 
 def stored_dtype(rows: Tensor, weight_ih: Tensor | None) -> torch.dtype:
-    """Return the dtype of rows: projected inputs, states, and what is saved with them."""
+    """Return the dtype of rows: projected inputs, states, and the tensors saved with them."""
     return rows.dtype if weight_ih is None else weight_ih.dtype
 
 
 def project(rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Return V x + b for rows (R, I), or the columns of V for tokens (R,): (R, N). Without V the rows are projected
-    already.
+    """Return V x + b for rows (R, I), or the columns of V for tokens (R,): (R, N). Without V the rows are already
+    projected.
     """
     bias = None if bias is None else bias.to(stored_dtype(rows, weight_ih))
     if weight_ih is None:
@@ -67,7 +67,7 @@ def project_backward(
 
 
 def _sum_by_token(delta: Tensor, tokens: Tensor, count: int) -> Tensor:
-    """Return the sum of the rows of each token, (I, N), in the same order every time."""
+    """Return the sum of the rows of each token, (I, N), always in the same order."""
     if delta.is_cuda:  # there index_add_ adds in the order in which threads arrive
         return torch.ops.aten.embedding_dense_backward(delta, tokens, count, -1, False)
     return delta.new_zeros(count, delta.shape[1]).index_add_(0, tokens, delta)

@@ -1,4 +1,6 @@
-"""The recurrence with one transition for all steps, as a kernel of the frames; `run` is the entry of a checked call."""
+"""The recurrence with one transition for all steps, as a kernel of the frames; `run` is the entry point of a checked
+call.
+"""
 
 from __future__ import annotations
 
@@ -101,18 +103,18 @@ def _backward_in_segments(backend: Backend, call: Call, grad: States, starts: Te
 
 
 def _widened(call: Call) -> Call:
-    """Return the call with x and V in the dtype of h0. What is recomputed is not stored: only the output is rounded."""
+    """Return the call with x and V in the dtype of h0. Recomputed values are not stored: only the output is rounded."""
     return call if stored_dtype(call.x, call.weight_ih) == call.h0.dtype else widened(call)
 
 
 def _rounded(states: States, call: Call) -> States:
-    """Return states in the dtype in which those of a call are stored."""
+    """Return states in the dtype in which a call stores them."""
     stored = stored_dtype(call.x, call.weight_ih)
     return States(*(None if t is None else cast(t, stored) for t in states))
 
 
 def widened(call: Call) -> Call:
-    """Return the call with x and V, which may be in 16 bits, in the dtype of h0: kernels then do not round h_T."""
+    """Return the call with x and V, which may be 16-bit, in the dtype of h0, which avoids that kernels round h_T."""
     x, weight_ih, wide = call.x, call.weight_ih, call.h0.dtype
     x = x if is_tokens(x) else cast(x, wide)
     return call.changed(x=x, weight_ih=None if weight_ih is None else cast(weight_ih, wide))

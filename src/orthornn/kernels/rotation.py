@@ -1,10 +1,10 @@
-"""The linear recurrence with an orthogonal transition, in the basis where that is rotations.
+"""The linear recurrence with an orthogonal transition, in the basis in which W consists of rotations.
 
     h_t = gain W h_{t-1} + V x_t + b,  W = Q R Q'   is   z_t = gain R z_{t-1} + (Q'V) x_t + Q'b,  h_t = Q z_t:
 
-N/2 independent recurrences of two numbers, so that a step costs O(N) and not O(N^2); Q' is absorbed into V and b, and Q
-is applied only to the states that are read. Exact: nothing is approximated, and gradients are those of the dense
-recurrence. Q is a constant: whatever it is, the network in its basis is the network, so that only Q'WQ carries W's
+N/2 independent recurrences of two numbers, so a step costs O(N) instead of O(N^2). Q' is absorbed into V and b, and Q
+is applied only to the states that are read. This is exact: nothing is approximated, and gradients equal those of the
+dense recurrence. Q is treated as a constant: any Q represents the same network in its basis, so only Q'WQ passes on W's
 gradient.
 """
 
@@ -30,15 +30,15 @@ Readout = tuple[Tensor, Tensor | None]
 
 
 def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) -> States:
-    """Return the states of a dense call with phi the identity and an orthogonal W, or what is read out of them.
+    """Return the states of a dense call with the identity as phi and an orthogonal W, or their readout.
 
     Args:
-        call: Checked, with phi the identity and W (N, N) as its weight.
+        call: Checked call with the identity as phi and W (N, N) as its weight.
         gain: A number, or a tensor of shape ().
-        readout: (Y (K, N), d (K,) or None): Y h_t + d is returned in place of h_t.
+        readout: (Y (K, N), d (K,) or None), to return Y h_t + d instead of h_t.
 
     Raises:
-        NotOnGroupError: If W is not orthogonal, or a multiple of an orthogonal matrix, to its dtype's precision.
+        NotOnGroupError: If W is neither orthogonal nor a multiple of an orthogonal matrix, to its dtype's precision.
     """
     h0, W = call.h0, call.weight
     stored = stored_dtype(call.x, call.weight_ih)
@@ -79,7 +79,7 @@ def run(call: Call, gain: float | Tensor = 1.0, readout: Readout | None = None) 
 
 
 def _read(z: States, readout: Readout, call: Call) -> States:
-    """Return what is read out of all states and out of the last ones, which are the same numbers."""
+    """Return the readout of all states and of the last ones, as one computation."""
     if z.all is None:
         assert z.last is not None
         Y, d = readout
@@ -89,7 +89,7 @@ def _read(z: States, readout: Readout, call: Call) -> States:
 
 
 class _Read(torch.autograd.Function):
-    """Y z_t + d for every step and for the last ones, one product; a gradient that does not arrive costs nothing."""
+    """Y z_t + d for every step and for the last ones, as one product; a missing gradient costs nothing."""
 
     @staticmethod
     def forward(
@@ -115,7 +115,7 @@ class _Read(torch.autograd.Function):
 
 
 class _InBasis(torch.autograd.Function):
-    """R, as the value of Q'WQ with Q constant."""
+    """R, as the value of Q'WQ with constant Q."""
 
     @staticmethod
     def forward(ctx: Any, W: Tensor, Q: Tensor, R: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class _InBasis(torch.autograd.Function):
 def _found(W: Tensor) -> Rotations:
     if is_captured(W):
         raise BackendError(
-            "Expected a W whose rotations are computed outside of a CUDA graph, but got one inside a capture, where its "
+            "Expected W before the capture of a CUDA graph, but got a new W inside a capture, where its "
             "values cannot be read. Use dense_rnn (form='dense')."
         )
     rotations = rotations_of(W)
@@ -140,8 +140,8 @@ def _found(W: Tensor) -> Rotations:
         off = defect(W)
         raise NotOnGroupError(
             f"Expected W to be orthogonal, or a multiple of an orthogonal matrix, to be applied as rotations, but got "
-            f"||W'W/g^2 - I||_F / sqrt(N) = {off:.2g}, where {W.dtype} allows "
-            f"{allowed_defect(W.dtype, W.shape[0]):.2g}. Use dense_rnn (form='dense') for other matrices."
+            f"||W'W/g^2 - I||_F / sqrt(N) = {off:.2g} ({W.dtype} allows "
+            f"{allowed_defect(W.dtype, W.shape[0]):.2g}). Use dense_rnn (form='dense') for other matrices."
         )
     return rotations
 

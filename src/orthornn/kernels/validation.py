@@ -1,4 +1,4 @@
-"""Checks of the public functions: that tensors, sizes and options of a call fit each other. Nothing below checks again."""
+"""Checks of the public functions: tensors, sizes and options of a call must match. Code below does not check again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OUTPUTS: tuple[str, ...] = get_args(Output)
 def check_input(
     x: Tensor, h0: Tensor, n: int, weight_ih: Tensor | None, bias: Tensor | None, batch_sizes: Tensor | None
 ) -> None:
-    """Raise ShapeError or DTypeError unless input, initial state and projection fit a state of size n."""
+    """Raise ShapeError or DTypeError unless input, initial state and projection match a state of size n."""
     check_tensor("x", x)
     tokens = is_tokens(x)
     if x.dtype in (torch.bool, torch.uint8) or x.is_complex() or (tokens and weight_ih is None):
@@ -78,7 +78,7 @@ def check_kind_of_batch_sizes(batch_sizes: Tensor) -> None:
 
 
 def check_batch_sizes(batch_sizes: Tensor, rows: int, batch: int) -> None:
-    """Raise ShapeError unless the step sizes are positive, never grow, start with `batch` and add up to `rows`."""
+    """Raise ShapeError unless the step sizes are positive, never increase, start with `batch` and add up to `rows`."""
     sizes = batch_sizes.tolist()
     falls = all(a >= b for a, b in pairwise(sizes))
     if not falls or (sizes and sizes[-1] < 1) or sum(sizes) != rows or (sizes and sizes[0] != batch):
@@ -91,22 +91,22 @@ def check_batch_sizes(batch_sizes: Tensor, rows: int, batch: int) -> None:
 
 
 def checked_layout(rows: Tensor, batch_sizes: Tensor | None, batch: int, state: str) -> SequenceLayout:
-    """Return how rows (T, B, ...), or (R, ...) with batch_sizes, are divided into steps.
+    """Return the division of rows (T, B, ...), or (R, ...) with batch_sizes, into steps.
 
     Raises:
-        ShapeError: If the batch of the initial state, an argument called ``state``, is another.
+        ShapeError: If the initial state, the argument named ``state``, has another batch size.
     """
     if batch_sizes is not None:
         check_kind_of_batch_sizes(batch_sizes)
         if not torch.compiler.is_compiling():  # in a graph the operator checks their values
             check_batch_sizes(batch_sizes, rows.shape[0], batch)
     elif rows.shape[1] != batch:
-        raise ShapeError(f"Expected {state} of batch {rows.shape[1]}, as the rows of the steps, but got {batch}.")
+        raise ShapeError(f"Expected {state} with batch size {rows.shape[1]}, like the input, but got {batch}.")
     return SequenceLayout.of(rows, batch_sizes, batch)
 
 
 class Resets(NamedTuple):
-    """Where sequences restart, and from which state; None for nowhere, and for h_0."""
+    """The resets and the state from which sequences restart; None for no resets, and for h_0."""
 
     reset: Tensor | None = None
     restart: Tensor | None = None
@@ -116,10 +116,10 @@ def check_resets(resets: Resets, leading: tuple[int, ...], h0: Tensor, name: str
     """Return the resets with the state that they restart from, if there are any.
 
     Args:
-        resets: As a public function takes them.
+        resets: Same as in the public functions.
         leading: The shape of the mask: (T, B), or (R,) of flat rows.
         h0: The initial state (B, ...).
-        name: What the caller calls it.
+        name: The caller's name for it.
     """
     if resets.reset is None:
         check_restart_is_used(resets.restart)
@@ -133,54 +133,54 @@ def check_resets(resets: Resets, leading: tuple[int, ...], h0: Tensor, name: str
 
 
 def check_restart_is_used(restart: object) -> None:
-    """Raise ArgumentError if a state to restart from was given without resets."""
+    """Raise ArgumentError if a state to restart from is given without resets."""
     if restart is not None:
         raise ArgumentError(
-            "Expected reset together with restart, but got restart alone. Pass reset, or leave restart out."
+            "Expected reset together with restart, but got only restart. Pass reset, or leave restart out."
         )
 
 
 def check_reset(reset: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
-    """Raise DTypeError, ShapeError or DeviceError unless the mask is boolean, of this shape, and on this device."""
+    """Raise DTypeError, ShapeError or DeviceError unless the mask is boolean with this shape and on this device."""
     check_tensor("reset", reset)
     if reset.dtype != torch.bool:
         raise DTypeError(f"Expected reset to be boolean, but got {reset.dtype}. Convert it with .bool().")
     if tuple(reset.shape) != tuple(shape):
         raise ShapeError(
             f"Expected reset of shape {tuple(shape)}, one entry per step and sequence, but got {tuple(reset.shape)}. "
-            f"Pass true where a new episode starts before a step."
+            f"Pass True for each step before which a new episode starts."
         )
     if reset.device != device:
         raise DeviceError(f"Expected reset on {device}, as the input is, but got {reset.device}. Move it with .to().")
 
 
 def check_dt(dt: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
-    """Raise DTypeError, ShapeError or DeviceError unless times are real numbers, of this shape, and on this device."""
+    """Raise DTypeError, ShapeError or DeviceError unless times are real, with this shape and on this device."""
     check_tensor("dt", dt)
     if not dt.is_floating_point():
         raise DTypeError(f"Expected dt in a floating-point dtype, but got {dt.dtype}. Convert it with .double().")
     if tuple(dt.shape) != tuple(shape):
         raise ShapeError(
-            f"Expected dt of shape {tuple(shape)}, a time for each step and sequence, but got {tuple(dt.shape)}. Pass the "
-            f"time since the step before."
+            f"Expected dt of shape {tuple(shape)}, one time per step and sequence, but got {tuple(dt.shape)}. Pass the "
+            f"time since the previous step."
         )
     if dt.device != device:
         raise DeviceError(f"Expected dt on {device}, but got {dt.device}. Move it with .to('{device}').")
 
 
 def times_of(dt: Tensor) -> Tensor | None:
-    """Return times in float64; None where each is the constant 1, so that the recurrence is the ordinary one.
+    """Return times in float64, or None if each is the constant 1, which makes the recurrence the ordinary one.
 
     Raises:
-        ArgumentError: If a time is not positive and finite, where values can be read.
+        ArgumentError: If a time is not positive and finite, as far as values can be read.
     """
     if can_be_read(dt):
         low, high = (float(end) for end in dt.detach().aminmax())
         if not (low > 0 and high < math.inf):
             found = f"values from {low:.9g} to {high:.9g}" if low != high else f"{low:.9g}"
             raise ArgumentError(
-                f"Expected dt to be positive and finite, but got {found}. Pass the time since the step before, and of "
-                f"steps at the same time one, such as their mean."
+                f"Expected dt to be positive and finite, but got {found}. Pass the time since the previous step, and merge "
+                f"steps with equal times, for example into their mean."
             )
         if low == high == 1 and not dt.requires_grad:
             return None
@@ -188,7 +188,7 @@ def times_of(dt: Tensor) -> Tensor | None:
 
 
 def check_dense(h0: Tensor, W: Tensor) -> int:
-    """Return N if the transition fits the state."""
+    """Return N if the transition matches the state."""
     check_dtype("h0", h0)
     check_shape("W", W, ("N", "N"))
     n = W.shape[0]
@@ -199,7 +199,7 @@ def check_dense(h0: Tensor, W: Tensor) -> int:
 
 
 def check_compact_wy(h0: Tensor, U: Tensor, c: Tensor | None, s: Tensor | None) -> int:
-    """Return N if the reflectors and the base fit the state."""
+    """Return N if the reflectors and the base match the state."""
     check_dtype("h0", h0)
     if h0.dim() != 2:
         raise ShapeError(f"Expected h0 to have shape (B, N), but got {tuple(h0.shape)}.")
@@ -221,7 +221,7 @@ def check_compact_wy(h0: Tensor, U: Tensor, c: Tensor | None, s: Tensor | None) 
 
 
 def check_memory(memory: str, segment: int | None) -> None:
-    """Raise ArgumentError unless ``memory`` is a mode and ``segment`` None or, where there are segments, a length."""
+    """Raise ArgumentError unless ``memory`` is a mode and ``segment`` is None or, with segments, a length."""
     check_choice("memory", memory, MODES)
     if segment is None:
         return
@@ -234,7 +234,7 @@ def check_memory(memory: str, segment: int | None) -> None:
 
 
 def settle_memory(call: Call, memory: str, segment: int | None) -> Call:
-    """Return the call with the length of its segments, if it has some."""
+    """Return the call with its segment length, if it has one."""
     check_memory(memory, segment)
     if memory == "store":
         return call
@@ -266,7 +266,7 @@ def _check_stored(x: Tensor, weight_ih: Tensor | None, h0: Tensor) -> None:
 
 
 def check_activation(activation: Name | Activation, parameter: Tensor | None, n: int) -> Activation:
-    """Return phi if it can act on N units and its trainable vector fits."""
+    """Return phi if it can act on N units and its trainable vector matches."""
     phi = activations.get(activation)
     count = phi.parameter_size(n)
     if parameter is None and count:
@@ -277,7 +277,7 @@ def check_activation(activation: Name | Activation, parameter: Tensor | None, n:
     if parameter is not None:
         if not count:
             raise ArgumentError(
-                f"Expected no parameter, since {phi.name} has none, but got one of shape {tuple(parameter.shape)}."
+                f"Expected no parameter, since {phi.name} has none, but got a tensor of shape {tuple(parameter.shape)}."
             )
         check_shape("parameter", parameter, (count,))
     return phi
@@ -293,13 +293,13 @@ def checked_call(
     backend: str,
     resets: Resets,
 ) -> Call:
-    """Return the call of a public function, after checking everything that does not depend on values.
+    """Return the call of a public function after checking everything that does not depend on values.
 
     Args:
-        kind: Of the transition.
-        tensors: In the order of `Call.tensors`, without the last.
-        resets: Where sequences restart.
-        batch_sizes, activation, output, clip, backend: As in `orthornn.kernels.dense_rnn`.
+        kind: Form of the transition.
+        tensors: The tensors in the order of `Call.tensors`, except the last.
+        resets: The resets and the state to restart from.
+        batch_sizes, activation, output, clip, backend: Same as in `orthornn.kernels.dense_rnn`.
     """
     x, weight_ih, bias, h0, weight, c, s, parameter = tensors
     name = "U" if kind == "compact_wy" else "W"

@@ -1,17 +1,17 @@
-"""The choice of a model by successive halving, within a time budget: `orthornn train DATA --model auto --minutes 10`.
+"""Choose a model by successive halving within a time budget: `orthornn train DATA --model auto --minutes 10`.
 
-A handful of candidates are trained in rounds. After each round the better half by validation continues; the test is not
-looked at. The winner is then trained again, with all its updates and another seed, in what is left of the time
-or two fifths of it if that is more, and the better of both by validation is the result.
+A handful of candidates are trained in rounds. After each round the better half by validation continues; the test data
+are not used. The winner is then retrained with all its updates and another seed, in the remaining time or in two fifths
+of the time if that is more. The better of the two by validation is the result.
 
     OUT/auto.json            the budget and the rounds that are decided
     OUT/environment.json     what it began on: versions, processor, threads
     OUT/.lock                held by the process that searches
     OUT/candidates/NAME      the run directories of the candidates
-    OUT/retrained            that of the winner, trained again
+    OUT/retrained            the run directory of the retrained winner
 
-Each candidate is a run that can be resumed, and a round is decided by what the runs have stored, so that the search resumes
-where it was stopped. A candidate that diverges is left out of the rounds that follow.
+Each candidate is a run that can be resumed, and a round is decided by the stored results of its runs, so a search
+resumes where it stopped. A candidate that diverges is excluded from the following rounds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .training.guards import SMALLER_UPDATES
 from .training.schedule import check_warmup
 
 AUTO = "auto"
-"""The name that stands for a search in the place of a model."""
+"""The model name that requests a search."""
 STATE = SEARCH
 _CANDIDATES, _RETRAINED = "candidates", "retrained"
 _BUDGET = "Name a budget with minutes, --minutes, such as 5."
@@ -57,16 +57,17 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "lstm": {"model": "lstm", "forget_bias": 1.0},
     "gru": {"model": "gru"},
 }
-"""What is tried: strictly orthogonal blocks, blocks that forget, the same read at the last step only (for one answer per
-sequence), a gated orthogonal network, and torch's LSTM and GRU."""
+"""The candidates: strictly orthogonal blocks, blocks that forget, the same read only at the last step (for one answer
+per sequence), a gated orthogonal network, and torch's LSTM and GRU.
+"""
 
 
 @dataclass
 class Search:
-    """A search in its folder, which it locks until it is carried out or closed.
+    """A search in its folder, which it locks until it is finished or closed.
 
-    seconds: The whole budget. rounds: The metric of every candidate that was in it, by round, best first; infinite, and
-    last, for one that diverged. result: The run directory of the result in the folder, once there is one.
+    seconds: The whole budget. rounds: The metric of every candidate by round, best first; candidates that diverged come
+    last with an infinite metric. result: The run directory of the result in the folder, once it exists.
     """
 
     folder: Path
@@ -80,18 +81,18 @@ class Search:
     def begin(
         cls, configure: Callable[[Model], RunConfig], options: Mapping[str, Any], minutes: float, folder: Path
     ) -> Search:
-        """Begin a search in a new folder.
+        """Create a search in a new folder.
 
         Args:
-            configure: From a model to its run.
-            options: Size and options that candidates have if their model knows them. They count before a candidate's own,
-                but for where it reads its states (pool); one of another decay is left out.
-            minutes: The budget, for candidates and the training of the winner.
-            folder: Where everything is written.
+            configure: Function from a model to its run.
+            options: Size and options for candidates whose model knows them. They take precedence over a candidate's
+                options, except for its pool; candidates with another decay are left out.
+            minutes: The budget, for candidates and for training the winner.
+            folder: Folder for all files.
 
         Raises:
-            ArgumentError: If the folder holds a search or a run, no candidate has an option, one has nothing for a
-                penalty to act on, or the warmup is too long.
+            ArgumentError: If the folder holds a search or a run, if no candidate has an option or a penalty has nothing
+                to act on in one, or if the warmup is too long.
             LockedError: If another process has just begun a search there.
         """
         seconds = _seconds(minutes)
@@ -140,13 +141,13 @@ class Search:
         """Resume the search in this folder.
 
         Args:
-            folder: Where the search was begun.
-            minutes: A new budget; rounds that are decided are not repeated. Default: The one so far.
+            folder: Folder in which the search was created.
+            minutes: A new budget; decided rounds are not repeated. Default: the previous budget.
 
         Raises:
             ArgumentError: If minutes is not a positive, finite number.
             DataError: If auto.json is damaged.
-            LockedError: If another process carries it out.
+            LockedError: If another process is executing it.
         """
         budget = None if minutes is None else _seconds(minutes)
         search = cls(folder, 0.0, {})
@@ -161,7 +162,7 @@ class Search:
         return search
 
     def _read(self, budget: float | None) -> None:
-        """Take over what auto.json holds, and a new budget, if there is one. DataError if it is damaged."""
+        """Load auto.json, and apply a new budget if there is one. Raise DataError if the file is damaged."""
         path = self.folder / STATE
         plain = read_json(path, "Objects")
         try:
@@ -190,16 +191,16 @@ class Search:
         self._release = weakref.finalize(self, lock.release)
 
     def close(self) -> None:
-        """Let others carry out the search."""
+        """Allow other processes to execute the search."""
         self._release()
 
     def run_to_end(self, on_progress: Callable[[str], None] = lambda line: None) -> tuple[str, RunResult, Path]:
-        """Search, train the winner again, and return (its name, its result, its run directory).
+        """Search, retrain the winner, and return (its name, its result, its run directory).
 
-        on_progress: Called with a line after each round.
+        on_progress: Function called with a line after each round.
 
         Raises:
-            Interrupted: If Ctrl-C or SIGTERM ended it; what was done is stored.
+            Interrupted: If Ctrl-C or SIGTERM stopped it. Its state is saved.
             NonFiniteError: If every candidate diverges.
         """
         try:
@@ -256,21 +257,21 @@ class Search:
 
     @property
     def metric(self) -> str:
-        """The metric by which candidates are compared."""
+        """Metric by which candidates are compared."""
         return next(iter(self.configs.values())).task.metric
 
     @property
     def higher_is_better(self) -> bool:
-        """Which way it goes."""
+        """Direction of improvement of the metric."""
         return next(iter(self.configs.values())).task.higher_is_better
 
     @property
     def retrained(self) -> Path:
-        """The run directory of the winner, trained again."""
+        """Run directory of the retrained winner."""
         return self.folder / _RETRAINED
 
     def table(self) -> Table:
-        """Return one row per candidate: its model, and its validation metric after each round that it was in."""
+        """Return one row per candidate: its model, and its validation metric after each of its rounds."""
         columns = [Column("candidate", left=True), Column("model", left=True)]
         shown = Table(
             "candidates, by validation", [*columns, *(Column(f"round {k + 1}") for k in range(len(self.rounds)))]
@@ -306,7 +307,7 @@ class Search:
     def _round(
         self, runs: dict[str, Run], signals: StopSignals, on_progress: Callable[[str], None]
     ) -> dict[str, float]:
-        """Train every candidate that is left up to the end of its share, and return the metrics, the best first.
+        """Train every remaining candidate to the end of its share, and return the metrics, best first.
 
         Raises:
             NonFiniteError: If all of them diverge.
@@ -334,7 +335,9 @@ class Search:
         return dict(sorted(found.items(), key=lambda entry: sign * entry[1]))
 
     def _metric(self, run: Run) -> float:
-        """Return the metric of the best validation, or of one now if there was none. NonFiniteError if it is infinite."""
+        """Return the metric of the best validation, or validate now if there was none. Raise NonFiniteError if it is
+        infinite.
+        """
         found = run.best
         if found is None:  # not one validation yet
             found = run.trainer.evaluate(run.config.task.validation(run.config.evaluation_batch))
@@ -346,7 +349,7 @@ class Search:
         return found[self.metric]
 
     def _advance(self, run: Run, until: float, signals: StopSignals) -> None:
-        """Make updates until the run has taken so many seconds; Interrupted after a signal."""
+        """Run updates until the run has taken this many seconds; raise Interrupted after a signal."""
         while not run.done and run.seconds < until:
             run.advance(min(_TURN_SECONDS, until - run.seconds))
             if signals.received is not None:
@@ -354,7 +357,7 @@ class Search:
                 raise self._interruption(signals.received)
 
     def _finished(self, runs: dict[Path, Run], signals: StopSignals) -> dict[Path, RunResult]:
-        """Finish these runs; a signal ends it at once, and a search that is resumed does it again."""
+        """Finish these runs. A signal stops this immediately, and a resumed search repeats it."""
         try:
             signals.at_once = True
             if signals.received is not None:
@@ -371,7 +374,7 @@ class Search:
         )
 
     def _spent(self, name: str, runs: dict[str, Run]) -> float:
-        """Return the seconds of a candidate: until the end of the rounds that it was in."""
+        """Return the seconds of a candidate, up to the end of its rounds."""
         if name in runs:
             return runs[name].seconds
         log = self._path(name) / METRICS
@@ -379,7 +382,7 @@ class Search:
         return float(records[-1]["seconds"]) if records else 0.0
 
     def _retrain(self, winner: str, seconds: float) -> Run:
-        """Return the run that trains the winner again, for this long; one that is resumed may have a new budget."""
+        """Return the run that retrains the winner for this long; a resumed run may have a new budget."""
         if (self.retrained / CONFIG).exists():
             return Run.resume(self.retrained, max_seconds=seconds)
         config = self.configs[winner]
@@ -395,7 +398,7 @@ def _check_is_new(folder: Path) -> None:
 
 
 def _seconds(minutes: float) -> float:
-    """Return a budget in seconds. ArgumentError if it is not positive and finite."""
+    """Return a budget in seconds. Raise ArgumentError if it is not positive and finite."""
     if check_number("minutes", minutes, 0, advice=_BUDGET) == 0:
         raise ArgumentError(f"Expected minutes to be positive, but got 0. {_BUDGET}")
     return 60 * minutes

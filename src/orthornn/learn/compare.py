@@ -1,10 +1,10 @@
-"""Several models on one task, from the same seed and on the same batches, at one parameter budget.
+"""Several models on one task, with the same seed, the same batches and one parameter budget.
 
     OUT/compare.json    the configuration of every run
     OUT/NAME            the run directories
 
-A comparison that was stopped resumes when it is begun again in the same folder. A run that diverges is left out, and the
-others are trained on.
+A stopped comparison resumes when it is started again in the same folder. A run that diverges is left out, and the other
+runs continue.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _LEVEL = 0.02  # share of a test metric up to which two are about the same
 
 
 def configs(base: RunConfig, models: Sequence[str], options: Mapping[str, Any] | None = None) -> dict[str, RunConfig]:
-    """Return one config a model: `base` with that model; options such as reflections go to those that have them.
+    """Return one config per model: `base` with that model; options such as reflections go to the models that have them.
 
-    options: the size and the options; those of the base's model unless given.
+    options: The size and the options. Default: those of the base's model.
 
-    Raises ArgumentError for an unknown name, one that comes twice, or none at all, and for an option that none has.
+    Raise ArgumentError for an unknown or repeated name, for no name at all, and for an option that no model has.
     """
     if not models:
         raise ArgumentError(f"Expected models to name at least one of {', '.join(MODELS)}, but got none.")
@@ -71,7 +71,7 @@ def configs(base: RunConfig, models: Sequence[str], options: Mapping[str, Any] |
 
 
 def with_seeds(configs: dict[str, RunConfig], seeds: int) -> dict[str, RunConfig]:
-    """Return every config with this many seeds, from its own upwards, under names like "lstm-seed3"."""
+    """Return every config with this many seeds, starting from the config's seed, under names like "lstm-seed3"."""
     check_integer("seeds", seeds, 1)
     if seeds == 1:
         return configs
@@ -83,22 +83,23 @@ def with_seeds(configs: dict[str, RunConfig], seeds: int) -> dict[str, RunConfig
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether a folder holds a comparison, which `Comparison` would resume."""
+    """Return whether a folder holds a comparison that `Comparison` would resume."""
     return (folder / _COMPARISON).exists()
 
 
 class Comparison:
-    """Runs that take turns, each for a moment, until their updates are made or their time is up.
+    """Runs that take turns, each for a moment, until their updates are done or their time is up.
 
-    As a context manager it stores what is done, if it is left by a signal or an error, and closes the logs.
+    As a context manager it saves the state if a signal or an error leaves it, and closes the logs.
 
-    configs: of the runs, by name.
-    seconds: stop all of them after this long together, each after an equal share of it; what a run leaves of its share goes
-        to the others. None: continue to the end.
-    diverged: how runs diverged, by name; `runs` has the others.
-    directory: each run's is a folder of the model's name in it. One that holds this comparison already is resumed.
+    configs: Configurations of the runs, by name.
+    seconds: Stop all runs after this many seconds in total. Each run has an equal share; time that one does not use
+        goes to the others. None to continue to the end.
+    diverged: How runs diverged, by name; `runs` has the others.
+    directory: Folder for the runs, each in a folder with the model's name. If it already holds this comparison, it is
+        resumed.
 
-    Raises ArgumentError if the directory holds another comparison, or runs of none.
+    Raise ArgumentError if the directory holds another comparison, or runs that belong to none.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Comparison:
             self.close()
 
     def train(self, on_progress: Callable[[dict[str, Progress]], None] = lambda progress: None) -> None:
-        """Advance all runs by turns.
+        """Advance all runs in turns.
 
         Raises:
             KeyboardInterrupt: After a signal, within the context. The context turns it into Interrupted.
@@ -168,7 +169,7 @@ class Comparison:
                     raise KeyboardInterrupt
 
     def finish(self) -> dict[str, RunResult]:
-        """Validate, test, and write what the runs leave behind. From here on a signal ends the context at once.
+        """Validate, test, and write the final files of the runs. From here on a signal ends the context at once.
 
         Raises:
             NonFiniteError: If all runs have diverged.
@@ -192,11 +193,11 @@ class Comparison:
 
     @property
     def spent(self) -> float:
-        """Seconds of all runs together."""
+        """Total seconds of all runs."""
         return sum(run.seconds for run in self.runs.values()) + sum(one.seconds for one in self.diverged.values())
 
     def _leave_out(self, name: str, error: NonFiniteError) -> None:
-        """Train a run that diverged no further, and store how it did."""
+        """Stop training a diverged run, and store how it diverged."""
         run = self.runs.pop(name)
         path = None if run.directory is None else run.directory.path
         run.close()
@@ -206,11 +207,11 @@ class Comparison:
         if not self.runs:
             name, found = next(iter(self.diverged.items()))
             raise NonFiniteError(
-                f"Expected at least one model to train to its end, but got none. {name}: {found.error}"
+                f"Expected at least one model to finish its training, but got none. {name}: {found.error}"
             )
 
     def _left(self, run: Run) -> float:
-        """Return the seconds that a run has left of its share."""
+        """Return the remaining seconds of a run's share."""
         if self.seconds is None:
             return math.inf
         waiting = [other for other in self.runs.values() if not other.done]
@@ -218,8 +219,8 @@ class Comparison:
         return (self.seconds - others) / max(1, len(waiting)) - run.seconds
 
     def _stop(self, error: BaseException) -> None:
-        """Save the state of every run, and raise what names the command that resumes them, unless the error says itself
-        what is wrong.
+        """Save the state of every run, and raise an error that names the command to resume them, unless the original
+        error already says what is wrong.
         """
         unsaved: OrthornnError | None = None
         torn = [name for name, run in self.runs.items() if run.fit.torn]
@@ -253,12 +254,12 @@ class Comparison:
 
 
 def _described(configs: Mapping[str, RunConfig]) -> dict[str, Any]:
-    """Return what compare.json holds."""
+    """Return the content of compare.json."""
     return {name: config.to_dict() for name, config in configs.items()}
 
 
 def _is_same(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
-    """Return whether a folder holds the comparison of these runs; ArgumentError if it holds another one."""
+    """Return whether a folder holds the comparison of these runs; raise ArgumentError if it holds another one."""
     if not is_begun(folder):
         return False
     before, now = read_json(folder / _COMPARISON, "Objects"), json.loads(json.dumps(_described(configs)))
@@ -275,12 +276,12 @@ def _is_same(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
 
 
 def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None = None) -> Table:
-    """Return one row per model: sizes, speed, loss next to the trivial baseline, orthogonality, the task's metric.
+    """Return one row per model: sizes, speed, loss next to the trivial baseline, orthogonality, and the task's metric.
 
-    Those that diverged come last, each with a note.
+    Models that diverged come last, each with a note.
 
-    Validation and test are those of the weights of the best validation.
-    us/step: microseconds of an update, data and optimizer included, over the time steps of the task.
+    Validation and test use the weights of the best validation.
+    us/step: Microseconds per update, data and optimizer included, divided by the time steps of the task.
     """
     first = next(iter(results.values()))
     task = first.config.task
@@ -330,10 +331,10 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
         shown.notes.append(f"{name} diverged: {ended.error}")
     if any(result.config.model.forgets for result in results.values()):
         shown.notes.append(
-            "decay: each rotation is multiplied by a trained factor below 1, so that W is not orthogonal"
+            "decay: each rotation is multiplied by a trained factor below 1, which makes W non-orthogonal"
         )
     if any(result.best_test for result in results.values()):
-        shown.notes.append("validation and test: of the weights of the best validation")
+        shown.notes.append("validation and test use the weights of the best validation")
     if isinstance(task, Numbers) and len(by_model(results)) == len(results):  # else the summary over seeds has them
         for name, result in results.items():
             of = f" of {name}" * (len(results) > 1)
@@ -348,15 +349,15 @@ def _units(task: Numbers) -> str:
 
 
 def _in_words(tests: Sequence[Mapping[str, float]]) -> str:
-    """Return the means over seeds of all metrics but the loss, which the table has."""
+    """Return the means over seeds of all metrics except the loss, which the table already has."""
     names = [name for name in dict.fromkeys(name for test in tests for name in test) if name != "loss"]
     return ", ".join(f"{name} {mean_and_spread([test[name] for test in tests if name in test])}" for name in names)
 
 
 def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:
-    """Return the plain baselines of a task, measured, and a table of them; None if there are none.
+    """Return the measured plain baselines of a task and a table of them, or None if there are none.
 
-    Raises MissingPackageError without scikit-learn.
+    Raise MissingPackageError if scikit-learn is not installed.
     """
     found = task.plain_baselines()
     if not found:
@@ -405,9 +406,9 @@ def backtest_table(found: Backtest) -> Table:
 
 
 def plain_verdict(task: Task, results: Mapping[str, Mapping[str, Any]], found: Sequence[Baseline]) -> str:
-    """Return whether a plain baseline is better than the networks, by validation, and whether the test agrees.
+    """Return whether a plain baseline beats the networks on validation, and whether the test agrees.
 
-    The best of each is chosen by validation. results: What result.json holds, by the name of a network.
+    The best of each is chosen by validation. results: Contents of result.json, by the name of the network.
     """
     sign = 1 if task.higher_is_better else -1
     scored = {name: chosen(result) for name, result in results.items()}
@@ -442,7 +443,7 @@ def plain_verdict(task: Task, results: Mapping[str, Mapping[str, Any]], found: S
 
 
 def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:
-    """Return the results of all seeds of each model."""
+    """Return the results of all seeds, by model."""
     made: dict[str, list[RunResult]] = {}
     for result in results.values():
         made.setdefault(result.config.model.name, []).append(result)
@@ -450,9 +451,10 @@ def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:
 
 
 def summary(results: dict[str, RunResult]) -> Table:
-    """Return one row per model: means and standard deviations over seeds; below, what they show and what not.
+    """Return one row per model: means and standard deviations over seeds, with notes on what they do and do not show.
 
-    The best by its validation comes first, and is compared with the others by the test, which so decides nothing.
+    The best model by validation comes first and is compared with the others on the test data, so the test does not
+    choose it.
     """
     grouped = by_model(results)
     task = next(iter(results.values())).config.task
@@ -488,12 +490,12 @@ def summary(results: dict[str, RunResult]) -> Table:
 
 
 def _shown(task: Task, value: float) -> str:
-    """Return a metric: shares, of which more is better, as percentages."""
+    """Return a formatted metric; shares, for which more is better, are percentages."""
     return f"{value:.1%}" if task.higher_is_better else f"{value:.4g}"
 
 
 def curves(results: dict[str, RunResult], kind: str = "train") -> dict[str, Curve]:
-    """Return (updates, losses) by model, of the records of this kind ("train" or "validation")."""
+    """Return (updates, losses) by model, from the records of this kind ("train" or "validation")."""
     made: dict[str, Curve] = {}
     for name, result in results.items():
         records = [record for record in result.records if record["kind"] == kind]

@@ -13,10 +13,11 @@ __all__ = ["COMMANDS", "EVIDENCE", "TASKS", "Command", "declared", "is_known", "
 
 
 def load(group: str, name: str) -> Any:
-    """Return what a name of a group stands for, imported.
+    """Return the imported object that a name of a group stands for.
 
     Raises:
-        MissingPackageError: For a name of the evidence that is not installed, and for a package that cannot be imported.
+        MissingPackageError: For a name of the evidence that is not installed, and for a package that cannot be
+            imported.
         KeyError: For any other unknown name.
     """
     what = f"`orthornn {name}`" if group == COMMANDS else f"the task {name}"

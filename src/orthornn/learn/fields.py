@@ -1,9 +1,9 @@
-"""The fields of dataclasses as options: their names, types, help and defaults, and which values a type takes.
+"""The fields of dataclasses as options: their names, types, help, defaults and valid values.
 
-A field and the docstring below it are the one place of an option: the command line, its help, the entries of config.json and
-the keywords of Python come from there. In a field's metadata `option` is its name among all options, where that is not its
-own; `parse` reads its text where the type does not suffice; `positional` is what help calls an argument without a name;
-`alone` is its value where none is behind it.
+A field and the docstring below it define an option once: the command line, its help, the entries of config.json and the
+keywords of Python derive from them. In a field's metadata, `option` is the option's name if it differs from the
+field's; `parse` converts text if the type does not suffice; `positional` is the name that help shows for a positional
+argument; `alone` is the value of an option that is given without one.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Option:
     """An option.
 
     Attributes:
-        name: As Python writes it: ``recurrent_lr`` is ``--recurrent-lr`` on the command line.
+        name: Name in Python: ``recurrent_lr`` is ``--recurrent-lr`` on the command line.
         kind: Its type.
-        help: What it does.
-        default: Its value unless given; ``dataclasses.MISSING`` for an argument that has to be given.
-        parse: Reads its text; None if the type suffices.
-        place: The names of the fields that lead to it, from the outermost dataclass.
-        positional: What help calls an argument without a name; "" for an option.
-        alone: Its value where none is behind it; "" if it needs one.
+        help: Description.
+        default: Value if none is given; ``dataclasses.MISSING`` for a required argument.
+        parse: Function that converts its text; None if the type suffices.
+        place: Names of the fields that lead to it, starting with the outermost dataclass.
+        positional: Name that help shows for a positional argument; "" for an option.
+        alone: Value if the option is given without one; "" if it requires a value.
     """
 
     name: str
@@ -59,33 +59,33 @@ class Option:
 
     @property
     def typed(self) -> str:
-        """The option as it is typed; of an argument without a name, what help calls it."""
+        """The option as it is typed, or for a positional argument the name shown in help."""
         return self.positional or f"--{self.name.replace('_', '-')}"
 
     @property
     def is_switch(self) -> bool:
-        """Whether it has no value behind it: ``--force`` and ``--no-force``."""
+        """Whether it is a switch without a value: ``--force`` and ``--no-force``."""
         return self.kind is bool
 
     @property
     def several(self) -> Any:
-        """The type of a tuple of values, if it has such a one, else None."""
+        """The tuple type of several values, if it has one, otherwise None."""
         return next((part for part in _parts(self.kind) if typing.get_origin(part) is tuple), None)
 
     @property
     def count(self) -> int:
-        """How many values are behind it."""
+        """Number of values that follow it."""
         return len(typing.get_args(self.several)) if self.several else 1
 
     def value(self, given: Any, prog: str = "") -> Any:
-        """Return a value that was given, in Python or as text, as one of the option's type.
+        """Return a given value, from Python or as text, converted to the option's type.
 
-        A text is read; where the type is text, a list is joined by commas, and a dict to ``name=value``.
+        Text is parsed. If the type is text, a list is joined by commas, and a dict becomes ``name=value``.
 
-        prog: The command that errors name, whose help explains the options.
+        prog: Command to name in errors, whose help explains the options.
 
         Raises:
-            ArgumentError: If the option cannot have it.
+            ArgumentError: If the value is invalid for the option.
         """
         if isinstance(given, str):
             return self._read(given, prog)
@@ -128,12 +128,12 @@ class Option:
 
 
 def explained(prog: str) -> str:
-    """Return what to add to an error of an option of a command."""
+    """Return the hint to append to an error about an option of a command."""
     return f" `{prog} --help` explains the options." if prog else ""
 
 
 def options_of(kind: type, place: tuple[str, ...] = ()) -> Iterator[Option]:
-    """Yield the options of a dataclass, those of dataclasses within it included."""
+    """Yield the options of a dataclass, including those of nested dataclasses."""
     hints, docs = typing.get_type_hints(kind), field_docs(kind)
     for entry in dataclasses.fields(kind):
         hint, own, more = hints[entry.name], (*place, entry.name), entry.metadata
@@ -148,7 +148,7 @@ def options_of(kind: type, place: tuple[str, ...] = ()) -> Iterator[Option]:
 
 
 def field_docs(kind: type) -> dict[str, str]:
-    """Return the docstring below each field of a dataclass, its bases included, as one line."""
+    """Return the docstring below each field of a dataclass and its bases, as one line."""
     owners = (owner for owner in reversed(kind.__mro__) if dataclasses.is_dataclass(owner))
     return {name: text for owner in owners for name, text in _own_field_docs(owner).items()}
 
@@ -166,7 +166,7 @@ def _own_field_docs(owner: type) -> dict[str, str]:
 
 
 def read(text: str, kind: Any) -> Any:
-    """Return the value of a type that a text stands for. ValueError if it stands for none.
+    """Return the value of a type that a text represents. Raise ValueError if there is none.
 
     Example::
 
@@ -186,7 +186,7 @@ def read(text: str, kind: Any) -> Any:
 
 
 def fits(value: object, kind: Any) -> bool:
-    """Return whether a value is one of a type. An integer is a number; a truth value is none."""
+    """Return whether a value has a type. An integer counts as a number; a truth value does not."""
     if typing.get_origin(kind) is Literal:
         return any(type(value) is type(known) and value == known for known in typing.get_args(kind))
     if typing.get_origin(kind) in _UNIONS:
@@ -197,7 +197,7 @@ def fits(value: object, kind: Any) -> bool:
 
 
 def described(kind: Any, json: bool = False) -> str:
-    """Return what values a type has, as they are typed, without None; or as JSON has them.
+    """Return the values of a type as they are typed, without None, or as they appear in JSON.
 
     Example::
 
@@ -214,7 +214,7 @@ def described(kind: Any, json: bool = False) -> str:
 
 
 def metavar(kind: Any) -> str:
-    """Return how help shows a type, without None.
+    """Return the representation of a type in help, without None.
 
     Example::
 
@@ -232,24 +232,24 @@ def metavar(kind: Any) -> str:
 
 
 def spelled(values: Mapping[str, Any]) -> str:
-    """Return options with their values as they are typed, to be shown."""
+    """Return options with their values as they are typed, for display."""
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
 
 
 def entry_of(name: str) -> str:
-    """Return a name as it is written in an option that lists several: one with a comma is in double quotes."""
+    """Return a name as written in an option that lists several: in double quotes if it contains a comma."""
     return '"' + name.replace('"', '""') + '"' if "," in name or name.lstrip().startswith('"') else name
 
 
 def _joined(given: Any) -> str:
-    """Return what an option that is text has of a list, a dict or a number."""
+    """Return the text of a list, a dict or a number for a text option."""
     if isinstance(given, Mapping):
         given = [f"{_name(key)}={part}" for key, part in given.items()]
     return ",".join(entry_of(str(part)) for part in given) if isinstance(given, Iterable) else str(given)
 
 
 def _name(key: Any) -> str:
-    """Return the name of a class or a column: 1.0 is 1, as in a table."""
+    """Return the name of a class or a column: 1.0 becomes 1, as in a table."""
     return str(int(key) if isinstance(key, (float, np.floating)) and float(key).is_integer() else key)
 
 

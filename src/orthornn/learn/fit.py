@@ -1,7 +1,7 @@
-"""The loop of training: updates, validations and the test, and records of them.
+"""The training loop: updates, validations and the test, and their records.
 
-It writes nothing and says nothing. What else happens while a network is trained is done by observers: runs/ has those that
-store a run and resume it.
+It writes and prints nothing. Observers do everything else during training: runs/ contains those that store a run and
+resume it.
 """
 
 from __future__ import annotations
@@ -29,31 +29,33 @@ _TIMED = ("kind", "step", "seconds", "cpu_seconds")  # of a test record, what is
 
 
 class Observer:
-    """An onlooker of a fit, which may ask for its end. Every method is called at its time, and does nothing here."""
+    """An observer of a fit, which may request its end. Each method is called at its time and does nothing by
+    default.
+    """
 
     def look(self, fit: Fit) -> None:
-        """Look at the network before an update, and after the last; it may be asked twice for one step."""
+        """Inspect the network before an update, and after the last; it may be called twice for one step."""
 
     def recorded(self, record: Record) -> None:
-        """Take a record."""
+        """Receive a record."""
 
     def validated(self, fit: Fit) -> None:
-        """Look at the network after a validation, the last of the records."""
+        """Inspect the network after a validation, the last of the records."""
 
     def updated(self, fit: Fit) -> None:
-        """Do what is due after an update and its records; its time does not count."""
+        """Run tasks that are due after an update and its records; their time does not count."""
 
     def started_well(self, fit: Fit) -> None:
-        """Do what is due before the first update of a network whose initial values are from the data."""
+        """Run tasks that are due before the first update of a network initialized from the data."""
 
     def wants_end(self) -> bool:
-        """Return whether there is to be no other update."""
+        """Return whether the fit should stop."""
         return False
 
 
 @dataclass
 class Clock:
-    """Seconds of a run so far, those of validation, test and records among them, and those of processors."""
+    """Seconds of a run so far, including validation, test and records, and processor seconds."""
 
     seconds: float = 0.0
     evaluation_seconds: float = 0.0
@@ -61,7 +63,7 @@ class Clock:
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time so far, of all threads of this process and of those before it."""
+        """Processor time so far, of all threads of this process and earlier processes."""
         return self._cpu_before + time.process_time()
 
     @property
@@ -71,7 +73,7 @@ class Clock:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Count the time inside as that of validation, test and records."""
+        """Count the time inside the context as validation, test and records."""
         start = time.perf_counter()
         try:
             yield
@@ -79,7 +81,7 @@ class Clock:
             self.evaluation_seconds += time.perf_counter() - start
 
     def restore(self, seconds: float, evaluation_seconds: float, cpu_seconds: float) -> None:
-        """Go on after what earlier processes took."""
+        """Continue from the times of earlier processes."""
         self.seconds, self.evaluation_seconds = seconds, evaluation_seconds
         self._cpu_before += cpu_seconds
 
@@ -109,9 +111,9 @@ def fit(
     Args:
         problem: The data.
         objective: Loss and metrics.
-        model: The network with its initial values. Dropout continues torch's random numbers as they are now.
-        config: Optimizer, schedule, penalties, number of updates and batch size; its task and model are not read.
-        observers: What looks at it.
+        model: The network with its initial values. Dropout continues with torch's current random state.
+        config: Optimizer, schedule, penalties, number of updates and batch size; its task and model are ignored.
+        observers: Observers of the fit.
 
     Raises:
         NonFiniteError: If the loss becomes NaN or infinite.
@@ -122,15 +124,15 @@ def fit(
 
 
 class Fit:
-    """A training that is advanced in parts, so that several can take turns.
+    """A training that advances in parts, which lets several take turns.
 
-    validate_first: Validate before the first update, too.
+    validate_first: Whether to validate before the first update as well.
 
     Attributes:
-        validation: The last one; None before the first.
-        stop_wanted: Set it for an end after the next update, on which several processes agree.
-        interrupted: Whether that end has come.
-        torn: Whether an update, or its records, came to no end: an error or a signal interrupted them.
+        validation: The last validation; None before the first.
+        stop_wanted: Set it to stop after the next update, on which several processes agree.
+        interrupted: Whether that stop has happened.
+        torn: Whether an update, or its records, did not complete because of an error or a signal.
     """
 
     def __init__(self, learner: Learner, observers: Sequence[Observer] = (), validate_first: bool = False) -> None:
@@ -146,7 +148,7 @@ class Fit:
 
     @property
     def done(self) -> bool:
-        """No update is left to do: by number, by time, or because somebody wants an end."""
+        """Whether no update is left: by number, by time, or because of a request to stop."""
         if self.interrupted or self.learner.step >= self.learner.config.steps:
             return True
         late = self._out_of_time if self.learner.processes.count > 1 else self._late
@@ -154,12 +156,12 @@ class Fit:
 
     @property
     def loss(self) -> float:
-        """The last mean loss that was recorded; before the first, that of the updates so far."""
+        """The last recorded mean loss; before the first record, the mean over the updates so far."""
         first = math.isnan(self._loss) and self._recent
         return sum(self._recent) / len(self._recent) if first else self._loss
 
     def advance(self, enough: Callable[[float], bool]) -> None:
-        """Make updates until there is none left, or `enough` says so of the seconds that they took; at least one."""
+        """Run updates until none is left or `enough` returns True for the seconds they took; run at least one."""
         start = time.perf_counter() - self._uncounted
         before = self.clock.seconds
         with self.learner.own_random(), denormals_as_zero():
@@ -174,7 +176,7 @@ class Fit:
                     return
 
     def finish(self, test: bool = True) -> Result:
-        """Validate, if the last update was not followed by a validation, and test, unless that is not wanted."""
+        """Validate, unless the last update was followed by a validation, and test, unless this is not wanted."""
         step, before, start = self.learner.step, self.clock.seconds, time.perf_counter()
         if self._recent:
             self._record_training()
@@ -196,14 +198,14 @@ class Fit:
             return self.learner.evaluate(batches)
 
     def record(self, kind: str, numbers: Record) -> None:
-        """Add a record, and hand it to the observers."""
+        """Add a record and pass it to the observers."""
         spent = {"seconds": round(self.clock.seconds, 3), "cpu_seconds": round(self.clock.cpu_seconds, 3)}
         self.records.append({"kind": kind, "step": self.learner.step, **spent, **numbers})
         for observer in self._observers:
             observer.recorded(self.records[-1])
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what `load_state_dict` needs besides the state of the learner and the records."""
+        """Return the state that `load_state_dict` needs in addition to the state of the learner and the records."""
         return {
             "seconds": self.clock.seconds,
             "evaluation_seconds": self.clock.evaluation_seconds,
@@ -215,7 +217,7 @@ class Fit:
         }
 
     def load_state_dict(self, state: dict[str, Any], records: list[Record]) -> None:
-        """Go on from a `state_dict`. records: Those that there were."""
+        """Continue from a `state_dict`. records: The records so far."""
         self.clock.restore(state["seconds"], state["evaluation_seconds"], state["cpu_seconds"])
         self._loss, self._recent, self.validation = state["loss"], state["recent"], state["validation"]
         self.records = records

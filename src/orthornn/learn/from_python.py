@@ -1,4 +1,4 @@
-"""`orthornn.train(frame, "label")`: a training with keywords, which shows what the command `orthornn train` shows."""
+"""`orthornn.train(frame, "label")`: train with keywords, and show the same as the command `orthornn train`."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from .terminated import terminable
 
 @recording()
 def train(data: Any, target: str | Iterable[str] | None = None, *, task: str | None = None, **options: Any) -> Loaded:
-    """Train a network on a table of your own, and show what the command `orthornn train` shows.
+    """Train a network on your own table, and show the same as the command `orthornn train`.
 
     Args:
-        data: A DataFrame (pandas, polars, pyarrow, ...) with one row per step, the path of a file or of a folder of sounds,
-            or the name of a task such as ``"copying"``.
-        target: The column to predict, or several.
+        data: A DataFrame (pandas, polars, pyarrow, ...) with one row per step, the path of a file or of a folder of
+            sounds, or the name of a task such as ``"copying"``.
+        target: Column or columns to predict.
         task: ``"classify"``, ``"regress"`` or ``"forecast"``. Default: chosen by the target, as on the command line.
-        **options: The options of ``orthornn train``, with underscores: ``sequence="id"``, ``model="lstm"``, ``steps=500``,
-            ``out="runs/first"``. ``True`` and ``False`` switch, a list is joined by commas, a dict becomes
-            ``name=value``, ``None`` is the default.
+        **options: Options of ``orthornn train``, with underscores: ``sequence="id"``, ``model="lstm"``, ``steps=500``,
+            ``out="runs/first"``. Use ``True`` and ``False`` for switches. A list is joined by commas, a dict becomes
+            ``name=value``, and ``None`` stands for the default.
 
     Returns:
-        The trained network with the weights of the best validation, as ``orthornn.load`` returns it, with its ``directory``
-        and its ``result``, whose ``test`` has the metrics of these weights; ``result.last_test`` has those of the last ones.
+        The trained network with the weights of the best validation, as ``orthornn.load`` returns it, with its
+        ``directory`` and its ``result``. ``result.test`` contains the metrics of these weights, ``result.last_test``
+        the metrics of the last weights.
 
     Raises:
-        ArgumentError: For an unknown option or value.
+        ArgumentError: If an option is unknown or has an invalid value.
         DataError: If the data cannot be read.
-        MissingPackageError: Without the extra ``tables``.
+        MissingPackageError: If the extra ``tables`` is not installed.
 
     Example::
 

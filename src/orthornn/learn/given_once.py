@@ -16,8 +16,8 @@ _NAME = re.compile(r"--[A-Za-z][\w-]*")
 def repeated(words: Sequence[str]) -> tuple[str, list[str]] | None:
     """Return the first option that is among the words twice, and its values as they are typed; None if there is none.
 
-    Options have no other spellings than `--a-b VALUE`, `--a_b VALUE`, `--a-b=VALUE` and, for switches, `--no-a-b`. What is
-    behind a `--` is no option.
+    Options have no other spellings than `--a-b VALUE`, `--a_b VALUE`, `--a-b=VALUE` and, for switches, `--no-a-b`. What
+    is behind a `--` is not an option.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     words = list(words[: words.index("--")]) if "--" in words else list(words)
@@ -44,9 +44,9 @@ def check_given_once(words: Sequence[str]) -> None:
 
 
 def parse_given_once(parser: argparse.ArgumentParser, words: Sequence[str] | None) -> argparse.Namespace:
-    """Return what a parser without abbreviations makes of the words; an option twice is an error of the parser.
+    """Return the words parsed by a parser without abbreviations; a repeated option is an error of the parser.
 
-    words: Default: those of the command line.
+    words: Default: the words of the command line.
     """
     words = sys.argv[1:] if words is None else words
     found = repeated(words)

@@ -1,4 +1,6 @@
-"""The training of a network in memory, by the options and in the loop of every other one; nothing is written or shown."""
+"""The training of a network in memory, by the options and in the loop of every other one; nothing is written or
+shown.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from .training.trainer import Trainer
 
 
 class Fitted(NamedTuple):
-    """A network that was trained in memory: with the weights of the best validation, its metrics, and the updates made."""
+    """A network that was trained in memory: with the weights of the best validation, its metrics, and the updates
+    made.
+    """
 
     model: SequenceModel
     best: Mapping[str, float]
@@ -40,8 +44,8 @@ def train_in_memory(
         smaller_updates: What errors tell to do for smaller updates.
 
     Raises:
-        ArgumentError: For an unknown option or value.
-        NonFiniteError: If the training loss, or that of the first validation, is NaN or infinite.
+        ArgumentError: If an option is unknown or has an invalid value.
+        NonFiniteError: If the training loss, or the loss of the first validation, is NaN or infinite.
     """
     config = Options(task, options).config(model)
     config.optimizer.check_learns()

@@ -1,4 +1,4 @@
-"""Options of the optimizer that only some models have a use for."""
+"""Options of the optimizer that only some models use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _USED_BY = {  # option: the groups of optim.param_groups that it is for, and wha
 
 
 def say_unused(given: Container[str], trainers: Iterable[Trainer], say: Callable[[str], object]) -> None:
-    """Say which of the options that were given change the training of none of these models."""
+    """Report given options that do not change the training of any of these models."""
     trainers = list(trainers)
     groups = {group["name"] for trainer in trainers for group in trainer.optimizer.param_groups}
     models = ", ".join(dict.fromkeys(trainer.config.model.name for trainer in trainers))

@@ -1,7 +1,7 @@
-"""The options of a training: values by name, from which the configuration of its run follows.
+"""Options of a training: values by name, which determine the configuration of its run.
 
-Every option is a field with its docstring: of a task, of the models, of RunConfig and its parts, or of a command (fields.py).
-Values are those of Python or their text, so the command and the keywords of `orthornn.train` are read alike.
+Every option is a field with a docstring: of a task, of the models, of RunConfig and its parts, or of a command
+(fields.py). Values are Python values or text, so the command and the keywords of `orthornn.train` accept the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .tasks.table_task import TableTask
 from .training import RunConfig
 
 DATA = ("data", "validation_data", "test_data")
-"""Options that may be tables in memory."""
+"""Options that accept tables in memory."""
 _DEFAULT_STEPS = 1000
 _TABLE_STEPS = 600
 _MOST_EPOCHS = 1e9
@@ -37,13 +37,13 @@ _OFTEN = 50  # updates between two validations at least, in a long run with shor
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of every command that trains, besides those of the task, the model and the configuration of a run."""
+    """Options of every command that trains, in addition to those of the task, the model and the run configuration."""
 
     epochs: float | None = None
     """Number of epochs, instead of --steps; for tasks with a fixed training set."""
     threads: int | None = None
-    """Threads of torch. Default: one per core that this process may use, or one for a small network that is computed step by
-    step, such as an LSTM."""
+    """Threads of torch. Default: one per core that this process may use, or one for a small network that is computed
+    step by step, such as an LSTM."""
     out: Path | None = None
     """Folder for the results. Default: a new one in runs/."""
 
@@ -63,16 +63,16 @@ class TrainOptions(RunOptions):
     are named, or refuse one without a C form."""
     recipe: str | None = None
     """Named preset of options: linear, linear-deep, blocks, blocks-decay, blocks-first (docs/how_to/stacked_layers.md);
-    table, numbers, forecast for your own data; or none. Options that you give override it. Default: for your own data
-    that of the task, else none."""
+    table, numbers, forecast for your own data; or none. Options that you give override it. Default: the preset of the
+    task for your own data, otherwise none."""
 
 
 def groups(task: type[Task] | None, command: type | None = TrainOptions) -> dict[str, list[Option]]:
-    """Return the options by what they are of: the task, the model, the parts of a run, the run itself.
+    """Return the options by owner: the task, the model, the parts of a run, the run itself.
 
     Args:
         task: None for no options of a task.
-        command: The dataclass of what a command has besides; None for the options of the task alone.
+        command: Dataclass with the additional options of the command; None for the options of the task only.
     """
     found: dict[str, list[Option]] = {}
     if task is not None:
@@ -103,14 +103,14 @@ class Options:
     """The options of a training.
 
     Args:
-        task: What is trained on: a class of tasks, whose fields are options too, or a task that is made already.
-        given: Values by name, as they were given.
-        chosen: Values for what is not given, such as those of a recipe.
-        command: The dataclass of what the command has besides.
-        prog: What errors call the command.
+        task: What to train on: a task class, whose fields are also options, or a task instance.
+        given: Values given by the user, by name.
+        chosen: Values for options that are not given, such as those of a recipe.
+        command: Dataclass with the additional options of the command.
+        prog: Name of the command in errors.
 
     Raises:
-        ArgumentError: For a name that is no option, and for a value that one cannot have.
+        ArgumentError: If a name is not an option, or a value is invalid for its option.
     """
 
     task: type[Task] | Task
@@ -130,17 +130,17 @@ class Options:
 
     @functools.cached_property
     def values(self) -> dict[str, Any]:
-        """The values that were given or chosen, each of its option's type."""
+        """Values that were given or chosen, converted to the types of their options."""
         prog = f"{self.prog} {self.task.name}"
         check_names(self.given, self.known, prog)
         return read_values({**self.chosen, **self.given}, self.known, prog)
 
     def __getitem__(self, name: str) -> Any:
-        """Return the value of an option, its default if there is none."""
+        """Return the value of an option, or its default."""
         return self.values.get(name, self.known[name].default)
 
     def choosing(self, **values: Any) -> Options:
-        """Return the same options with these values chosen, in the place of others that were."""
+        """Return the same options with these chosen values instead of the previous ones."""
         made = dataclasses.replace(self, chosen={**self.chosen, **values})
         if "made_task" in self.__dict__:  # with the data that it has read
             made.__dict__["made_task"] = self.made_task
@@ -148,7 +148,7 @@ class Options:
 
     @functools.cached_property
     def made_task(self) -> Task:
-        """The task with its options."""
+        """The task, built with its options."""
         if isinstance(self.task, Task):
             return self.task
         names = {entry.name for entry in dataclasses.fields(self.task)}  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ class Options:
 
     @functools.cached_property
     def of_model(self) -> Mapping[str, Any]:
-        """Size and options of the networks, those that were given or chosen. ArgumentError for a pool of nothing."""
+        """Given or chosen size and options of the networks. Raise ArgumentError for a pool without effect."""
         found = {name: self.values[name] for name in model_options() if self.values.get(name) is not None}
         task = self.made_task
         if found.get("pool", "last") != "last" and task.output == "all":
@@ -167,7 +167,7 @@ class Options:
         return MappingProxyType(found)
 
     def config(self, model: Model | None = None) -> RunConfig:
-        """Return the run that these options describe. model: In the place of the one that they name."""
+        """Return the run that these options describe. model: Replaces the model named by the options."""
         computed = {"steps": self.steps, "batch_size": self.batch_size, "validate_every": self.validate_every}
         values, parts = self.values | computed, typing.get_type_hints(RunConfig)
         found: dict[str, dict[str, Any]] = {}
@@ -214,10 +214,10 @@ class Options:
 
 
 def read_values(given: Mapping[str, Any], known: Mapping[str, Option], prog: str) -> dict[str, Any]:
-    """Return values by name, each of its option's type, those of unknown names left out.
+    """Return values by name, converted to the types of their options, omitting unknown names.
 
     Raises:
-        ArgumentError: For a value that an option cannot have.
+        ArgumentError: If a value is invalid for its option.
     """
     return {
         name: value if name in DATA else known[name].value(value, prog)
@@ -227,7 +227,7 @@ def read_values(given: Mapping[str, Any], known: Mapping[str, Option], prog: str
 
 
 def check_names(names: Iterable[str], known: Iterable[str], prog: str) -> None:
-    """Raise ArgumentError for a name that is no option of a command."""
+    """Raise ArgumentError if a name is not an option of a command."""
     known = {*known}
     unknown = sorted({*names} - known)
     if unknown:
@@ -237,7 +237,7 @@ def check_names(names: Iterable[str], known: Iterable[str], prog: str) -> None:
 
 
 def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
-    """Return how many updates these epochs are. ArgumentError for a task without epochs."""
+    """Return the number of updates of these epochs. Raise ArgumentError for a task without epochs."""
     epoch = task.steps_per_epoch(batch_size)
     if epoch is None:
         raise ArgumentError(
@@ -251,5 +251,5 @@ def updates_of_epochs(task: Task, batch_size: int, epochs: float) -> int:
 
 
 def results_folder(name: str) -> Path:
-    """Return a folder in runs/ that carries the time, to the microsecond: several commands may start in one second."""
+    """Return a folder in runs/ named by the time, to the microsecond: several commands may start in one second."""
     return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S-%f}"

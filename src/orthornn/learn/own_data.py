@@ -37,11 +37,12 @@ def options_for(
     """Return the options of a training on data.
 
     Args:
-        data: The name of a task, the path of a file or of a folder of sounds, a DataFrame, or a task that is made already.
+        data: The name of a task, the path of a file or of a folder of sounds, a DataFrame, or a task that is made
+            already.
         given: Values of options by name.
         say: Called with a line for each choice that depends on what is in the data.
         task: One of "classify", "regress" and "forecast". Default: chosen by the target.
-        command: As of `Options`, like prog.
+        command: Same as in `Options`, like prog.
 
     Raises:
         ArgumentError: For data that are none of these, and for wrong options.
@@ -86,14 +87,16 @@ def csv_format(values: Mapping[str, Any]) -> CsvFormat:
 
 
 def _of_own_data(name: str | Frame, values: dict[str, Any], say: Say) -> tuple[str, dict[str, Any]]:
-    """Return the name of a task of a table, and more options for it; the target of arrays and sounds is set in `values`."""
+    """Return the name of a task of a table, and more options for it; the target of arrays and sounds is set in
+    `values`.
+    """
     path, form = located(name), csv_format(values)
     if "target" not in values and (suffix_of(path) in (".ts", ".npz") or (isinstance(path, Path) and path.is_dir())):
         values["target"] = "y"
     if "target" not in values:
         columns = read_columns(path, form).columns
         raise ArgumentError(
-            f"Expected --target COLUMN, the column to be predicted, but got none. {shown_name(name)} has {listed(columns)}."
+            f"Expected --target COLUMN, the column to predict, but got none. {shown_name(name)} has {listed(columns)}."
         )
     ahead = [option for option in _OF_FORECASTS if option in values]
     amounts = [option.replace("_", "-") for option in _OF_AMOUNTS if option in values]
@@ -103,10 +106,10 @@ def _of_own_data(name: str | Frame, values: dict[str, Any], say: Say) -> tuple[s
 
 
 def _of_forecast(name: str | Frame, values: Mapping[str, Any], form: CsvFormat, say: Say) -> dict[str, Any]:
-    """Return what a forecast sees and how its series are divided, where nothing else is asked for.
+    """Return the default inputs of a forecast and the default division of its series.
 
-    skipped: such that it sees a whole period of the longest series, if that is long. split_by: time for several series of
-    enough steps, which so all have a part in training.
+    skipped: such that it sees a whole period of the longest series, if that is long. split_by: time for several series
+    of enough steps, which so all have a part in training.
     """
     ready = bool({"skipped", "window"} & values.keys())
     divided = bool({"split_by", "split", "group", "embedding", "validation_data", "test_data"} & values.keys())

@@ -1,4 +1,4 @@
-"""Results next to those of plain baselines."""
+"""Results next to plain baselines."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from .training import RunResult
 
 
 def with_baselines(tables: Sequence[Table], results: Mapping[str, RunResult]) -> tuple[str, list[Table]]:
-    """Return which is better, the networks or the plain baselines of the task, and all tables, with one of the baselines.
+    """Return which is better, the networks or the plain baselines of the task, and all tables, with one of the
+    baselines.
 
-    The first is empty where there is nothing to compare.
+    The first is empty if there is nothing to compare.
     """
     task = next(iter(results.values())).config.task
     try:

@@ -1,6 +1,6 @@
-"""A trained network in use: `orthornn.load(RUN).predict(sequences)`; the training data themselves are not needed.
+"""Use a trained network: `orthornn.load(RUN).predict(sequences)`, without its training data.
 
-What reads data is imported when there are some.
+Code that reads data is imported only when needed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FORMER = {
 
 
 class Loaded:
-    """A trained network with all that is needed to use it; made by `load`."""
+    """A trained network with everything needed to use it; `load` returns it."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class Loaded:
     ) -> None:
         self._config, self.model, self.description, self.directory = config, model, description, directory
         self.threshold = threshold
-        """The probability of the second of two classes from which on it is predicted; None for the likelier class."""
+        """Probability from which the second of two classes is predicted; None to predict the likelier class."""
         self.result: RunResult | None = None
-        """The result of the training, if that was in this process."""
+        """The result of the training, if it took place in this process."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return what former versions had under a name."""
+        """Return an attribute that former versions had, with a warning."""
         if name not in _FORMER:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         warn(f"Loaded.{name} is no longer public. {_FORMER[name]}", DeprecationWarning)
@@ -77,7 +77,7 @@ class Loaded:
 
     @property
     def config(self) -> RunConfig:
-        """The configuration of its run. ConfigError if what the network was not built from is wrong."""
+        """The configuration of its run. Raise ConfigError if parts that the network was not built from are invalid."""
         if isinstance(self._config, dict):
             from .training.config import RunConfig
 
@@ -95,11 +95,11 @@ class Loaded:
         default_na: Literal["usual", "empty"] | None = None,
         encoding: str | None = None,
     ) -> Loaded:
-        """Return the same network for text files that are written otherwise than its training data: with these marks,
-        spellings of missing values and encoding, and where one is None as in training.
+        """Return the same network for text files in another format than its training data: with these marks, spellings
+        of missing values and encoding. Arguments that are None stay as in training.
 
         Raises:
-            ArgumentError: If two marks are the same, the encoding is none, or the network did not learn from a table.
+            ArgumentError: If two marks are equal, the encoding is unknown, or the network was not trained on a table.
         """
         given = {"separator": separator, "decimal": decimal, "thousands": thousands}
         given |= {"na": na, "default_na": default_na, "encoding": encoding}
@@ -116,139 +116,139 @@ class Loaded:
 
     @property
     def labels(self) -> list[str]:
-        """The names of the outputs."""
+        """Names of the outputs."""
         return self._arrays.labels
 
     def predict(self, sequences: Any, batch_size: int = 250) -> Prediction:
-        """Return the predictions of the network for raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or
+        """Return the network's predictions for raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or
         strings.
         """
         return self._arrays.predict(self._checked(sequences), batch_size)
 
     def evaluate(self, sequences: Any, targets: Any, batch_size: int = 250) -> dict[str, float]:
-        """Return metrics, by the kind of output.
+        """Return metrics that depend on the kind of output.
 
-        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardized targets, and of those
-        given "mse", "mae" and, where the targets differ, "r2", the coefficient of determination. Probabilities: "loss", the
-        nats of all outputs of a step together.
+        Classes: "loss" in nats, "accuracy". Values: "loss", the mean squared error of standardized targets, and in the
+        units of the targets "mse", "mae" and, if the targets differ, "r2", the coefficient of determination.
+        Probabilities: "loss", the total nats of all outputs of a step.
         """
         return self._arrays.evaluate(self._checked(sequences), targets, batch_size)
 
     def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
-        """Predict the sequences of a file of any format that the network could have learned from.
+        """Predict the sequences of a file, in any format that the network could have been trained on.
 
-        The file is read as the training data were: `lengths`, `mask` and the columns `sequence` and `mask` mean the
-        same. Every sequence is processed as a whole, from the first state on; steps that are missing hold the state,
-        and nothing is predicted at them.
+        The file is read like the training data: `lengths`, `mask` and the columns `sequence` and `mask` have the same
+        meaning. Every sequence is processed as a whole, starting from the initial state; missing steps hold the state
+        and have no prediction.
 
         Args:
-            path: A .csv or .parquet with the columns that the network learned from, or a .npz or .npy with as many
-                features; or a DataFrame.
+            path: A .csv or .parquet file with the columns that the network was trained on, a .npz or .npy file with the
+                same number of features, or a DataFrame.
 
         Returns:
-            One pair for each sequence, in the order in which the file has them; sequences without a step that the network
-            can see are left out, with a warning. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
+            One pair per sequence, in the order of the file; sequences without a step that the network can see are left
+            out, with a warning. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
 
         Raises:
-            DataError: If the file does not fit.
-            ArgumentError: If the network did not learn from such a file.
+            DataError: If the file does not match the network.
+            ArgumentError: If the network was not trained on such a file.
         """
         return self._tables.predict_table(path)
 
     def forecasts(self, path: Any) -> list[Forecasts]:
-        """Forecast the steps after the end of each series of a file that `predict_table` takes.
+        """Forecast the steps after the end of each series of a file that `predict_table` accepts.
 
         Returns:
-            One of them for each sequence, in the order in which the file has them: name, steps (H,), times (H,) or None,
-            values (H, C) for C targets, or (H, C Q) with Q quantiles.
+            One forecast per sequence, in the order of the file: name, steps (H,), times (H,) or None, values (H, C) for
+            C targets, or (H, C Q) with Q quantiles.
 
         Raises:
-            ArgumentError: If the network makes no forecasts.
-            DataError: If the file does not fit.
+            ArgumentError: If the network is not a forecaster.
+            DataError: If the file does not match the network.
         """
         return self._tables.forecasts(path)
 
     def predict_frame(self, frame: Any) -> Any:
-        """Predict the sequences of a DataFrame, or of a file; return a DataFrame.
+        """Predict the sequences of a DataFrame or a file, and return a DataFrame.
 
         Args:
-            frame: A DataFrame with the columns that the network learned from, or the path of such a file.
+            frame: A DataFrame with the columns that the network was trained on, or the path of such a file.
 
         Returns:
-            A DataFrame of the same library (of pandas or polars for a file): the column that tells sequences apart (as the
-            table has it), in the order in which they come, where there is a prediction at every step the step and its time
-            (as the table has it, if the network learned from a column of times), the label for classes (of the type of
-            the column that named them in training), and the score of every output. Where the name of the first column or of
-            the times is that of a predicted one, such as `label`, they are called `sequence` and `time`. Of a network that
-            forecasts, the row of a step has what was forecast there; for the steps after the end see `forecast_frame`.
+            A DataFrame of the same library (pandas or polars for a file), in the order of the sequences. Its columns
+            are the sequence column of the table, the step and its time if there is a prediction at every step (the time
+            as in the table, if the network was trained with a time column), the label for classes (with the type of the
+            class column in training), and the score of every output. If the first column or the time column has the
+            name of a predicted one, such as `label`, they are called `sequence` and `time`. For a forecasting network,
+            the row of a step contains the forecast made at that step; for the steps after the end see `forecast_frame`.
         """
         return self._tables.predict_frame(frame)
 
     def forecast_frame(self, frame: Any) -> Any:
-        """Forecast the steps after the end of each series of a DataFrame, or of a file; return a DataFrame.
+        """Forecast the steps after the end of each series of a DataFrame or a file, and return a DataFrame.
 
         Args:
-            frame: A DataFrame with the columns that the network learned from, or the path of such a file.
+            frame: A DataFrame with the columns that the network was trained on, or the path of such a file.
 
         Returns:
-            A DataFrame of the same library (of pandas or polars for a file) with a row for each series and step that the
-            network forecasts: "sequence", "step", counted from the first of the series, "time", spelled as in the table, if
-            the network learned from a column of times and these are on a grid, and "forecast COLUMN" for each target, or one
-            for each quantile, "forecast COLUMN q0.9".
+            A DataFrame of the same library (pandas or polars for a file) with a row for each series and forecast step.
+            Its columns are "sequence", "step", counted from the start of the series, "time", spelled as in the table,
+            if the network was trained with a time column and the times are on a grid, and "forecast COLUMN" for each
+            target, or for each quantile such as "forecast COLUMN q0.9".
 
         Raises:
-            ArgumentError: If the network makes no forecasts.
-            DataError: If the table does not fit.
+            ArgumentError: If the network is not a forecaster.
+            DataError: If the table does not match the network.
         """
         return self._tables.forecast_frame(frame)
 
     def evaluate_table(self, path: Any) -> dict[str, float]:
-        """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
+        """Compute the metrics of `evaluate` on such a file with its targets, without class weights."""
         return self._tables.evaluate_table(path)
 
     def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
         """Return how far the values of a file are from their forecasts, by sequence.
 
-        The score of a step is the largest error of its targets in the forecast made `ahead` steps before (one step, for a
-        forecast of several), in standard deviations of the training targets; with quantiles, the error of the one nearest to
-        the median. Where training had a transform of the targets, all are transformed. The score is NaN where there was no
-        forecast yet: at the first steps, and where a value is missing.
+        The score of a step is the largest error of its targets in the forecast made `ahead` steps before (one step, for
+        a forecast of several), in standard deviations of the training targets; with quantiles, the error of the
+        quantile nearest to the median. If training transformed the targets, all values are transformed. The score is
+        NaN if there was no forecast yet, at the first steps, and if a value is missing.
 
         Returns:
-            One pair for each sequence: (its name and steps, scores (S,) for all of its S steps).
+            One pair per sequence: (its name and steps, scores (S,) for all of its S steps).
 
         Raises:
-            ArgumentError: If the network makes no forecasts.
-            DataError: If the file does not fit.
+            ArgumentError: If the network is not a forecaster.
+            DataError: If the file does not match the network.
         """
         return self._tables.anomalies(path)
 
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
-        """Yield the output of the network after each step of one sequence, as it comes: raw steps in, scores (O,) out.
+        """Yield the output of the network after each step of one sequence as it arrives: raw steps in, scores (O,) out.
 
-        A step in which a value is missing, NaN, holds the state where it does so in training (missing="hold"): the scores
-        are those of the step before, at the beginning NaN. Any other wrong value raises an error, which ends the stream.
+        A step with a missing value, NaN, holds the state if it does so in training (missing="hold"). Its scores repeat
+        the previous step, or are NaN at the beginning. Any other invalid value raises an error, which ends the stream.
 
         Raises:
-            ArgumentError: If the network reads sequences in both directions, or in another order than they come.
-            DataError: For a wrong value.
+            ArgumentError: If the network reads sequences in both directions, or in another order than they arrive.
+            DataError: If a value is invalid.
         """
         from .predict_tables import held_inputs
 
         return self._arrays.stream(tokens_or_values, held_inputs(self.config.task, self.description))
 
     def generate(self, prompt: str = "", *, temperature: float = 1.0, seed: int = 0) -> Iterator[str]:
-        """Yield symbols that continue a prompt, drawn one after the other from what the network predicts; without end.
+        """Yield symbols that continue a prompt without end, each drawn from the network's predictions.
 
         Args:
-            prompt: What the text begins with; without one the first symbol is drawn from the network's own start: its
-                answer to a line break, or to the first symbol that it knows.
-            temperature: Divides the logits; 0 takes the likeliest symbol.
-            seed: Of the draws.
+            prompt: Beginning of the text. Without a prompt the first symbol is drawn from the network's response to a
+                line break, or to the first symbol that it knows.
+            temperature: Divisor of the logits; 0 always selects the likeliest symbol.
+            seed: Seed of the draws.
 
         Raises:
             ArgumentError: If the network does not predict the next symbol of a text, or reads in both directions.
-            DataError: If the prompt has symbols that it does not know.
+            DataError: If the prompt contains symbols that the network does not know.
         """
         task = self.config.task
         return self._arrays.generate(prompt, temperature, seed, getattr(task, "ahead", 1), task.name)
@@ -266,7 +266,7 @@ class Loaded:
         return TablePredictor(self._arrays, table_task(self.config.task))
 
     def _checked(self, sequences: Any) -> Any:
-        """Return sequences that are no DataFrame, whose columns a network of tables reads by their names."""
+        """Return sequences, unless they are a DataFrame, whose columns must be read by name."""
         from .predict_tables import TableTask
 
         if hasattr(sequences, "columns") and isinstance(self.config.task, TableTask):
@@ -281,9 +281,9 @@ def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
     """Return the trained network of a run directory.
 
     Args:
-        run: The run directory, or that of a search by ``model="auto"``, whose result is loaded.
-        checkpoint: ``"chosen"``, the weights of the best validation where there are some; ``"last"``, ``"best"`` or a
-            step. Default: ``"chosen"``.
+        run: The run directory, or the directory of a search with ``model="auto"``, whose result is loaded.
+        checkpoint: ``"chosen"``, the weights of the best validation, or the last ones without validations; ``"last"``,
+            ``"best"`` or a step. Default: ``"chosen"``.
     """
     path = run_in(Path(run))
     model, config, description = load_network(path, checkpoint)
@@ -298,7 +298,9 @@ def load(run: str | Path, checkpoint: str = "chosen") -> Loaded:
 
 
 def _threshold(config: RunConfig, path: Path, checkpoint: str) -> float | None:
-    """Return the threshold of a run. A warning if validation chose it for other weights: then the likelier class counts."""
+    """Return the threshold of a run. Warn if validation chose it for other weights: the likelier class is then
+    predicted.
+    """
     from .tasks.decision_threshold import read_threshold
 
     fixed = read_threshold(config.task.threshold)  # type: ignore[attr-defined]

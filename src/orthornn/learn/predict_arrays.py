@@ -34,7 +34,7 @@ _UNSCALED = (("target_scale", 1.0), ("target_offset", 0.0))
 
 class Prediction(NamedTuple):
     """scores: (B, O) or (B, T, O): probabilities in float32, or values in float64. labels: (B,) or (B, T), the winners,
-    or None where the network predicts values."""
+    or None if the network predicts values."""
 
     scores: np.ndarray
     labels: np.ndarray | None
@@ -57,7 +57,9 @@ class Predictor:
 
     @torch.no_grad()
     def predict(self, sequences: Any, batch_size: int = 250) -> Prediction:
-        """Return the predictions of the network for raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or strings."""
+        """Return the predictions of the network for raw sequences: (B, T) or (B, T, I) numbers, (B, T) tokens, or
+        strings.
+        """
         outputs = self._outputs(sequences, batch_size)
         scores = self._scores(outputs).numpy()
         if self.description["says"] != "classes":
@@ -150,7 +152,7 @@ class Predictor:
         """Yield the scores (O,) after each step. holds: at which inputs (I,) a missing value holds the state."""
         if self.description.get("order") is not None:
             raise ArgumentError(
-                "Expected a network that reads steps as they come to stream, but got one that reads them in another order. "
+                "Expected a network that reads steps in order to stream, but got a network that reorders them. "
                 "Pass whole sequences to predict."
             )
         self._check_one_direction("to stream")
@@ -171,8 +173,8 @@ class Predictor:
         d, names = self.description, self.labels
         if d["input"] != "tokens" or d["output"] != "all" or d["says"] != "classes" or not d.get("vocabulary"):
             raise ArgumentError(
-                f"Expected a network that predicts the next symbol of a text, but got one of {learned}. Train one with "
-                f"orthornn train characters."
+                f"Expected a network that predicts the next symbol of a text, but got a network for {learned}. Train "
+                f"one with orthornn train characters."
             )
         if ahead != 1:
             raise ArgumentError(f"Expected a network that predicts one symbol ahead, but got {ahead} ahead.")

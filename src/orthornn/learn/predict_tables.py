@@ -37,7 +37,7 @@ def table_task(task: Task) -> TableTask:
     """Return the task of a network that learned from a table. ArgumentError for another one."""
     if not isinstance(task, TableTask):
         raise ArgumentError(
-            f"Expected a network that learned from a table, but got one that learned {task.name}. Pass its "
+            f"Expected a network trained on a table, but got a network trained on {task.name}. Pass its "
             f"sequences as an array."
         )
     return task
@@ -60,7 +60,7 @@ def read_table(task: Task, description: dict[str, Any], path: Any) -> Table:
 
 
 def told_times(task: Task, file: Table) -> str:
-    """Return what there is to say about the column of times of a table: its step and its gaps; or nothing."""
+    """Return the report on the time column of a table, its step and its gaps, or nothing."""
     own = table_task(task)
     if own.time is None:
         return ""
@@ -72,8 +72,8 @@ def told_times(task: Task, file: Table) -> str:
 class Forecasts(NamedTuple):
     """A forecast of the steps after the end of a series.
 
-    name: Of the series. steps: (H,) int64, counted from its first step as `Series.steps`. times: (H,) str, None where the
-    table has no times on a grid. values: (H, C Q) float64, the quantiles of a column side by side.
+    name: Name of the series. steps: (H,) int64, counted from its first step as `Series.steps`. times: (H,) str, None if
+    the table has no times on a grid. values: (H, C Q) float64, with the quantiles of a column in adjacent columns.
     """
 
     name: str
@@ -235,13 +235,13 @@ class TablePredictor:
         return self._task.series(read_table(self._task, self._description, path), self._description, targets)
 
     def _numbered(self, targets: np.ndarray) -> np.ndarray:
-        """Return targets of an array file as class numbers, where they are such and the classes have other names."""
+        """Return targets of an array file as class numbers, if they are numbers and the classes have other names."""
         if set(targets) <= set(self._network.labels) or not all(target.isdecimal() for target in targets):
             return targets
         return targets.astype(np.int64)
 
     def _on_series(self, series: list[Series]) -> list[tuple[Series, Prediction]]:
-        """Return each sequence with its prediction; those of one length are predicted together."""
+        """Return each sequence with its prediction; sequences of equal length are predicted together."""
         found: dict[int, Prediction] = {}
         task = self._task
         if isinstance(task, Forecast):
@@ -265,13 +265,15 @@ def forecast_task(task: Task) -> Forecast:
     """Return the task of a network that forecasts. ArgumentError for another one."""
     if not isinstance(task, Forecast):
         raise ArgumentError(
-            f"Expected a network that forecasts, but got one that learned {task.name}. Train one with ahead=1, --ahead 1."
+            f"Expected a network that forecasts, but got a network trained on {task.name}. Train one with ahead=1, --ahead 1."
         )
     return task
 
 
 def heads_of_forecasts(task: Forecast, found: list[Forecasts]) -> list[str]:
-    """Return the names of the columns of a table of forecasts: sequence, step, time if there is one, and what is forecast."""
+    """Return the names of the columns of a table of forecasts: sequence, step, time if there is one, and what is
+    forecast.
+    """
     ends = [f" q{level:g}" for level in task.levels] or [""]
     timed = ["time"] if found[0].times is not None else []
     return ["sequence", "step", *timed, *(f"forecast {column}{end}" for column in task.target_columns for end in ends)]

@@ -17,7 +17,8 @@ from .tasks.target_transform import check_domain, transformed
 def prepared(sequences: Any, description: dict[str, Any], ordered: bool = True) -> Tensor:
     """Return raw sequences as a network reads them: (T, B, I) float32, or (T, B) int64 tokens.
 
-    description: Of the run. ordered: Whether the steps are put in the order of the training data, if that was another one.
+    description: Description of the run. ordered: Whether to put the steps into the order of the training data if it
+        differs.
     """
     d = description
     if d["input"] == "tokens":
@@ -58,7 +59,9 @@ def tokens(sequences: Any, description: dict[str, Any]) -> Tensor:
     if not all(isinstance(row, (str, list, tuple)) for row in rows) or not rows:
         raise ShapeError("Expected sequences to be several, each with its steps: (B, T) tokens, or a list of strings.")
     if len({len(row) for row in rows}) != 1 or not len(rows[0]):
-        raise ShapeError("Expected sequences to be of one length, and not empty; predict those of other lengths apart.")
+        raise ShapeError(
+            "Expected sequences to be of one length, and not empty; predict sequences of other lengths separately."
+        )
     number = {symbol: index for index, symbol in enumerate(vocabulary or ())}
     found = [[number.get(symbol, symbol) if isinstance(symbol, str) else symbol for symbol in row] for row in rows]
     unknown = sorted({repr(symbol) for row in found for symbol in row if not is_whole(symbol)})
@@ -74,12 +77,14 @@ def tokens(sequences: Any, description: dict[str, Any]) -> Tensor:
 
 
 def numbers(what: str, given: Any) -> np.ndarray:
-    """Return the argument as float64; ShapeError or DataError if it is no array of numbers that float32 can hold."""
+    """Return the argument as float64. Raise ShapeError or DataError unless it is an array of numbers that fit
+    float32.
+    """
     try:
         array = as_array(given)
     except ValueError as error:
         raise ShapeError(
-            f"Expected {what} of one length, but got unequal lengths. Predict those of other lengths apart."
+            f"Expected {what} of one length, but got unequal lengths. Predict sequences of other lengths separately."
         ) from error
     if array.dtype.kind not in "buif":
         raise DataError(f"Expected the {what} to be real numbers, but got {array.dtype}.")

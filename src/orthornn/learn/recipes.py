@@ -1,8 +1,8 @@
 """Named presets of options: models and settings that were measured together.
 
-What a recipe reached is in docs/results/stacked_layers.md. For the user's own data the recipes `table` (classes), `numbers`
-and `forecast` count where no recipe is named; `none` is a training without one. What they reached is in
-docs/results/own_data.md.
+docs/results/stacked_layers.md reports the results of the recipes. For user data, the recipes `table` (classes),
+`numbers` and `forecast` apply if no recipe is named; `none` disables them. docs/results/own_data.md reports their
+results.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .systems import MODEL_OPTIONS, MODELS, Model
 from .tasks import Forecast, Task
 
 SKIPPED: Any = object()
-"""In a recipe: the skipped steps of a forecast."""
+"""Placeholder in a recipe for the skipped steps of a forecast."""
 NONE = "none"
-"""The name that stands for no recipe."""
+"""The name for no recipe."""
 _CLASSIFIER = dict(optimizer="adamw", schedule="cosine", warmup=100, label_smoothing=0.05, clip_norm=1, head="mlp")
 _TRAINING = dict(
     **dict(optimizer="adamw", lr=0.003, recurrent_lr=0.001, decoupled_decay=0.05, schedule="cosine", warmup=50),
@@ -39,9 +39,9 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Values of options under a name.
+    """A named set of option values.
 
-    summary: What they are for. options: For any model. model: The recipe's own model and options for it, which count if this
+    summary: Purpose. options: Options for any model. model: The recipe's model and its options, which apply if this
     model is trained. others: Options for other models that have them.
     """
 
@@ -54,9 +54,9 @@ class Recipe:
         """Return its options.
 
         Args:
-            own_model: Whether those of the model are among them.
-            others: Whether those of other models are.
-            skipped: What takes the place of `SKIPPED`.
+            own_model: Whether to include the options of the recipe's model.
+            others: Whether to include the options for other models.
+            skipped: Replacement of `SKIPPED`.
         """
         found = {**(self.model if own_model else {}), **self.options, **(self.others if others else {})}
         return {name: skipped if value is SKIPPED else value for name, value in found.items()}
@@ -103,16 +103,16 @@ RECIPES = {
 }
 # fmt: on
 OF_TASKS = {"classify": "table", "regress": "numbers", "forecast": "forecast"}
-"""The recipe of a task where none is named."""
+"""The recipe of each task if none is named."""
 
 
 def with_recipe(options: Options, own_model: bool = True) -> Options:
-    """Return the options with those of their recipe, but for those that are given.
+    """Return the options completed by their recipe; given options take precedence.
 
-    Options of the recipe that have no meaning next to those that are given are left out: those of another model, and the
-    width of a head that has none. Where no recipe is named that of the task counts, if it has one (`OF_TASKS`).
+    Options of the recipe that are meaningless next to the given ones are left out: those of another model, and the
+    width of a head that has none. If no recipe is named, the recipe of the task applies, if it has one (`OF_TASKS`).
 
-    own_model: Whether the recipe chooses the model, if none is named; False for a comparison of `models`.
+    own_model: Whether the recipe chooses the model if none is named; False for a comparison of `models`.
     """
     name, values = options["recipe"] or OF_TASKS.get(options.task.name, NONE), options.values
     if name == NONE:
@@ -136,17 +136,17 @@ def defaults_of(task: type[Task]) -> dict[str, Any]:
 
 
 def limit_warmup(options: Options, say: Say) -> Options:
-    """Return the options with at most a fifth of the updates as warmup, if a recipe chose it; say so."""
+    """Limit a warmup chosen by a recipe to a fifth of the updates, report it, and return the options."""
     warmup = options.chosen.get("warmup", 0)
     limited = min(warmup, options.steps // _WARMUP_PARTS) if warmup else 0
     if limited == warmup:
         return options
-    say(f"warmup: {limited}, a fifth of the updates, in place of the recipe's {warmup}   (--warmup chooses another)")
+    say(f"warmup: {limited}, a fifth of the updates, instead of the recipe's {warmup}   (--warmup chooses another)")
     return options.choosing(warmup=limited)
 
 
 def leave_room_for_network(options: Options, say: Say) -> Options:
-    """Return the options with more parameters, if a recipe chose their number and lags leave few of them; say so."""
+    """Raise a parameter budget chosen by a recipe if lags leave little of it, report it, and return the options."""
     lags, task = options.of_model.get("lags"), options.made_task
     if "parameters" not in options.chosen or not lags:
         return options
@@ -155,14 +155,14 @@ def leave_room_for_network(options: Options, say: Say) -> Options:
     if of_lags <= _MOST_OF_LAGS * budget:
         return options
     say(
-        f"parameters: {budget + of_lags}, the recipe's {budget} and those of {lags} lags   "
+        f"parameters: {budget + of_lags}, the recipe's {budget} plus those of {lags} lags   "
         f"(--parameters or --lags chooses others)"
     )
     return options.choosing(parameters=budget + of_lags)
 
 
 def say_recipe(options: Options, say: Say) -> None:
-    """Say which options a recipe chose that nobody named."""
+    """Report the options that a recipe chose."""
     name = OF_TASKS.get(options.task.name)
     if name is not None and "recipe" not in options.given and options.chosen:
         say(f"recipe {name}: {spelled(options.chosen)}   (--recipe none leaves it out)")
@@ -173,7 +173,7 @@ def _named(values: Mapping[str, Any], own_model: bool) -> list[str]:
 
 
 def _meaningless(values: Mapping[str, Any]) -> set[str]:
-    """Return the options that have no meaning next to these, which are errors together."""
+    """Return the options that are meaningless next to these, since both together raise an error."""
     found = set()
     if values.get("head") == "linear":
         found.add("head_width")
@@ -187,12 +187,12 @@ def _meaningless(values: Mapping[str, Any]) -> set[str]:
 
 
 def _of_other_models(recipe: Mapping[str, Any], named: list[str], own_model: bool) -> set[str]:
-    """Return the options of a recipe that belong to its own model, if that is not, or not only, what is trained.
+    """Return the options of a recipe for its model, if other models are trained.
 
     Args:
-        recipe: Its options.
-        named: The models that are named.
-        own_model: Whether the recipe chooses the model, if none is named.
+        recipe: Options of the recipe.
+        named: Names of the models.
+        own_model: Whether the recipe chooses the model if none is named.
     """
     own = recipe.get("model", "")
     alone, searched = own_model and named in ([], [own]), own_model and named == [AUTO]

@@ -20,7 +20,7 @@ _FORMULA = tuple("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")  # how a cell begins tha
 
 
 def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> None:
-    """Write a CSV: sequence, step where there is one prediction a step, label where there are classes, and the scores.
+    """Write a CSV: sequence, step if there is one prediction per step, label if there are classes, and the scores.
 
     Text that a spreadsheet would take for a formula is written with an apostrophe in front; see `escaped`.
 
@@ -38,7 +38,7 @@ def write_scores(path: Path, prediction: Prediction, labels: Sequence[str]) -> N
 
 
 def write_table(path: Path, found: list[tuple[Series, Prediction]], labels: Sequence[str], steps: bool) -> None:
-    """Write the same for the sequences of a table, by their names, with the times of the steps where there are some.
+    """Write the same for the sequences of a table, by their names, with the times of the steps if they exist.
 
     steps: whether there is a prediction at every step.
     """
@@ -64,7 +64,7 @@ def write_forecasts(path: Path, heads: Sequence[str], rows: Iterable[list[Any]])
 
 
 def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
-    """Write a CSV with sequence, step, perhaps time, and score of `Loaded.anomalies`; empty where there is no score."""
+    """Write a CSV with sequence, step, perhaps time, and score of `Loaded.anomalies`, which is empty if missing."""
     timed = found[0][0].times is not None
     rows = (
         [one.name, step, *([] if one.times is None else [one.times[step]]), "" if np.isnan(score) else score]
@@ -97,8 +97,8 @@ def _write(path: Path, heads: Sequence[str], rows: Iterable[list[Any]]) -> None:
 def escaped(text: str) -> str:
     """Return text as a cell of a CSV file that no spreadsheet takes for a formula.
 
-    A cell that begins with = + - @ (or their full-width forms), a tab or a line break, and is no number, gets an
-    apostrophe in front, as in a spreadsheet's own input; so does one that begins with an apostrophe. Removing one
+    A cell that begins with = + - @ (or their full-width forms), a tab or a line break, and is not a number, gets an
+    apostrophe in front, as in the input of a spreadsheet; so does one that begins with an apostrophe. Removing one
     leading apostrophe therefore restores every name.
 
     Example::
@@ -110,7 +110,7 @@ def escaped(text: str) -> str:
 
 
 def _cell(cell: Any) -> Any:
-    """Return numbers with as many digits as a score has (values may be far from 0, and close together), text escaped."""
+    """Return numbers with all digits of a score (values may be far from 0, and close together), and text escaped."""
     if isinstance(cell, np.floating):
         return f"{cell:.7g}" if cell.dtype == np.float32 else repr(float(cell))
     return escaped(str(cell)) if isinstance(cell, str) else cell

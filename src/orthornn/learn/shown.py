@@ -1,4 +1,4 @@
-"""The text of a training: the data and the choices, its progress, and its results next to those of plain baselines.
+"""The text of a training: the data and the choices, its progress, and its results next to plain baselines.
 
 `orthornn.train` prints it, the command adds bars and a figure, and a training without either is silent.
 """
@@ -138,8 +138,8 @@ def _listed(metrics: Mapping[str, float]) -> str:
 
 @torch.no_grad()
 def class_table(task: Classify, model: SequenceModel, folder: Path, threshold: float | None) -> Table:
-    """Write class_scores.json into the run directory; return a table of the confusion matrix with F1, balanced accuracy and
-    ROC-AUC below.
+    """Write class_scores.json into the run directory; return a table of the confusion matrix with F1, balanced accuracy
+    and ROC-AUC below.
     """
     probabilities, classes = [], []
     for inputs, targets in task.test(250):

@@ -1,9 +1,8 @@
-"""Many runs over a grid or at random, on Ray Tune: one machine by default, a cluster by its address.
+"""Many runs over a grid or at random, with Ray Tune: on one machine by default, or on a cluster given its address.
 
-Every trial is a run directory of its own. A trial whose worker or machine dies is started again and resumes from its
-checkpoints; a sweep that is killed resumes when it is started again with the same folder, and trials that failed are then
-tried again. A trial that diverged would diverge again: that is its result, and it is stored. On a cluster the folder has to
-be one that all machines see.
+Every trial has a run directory. A trial whose worker or machine dies is restarted and resumes from its checkpoints. A
+killed sweep resumes when it is started again with the same folder, and then retries failed trials. A trial that
+diverged would diverge again, so this counts as its result and is stored. On a cluster all machines must see the folder.
 """
 
 from __future__ import annotations
@@ -57,15 +56,13 @@ _SHORT = {"model": "model.name", "optimizer": "optimizer.name", "schedule": "sch
 
 @dataclass(frozen=True)
 class Range:
-    """Random values from low to high; on a logarithmic scale where both are positive."""
+    """Random values from low to high, on a logarithmic scale if both are positive."""
 
     low: float
     high: float
 
     def draw(self, random: np.random.Generator, whole: bool = False) -> float:
-        """Return one value, with four digits; or, for a setting that takes nothing else, a whole number, both ends
-        included.
-        """
+        """Return one value with four digits, or for an integer setting a whole number with both ends included."""
         if whole and (self.low % 1 or self.high % 1):
             raise ArgumentError(
                 f"Expected the ends of a range of whole numbers to be whole, but got {self.low:g}..{self.high:g}."
@@ -79,8 +76,8 @@ class Range:
 
 
 def full_name(name: str, config: RunConfig) -> str:
-    """Return the dotted name of a setting: "lr" is optimizer.lr. ArgumentError, with the nearest, for one that is
-    unknown.
+    """Return the dotted name of a setting: "lr" is optimizer.lr. For an unknown name, raise ArgumentError and suggest
+    the nearest.
     """
     known = config.flat()
     if name in _SHORT:
@@ -98,7 +95,7 @@ def full_name(name: str, config: RunConfig) -> str:
 
 
 def _is_whole(config: RunConfig, name: str) -> bool:
-    """Return whether a setting takes whole numbers and no others."""
+    """Return whether a setting takes only whole numbers."""
     *above, last = name.split(".")
     owner: Any = config
     for part in above:
@@ -115,10 +112,10 @@ def trials(
     samples: int = 1,
     seeds: int = 1,
 ) -> dict[str, RunConfig]:
-    """Return one config a trial, by name: every point of the grid, with `samples` random draws each, with `seeds` seeds
-    each.
+    """Return one config per trial, by name: every point of the grid, with `samples` random draws each, with `seeds`
+    seeds each.
 
-    The draws depend only on the base's seed. ArgumentError or ConfigError for settings that do not exist or fit.
+    The draws depend only on the base's seed. Raise ArgumentError or ConfigError if settings are unknown or invalid.
     """
     check_integer("samples", samples, 1)
     check_integer("seeds", seeds, 1)
@@ -146,7 +143,7 @@ def trials(
 
 
 def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> None:
-    """Raise ArgumentError for what would train a setting twice, or not at all."""
+    """Raise ArgumentError if a setting would be trained twice, or not at all."""
     twice = [name for index, name in enumerate(names) if name in names[:index]]
     if twice:
         raise ArgumentError(
@@ -165,12 +162,12 @@ def _check_settings(names: Sequence[str], grid: Mapping[str, Sequence[Any]]) -> 
 
 
 def _as_text(value: Any) -> str:
-    """Return the same text for values that make the same run: 1 and 1.0 are one learning rate."""
+    """Return equal text for values that give the same run: 1 and 1.0 are one learning rate."""
     return json.dumps(float(value) if type(value) is int and abs(value) < 2**53 else value)
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether a folder holds a sweep, which `run_sweep` would resume."""
+    """Return whether a folder holds a sweep that `run_sweep` would resume."""
     return (folder / _SWEEP).exists()
 
 
@@ -183,14 +180,15 @@ def run_sweep(
     early_stopping: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Train all of them; resume where an earlier call with the same folder was stopped, and try again what failed in it.
+    """Train all configurations. Resume a previous call with the same folder where it stopped, and retry its failed
+    trials.
 
-    Trials that are tried again after an earlier call are not stopped early.
+    Retried trials of a previous call are not stopped early.
 
-    address: of a Ray cluster ("auto" for the one this machine belongs to); None: only this machine.
-    cpus: of one trial. early_stopping: ASHA ends trials whose validations are among the worse.
-    Raises ArgumentError if the folder holds another sweep or cpus is not positive, MissingPackageError without Ray,
-    Interrupted if Ctrl-C or SIGTERM ended it.
+    address: Address of a Ray cluster ("auto" for the cluster of this machine); None for only this machine.
+    cpus: Cores per trial. early_stopping: Whether ASHA stops trials with comparatively bad validations.
+    Raise ArgumentError if the folder holds another sweep or cpus is not positive, MissingPackageError without Ray, and
+    Interrupted if Ctrl-C or SIGTERM stopped it.
     """
     if check_number("cpus", cpus, 0) == 0:
         raise ArgumentError("Expected cpus to be above 0, but got 0. Pass the processor cores of one trial, such as 1.")
@@ -271,18 +269,18 @@ def run_sweep(
 
 
 def _stored(config: RunConfig, folder: Path) -> RunConfig:
-    """Return the same run, with its DataFrames in files, which workers read."""
+    """Return the same run with its DataFrames written to files that workers can read."""
     return dataclasses.replace(config, task=config.task.stored(folder))
 
 
 def _with_frames(config: RunConfig, base: RunConfig) -> RunConfig:
-    """Return a run that was read from JSON, which has no DataFrames, with those of another."""
+    """Return a run read from JSON, which has no DataFrames, with the DataFrames of another run."""
     frames = {name: frame for name, frame in vars(base.task).items() if isinstance(frame, Frame)}
     return dataclasses.replace(config, task=dataclasses.replace(config.task, **frames))  # type: ignore[type-var]
 
 
 def with_absolute_data(config: RunConfig) -> RunConfig:
-    """Return the same run, with the whole paths of its data: workers are in folders of their own."""
+    """Return the same run with absolute data paths: workers run in other folders."""
     given = {name: getattr(config.task, name, None) for name in ("data", "validation_data", "test_data")}
     paths = {
         name: str(Path(path).expanduser().resolve()) for name, path in given.items() if isinstance(path, str) and path
@@ -293,7 +291,7 @@ def with_absolute_data(config: RunConfig) -> RunConfig:
 
 
 def failures(folder: Path) -> dict[str, str]:
-    """Return why trials of the sweep in this folder came to no end, by name."""
+    """Return why trials of the sweep in this folder did not finish, by name."""
     found = sorted((folder / "runs").glob(f"*/{FAILED}"))
     return {path.parent.name: read_json(path, "Failure")["error"] for path in found}
 
@@ -305,7 +303,9 @@ def diverged(folder: Path) -> dict[str, Diverged]:
 
 
 def unfinished(configs: Iterable[str], folder: Path, early_stopping: bool = False) -> dict[str, str]:
-    """Return what became of trials that neither ended nor failed, by name; early stopping ends those that began."""
+    """Return what happened to trials that neither finished nor failed, by name; early stopping ends those that
+    began.
+    """
     known = failures(folder).keys() | diverged(folder).keys()
     found = {}
     for name in configs:
@@ -320,7 +320,7 @@ def unfinished(configs: Iterable[str], folder: Path, early_stopping: bool = Fals
 
 
 def _trial(parameters: dict[str, Any]) -> None:
-    """Run one trial in a worker: begin or resume its run, and report every validation."""
+    """Run one trial in a worker: start or resume its run, and report every validation."""
     from ray import tune
 
     torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
@@ -371,19 +371,19 @@ def _begin(path: Path, config: RunConfig, observe: Any) -> Run:
             return Run(config, path, observers=[observe])
         if time.monotonic() > patience:
             raise LockedError(
-                f"Expected {path} to be free, but got one that another process writes after "
+                f"Expected {path} to be free, but another process still writes it after "
                 f"{_LOCK_SECONDS:.0f} s. Stop that."
             )
         time.sleep(0.5)
 
 
 def _same_sweep(folder: Path, description: dict[str, Any], early_stopping: bool) -> None:
-    """Write what the sweep is, or see that it is what was begun here."""
+    """Write the description of the sweep, or check that it matches the existing one."""
     path, options = folder / _SWEEP, folder / _OPTIONS
     if path.exists():
         if read_json(path, "Objects") != json.loads(json.dumps(description)):
             raise ArgumentError(
-                f"Expected the sweep of these options in {path.parent}, but got another one. Choose another folder, or "
+                f"Expected the sweep of these options in {path.parent}, but got a different one. Choose another folder, or "
                 f"pass its options."
             )
         began = read_json(options, "SweepOptions")["early_stopping"]

@@ -1,4 +1,4 @@
-"""SIGTERM as an exception, so that a command that it ends removes what it has half written."""
+"""SIGTERM as an exception, which lets a command remove incomplete files before it ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Terminated(KeyboardInterrupt):
 def terminable() -> Iterator[None]:
     """Raise Terminated inside at SIGTERM, which else ends the process at once.
 
-    Nothing changes where SIGTERM has a handler, and outside the main thread, where Python allows none.
+    Nothing changes if SIGTERM already has a handler, or outside the main thread, in which Python does not allow
+    handlers.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield

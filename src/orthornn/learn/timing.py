@@ -102,7 +102,7 @@ class Ratio:
 def interleave(
     contenders: Sequence[Contender], rounds: int, on_round: Callable[[int], object] = lambda done: None
 ) -> dict[str, Timing]:
-    """Time all of them in turns, so that a slow phase of the machine meets all alike.
+    """Time all of them in turns, which spreads a slow phase of the machine over all alike.
 
     One round before the first does not count. Python's garbage collector rests meanwhile.
     """
@@ -128,7 +128,7 @@ def interleave(
 
 
 def ratio(numerator: Timing, denominator: Timing) -> Ratio:
-    """Return how many times the median of one is that of the other, over the rounds that both took part in."""
+    """Return the ratio of two medians, over the rounds that both took part in."""
     count = min(len(numerator.rounds), len(denominator.rounds))
     above, below = Timing(numerator.rounds[:count]), Timing(denominator.rounds[:count])
     each = [statistics.median(a) / statistics.median(b) for a, b in zip(above.rounds, below.rounds)]

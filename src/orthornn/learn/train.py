@@ -1,6 +1,6 @@
-"""The training of a network on somebody's data: a table, or a task, and options in; a trained network out.
+"""Train a network on your data: a table or a task and options in, a trained network out.
 
-`orthornn.train`, the command `orthornn train` and whatever else trains call this.
+`orthornn.train`, the command `orthornn train` and all other code that trains call this module.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ def train(
     """Train a network in a run directory, and return it with the weights of the best validation.
 
     Args:
-        data: The name of a task, the path of a file or of a folder of sounds, a DataFrame, or a task that is made already.
-        target: What is predicted of a table; also one of the options.
-        options: Values of the options of `orthornn train` by name: those of Python, or their text.
+        data: Name of a task, path of a file or of a folder of sounds, a DataFrame, or a task instance.
+        target: Column or columns of a table to predict; it is also one of the options.
+        options: Values of the options of `orthornn train` by name, as Python values or as text.
         task: "classify", "regress" or "forecast". Default: chosen by the target.
-        shown: What the user sees of it. Default: nothing.
+        shown: What to show the user. Default: nothing.
 
     Returns:
-        The network with its ``directory``, and its ``result``, of the best weights.
+        The network with the best weights, with its ``directory`` and its ``result``.
 
     Raises:
-        ArgumentError: For an unknown option or value.
+        ArgumentError: If an option is unknown or has an invalid value.
         DataError: If the data cannot be read.
         NonFiniteError: If the loss becomes NaN or infinite.
-        Interrupted: If Ctrl-C or SIGTERM ended it; what was done is stored.
+        Interrupted: If Ctrl-C or SIGTERM stopped the training. Its state is saved.
     """
     processes = Processes.from_environment()
     shown = shown if shown is not None and processes.first else Silent()
@@ -76,14 +76,14 @@ def train(
 
 
 def completed(options: Options, shown: Silent) -> Options:
-    """Return options with what depends on the data: the warmup of a recipe, and room for a network next to lags."""
+    """Return options completed from the data: the warmup of a recipe, and room for a network next to lags."""
     if options["threads"] is not None:
         set_threads(options["threads"])
     return leave_room_for_network(limit_warmup(options, shown.say), shown.say)
 
 
 def begun(options: Options, processes: Processes, shown: Silent) -> tuple[Run, Path]:
-    """Begin the run of these options; return it with its folder."""
+    """Create the run of these options and return it with its folder."""
     if options["minutes"] is not None:
         raise ArgumentError(
             f"Expected --minutes only with --model auto, but got --model {options['model']}. Use --seconds."
@@ -102,8 +102,8 @@ def begun(options: Options, processes: Processes, shown: Silent) -> tuple[Run, P
 
 
 def untrained(config: RunConfig) -> Loaded:
-    """Return the network of a run before its training, for its shapes: without parameters that are all zeros, as biases at
-    first are, which C leaves out.
+    """Return the network of a run before its training, for its shapes, without parameters that are all zeros, such as
+    initial biases, which C leaves out.
     """
     description = describe(config.task)
     check_memory(config.model, description)
@@ -116,7 +116,7 @@ def untrained(config: RunConfig) -> Loaded:
 
 
 def begun_search(options: Options, processes: Processes, shown: Silent) -> Search:
-    """Begin the search for a model that these options ask for."""
+    """Create the search for a model that these options request."""
     if processes.count > 1:
         raise ArgumentError(
             f"Expected one process for --model auto, but got {processes.count}. Run it without torchrun."
@@ -140,7 +140,7 @@ def begun_search(options: Options, processes: Processes, shown: Silent) -> Searc
 
 
 def carried_out(run: Run, folder: Path, shown: Silent) -> Loaded:
-    """Carry out a run, new or resumed; show it, and return the network."""
+    """Execute a run, new or resumed; show it, and return the network."""
     processes, name = run.trainer.processes, run.config.model.name
     for line in run.config.task.summary_lines():
         shown.say(line)
@@ -153,7 +153,7 @@ def carried_out(run: Run, folder: Path, shown: Silent) -> Loaded:
 
 
 def searched(search: Search, shown: Silent) -> Loaded:
-    """Carry out a search, new or resumed; show it, and return the network."""
+    """Execute a search, new or resumed; show it, and return the network."""
     shown.say(f"candidates: {', '.join(search.configs)}; {search.seconds / 60:g} minutes in all")
     name, result, folder = search.run_to_end(shown.say)
     shown.searched(name, search)
@@ -168,10 +168,10 @@ def _shown(result: RunResult, folder: Path, shown: Silent) -> Loaded:
 
 
 def check_folder(folder: Path, names: list[str]) -> None:
-    """Raise ArgumentError if a file that is to be written with a new run is in its folder: recordings, for example."""
+    """Raise ArgumentError if the folder already contains a file that a new run writes, such as recordings."""
     check_new((folder / name for name in names), "Name another folder with out, --out.")
 
 
 def observers(tensorboard: bool, folder: Path, processes: Processes) -> list[Observer]:
-    """Return what sees every record of a run: TensorBoard, if that is asked for."""
+    """Return the observers of every record of a run: TensorBoard, if requested."""
     return [TensorBoard(folder / "tensorboard")] if tensorboard and processes.first else []

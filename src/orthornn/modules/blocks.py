@@ -3,16 +3,16 @@ r"""Stacked linear orthogonal recurrences with pointwise nonlinearities between 
     h_t = W h_{t-1} + V norm(u_t) + b          W: rotations of pairs of units, of which most forget
     u_t  <-  skip(u_t) + mix(h_t)              mix: a gated linear unit, or a perceptron
 
-The recurrence of a block is linear, so that it runs as plane rotations in O(S) per step, and its last state is one matrix
-product (docs/how_to/stacked_layers.md); what is nonlinear has no memory. W consists of rotations with trained angles, which
-loses nothing: a change of basis goes into V and mix. By default a quarter of them keep the norm, and the others decay at
-trained rates.
+The recurrence of a block is linear, so it runs as plane rotations in O(S) per step, and its last state is one matrix
+product (docs/how_to/stacked_layers.md). The nonlinear parts have no memory. Building W from rotations with trained
+angles costs no generality: V and mix absorb any change of basis. By default a quarter of the rotations keep the norm,
+and the others decay at trained rates.
 
-Relatives, and where they differ. LRU (Orvieto et al., 2023): complex diagonal W inside the circle, on a ring (`decay`,
-`radii`), and the input scaled by trained factors, at first sqrt(1 - g^2). S5 (Smith et al., 2023): W and V from the
-discretization of a continuous system. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one decay
-per head. LinOSS (Rusch & Rus, 2025): forced oscillators. All but its IMEX variant forget, in every pair; here W is orthogonal
-with ``decay=False``.
+Related networks and how they differ: LRU (Orvieto et al., 2023) has a complex diagonal W inside the unit circle,
+initialized on a ring (`decay`, `radii`), and scales the input by trained factors, initially sqrt(1 - g^2). S5 (Smith et
+al., 2023) obtains W and V by discretizing a continuous system. RotRNN (Biegun et al., 2024) rotates in a trained
+orthogonal basis, with one decay per head. LinOSS (Rusch & Rus, 2025) uses forced oscillators. All of them except
+LinOSS-IMEX forget in every pair of units; here W is orthogonal with ``decay=False``.
 """
 
 from __future__ import annotations
@@ -60,48 +60,51 @@ class OrthogonalBlocks(CheckpointedNetwork):
     r"""A stack of blocks: normalization, a linear orthogonal recurrence, a pointwise nonlinearity, a residual
     connection.
 
-    The first block reads the input itself, without normalization; its residual connection is a matrix (d_model, I). The
-    other arguments and the shapes are those of :class:`OrthogonalRNN`, with outputs of ``d_model`` features and states
-    of ``state_size``.
+    The first block reads the input without normalization, and its residual connection is a matrix (d_model, I). The
+    other arguments and the shapes match :class:`OrthogonalRNN`, with ``d_model`` output features and states of
+    ``state_size``.
 
     Args:
         input_size: Number of input features, I.
         d_model: Features of the outputs, and between blocks.
-        state_size: S, units of each recurrence. Even, if the recurrence is rotations alone. Default: None, twice ``d_model``.
+        state_size: Number of units of each recurrence, S. Must be even if the recurrence consists of rotations only.
+            Default: None, twice ``d_model``.
         depth: Number of blocks. Default: 1.
-        parametrization: How each W is made, or one parametrization per block, all real or all complex. Default: None,
+        parametrization: Parametrization of W, or one per block, all real or all complex. Default: None,
             :class:`~orthornn.Rotations`, plane rotations with trained angles.
-        decay: Rotations that are scaled by a trained factor in (0, 1), so that W is not orthogonal: ``"part"``, three
+        decay: Which rotations are scaled by a trained factor in (0, 1), which makes W non-orthogonal: ``"part"``, three
             quarters of them; ``True``, all; ``False``, none. Only with ``parametrization=None``. Default: ``"part"``.
-        radii: The ring on which these factors are drawn, uniform by area (LRU); only with ``decay``. Default:
+        radii: Ring from which the initial factors are drawn, uniformly by area (LRU). Only with ``decay``. Default:
             ``(0.9, 0.999)``.
         mixing: ``"glu"``: A h * sigmoid(C h), biases included; ``"gelu"``: gelu(A h); ``"mlp"``: C gelu(A h), with
             ``expansion * d_model`` units. Default: ``"glu"``.
-        expansion: Units of ``mixing="mlp"`` per feature; only with it. Default: 2.
-        stride: Read the states of the first block every so many steps only, the last step among them; the blocks above it
-            run at that rate, and outputs are those of these ceil(T / stride) steps. Its residual connection reads the
-            inputs of all steps since the reading before, or since the start of the episode. Not for PackedSequence and
-            `step`, nor for resets with ``bidirectional``. Default: 1.
-        norm: Of the inputs of every block but the first: ``"layer"``, ``"rms"`` or ``"none"``. Default: ``"layer"``.
+        expansion: Units per feature of ``mixing="mlp"``. Only with ``mixing="mlp"``. Default: 2.
+        stride: Read only every ``stride``-th state of the first block, ending with the last step. The blocks above run
+            at this rate and return ceil(T / stride) outputs. The residual connection of the first block reads the
+            inputs of all steps since the previous reading or since the start of the episode. Not supported by
+            PackedSequence and `step`, nor by resets with ``bidirectional``. Default: 1.
+        norm: Normalization of the inputs of every block except the first: ``"layer"``, ``"rms"`` or ``"none"``.
+            Default: ``"layer"``.
         residual: Whether blocks add their input to their output. Default: ``True``.
-        dropout: Probability of zeroing an output of every block but the last, in training. Default: 0.
+        dropout: Probability of zeroing an output of every block except the last, in training. Default: 0.
         bias: Whether the recurrences have a bias. Default: ``True``.
         batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: ``False``.
-        bidirectional: Each block has a second recurrence that reads its input backwards; its mixing sees both. Default:
-            ``False``.
-        learn_h0: Train the initial states; they are zero otherwise, unless given. Default: ``False``.
-        form: As in :class:`OrthogonalRNN`. Default: ``"auto"``.
-        memory: ``"checkpoint"`` processes all blocks in segments, of which only the states before each are stored. With
-            ``bidirectional`` or a stride this is done by each recurrence for itself. Default: ``"store"``.
-        segment: Steps per segment. Default: None, the number with the least peak memory.
-        device, dtype: As for torch.nn.RNN.
+        bidirectional: Give each block a second recurrence that reads its input backwards; the mixing reads both.
+            Default: ``False``.
+        learn_h0: Train the initial states. Otherwise they are zero unless given. Default: ``False``.
+        form: Same as in :class:`OrthogonalRNN`. Default: ``"auto"``.
+        memory: ``"checkpoint"`` processes all blocks segment by segment and stores only the states before each segment.
+            With ``bidirectional`` or a stride, each recurrence does this separately. Default: ``"store"``.
+        segment: Steps per segment. Default: None, the number that minimizes peak memory.
+        device, dtype: Same as for torch.nn.RNN.
 
     Shape:
         - input: (T, B, I), or tokens (T, B) as one-hot vectors; unbatched (T, I); a PackedSequence. T is at least 1.
         - hx, h_n: (depth * D, B, S), D = 2 if bidirectional, otherwise 1.
-        - output: (T, B, d_model), with a stride (ceil(T / stride), B, d_model); or with ``output="last"`` (B, d_model)
-          of each sequence's last step, t = T - 1. If bidirectional, it is of the states of both directions there, of which
-          the reverse one has read only this step: unlike h_n, which has its state at t = 0.
+        - output: (T, B, d_model), or (ceil(T / stride), B, d_model) with a stride. With ``output="last"`` it is (B,
+          d_model), the output of each sequence's last step, t = T - 1. If bidirectional, that output reads the states
+          of both directions at this step, and the reverse direction has read only this step. In contrast, h_n holds the
+          reverse state at t = 0.
 
     Example::
 
@@ -183,12 +186,12 @@ class OrthogonalBlocks(CheckpointedNetwork):
 
     @property
     def hidden_size(self) -> int:  # type: ignore[override]
-        """Features of the outputs, under the name that torch.nn.RNN has for them."""
+        """Number of output features, named as in torch.nn.RNN."""
         return self.d_model
 
     @property
     def num_layers(self) -> int:  # type: ignore[override]
-        """Number of blocks, under the name that torch.nn.RNN has for it."""
+        """Number of blocks, named as in torch.nn.RNN."""
         return self.depth
 
     @property
@@ -198,13 +201,13 @@ class OrthogonalBlocks(CheckpointedNetwork):
 
     @property
     def parametrization(self) -> Parametrization | list[Parametrization]:
-        """How each W is made; a list, one for each block, where they differ."""
+        """Parametrization of W; a list with one entry per block if they differ."""
         methods: list[Parametrization] = [block.recurrence.parametrization for block in self.blocks]  # type: ignore[union-attr, misc]
         return methods[0] if all(method == methods[0] for method in methods) else methods
 
     @property
     def decay(self) -> bool:
-        """Whether the rotations of a block are scaled by trained factors below 1."""
+        """Whether trained factors below 1 scale the rotations of a block."""
         transitions = (found for block in self.blocks for _, found in block.recurrence.transitions())  # type: ignore[union-attr, operator]
         return any(transition.method.group == "decays" for transition in transitions)
 
@@ -218,30 +221,28 @@ class OrthogonalBlocks(CheckpointedNetwork):
                 block.recurrence.set_memory(memory, segment)  # type: ignore[union-attr, operator]
 
     def reset_parameters(self) -> None:
-        """Draw all parameters again: recurrences as OrthogonalRNN does, the matrices between them as torch.nn.Linear
-        does.
-        """
+        """Redraw all parameters: recurrences as in OrthogonalRNN, the matrices between them as in torch.nn.Linear."""
         for block in self.blocks:
             block.reset_parameters()  # type: ignore[operator]
 
     def _starts(
         self, given: SequenceInput, name: str, start: Tensor | None, restart: Tensor | None
     ) -> tuple[tuple[Tensor, ...] | None, tuple[Tensor, ...] | None]:
-        """Return the states that were given; None for those of the recurrences."""
+        """Return the given states, or None for the initial states of the recurrences."""
         layout = given.layout
         if layout.resets is None:
             check_restart_is_used(restart)
         elif self.stride > 1 and self.bidirectional:
             raise ArgumentError(
-                f"Expected no reset with stride={self.stride} and bidirectional=True, but got one. Build the network with "
+                f"Expected no reset with stride={self.stride} and bidirectional=True, but got a reset mask. Build it with "
                 f"stride=1 or one direction."
             )
         if layout.length == 0:
             raise ShapeError(f"Expected at least one step, but got an input of shape {tuple(given.x.shape)}.")
         if self.stride > 1 and layout.is_ragged:
             raise ArgumentError(
-                f"Expected sequences of one length with stride={self.stride}, but got a PackedSequence. Pass each length "
-                f"apart, or stride=1."
+                f"Expected sequences of equal length with stride={self.stride}, but got a PackedSequence. Pass each length "
+                f"separately, or use stride=1."
             )
         states = None if start is None else given.initial_states(start, None, name)
         return states, None if restart is None else given.initial_states(restart, None, "restart")
@@ -275,13 +276,13 @@ class OrthogonalBlocks(CheckpointedNetwork):
         return tuple([state for block in self.blocks for state in block.recurrence._initial_states(batch, None)])  # type: ignore[union-attr, operator]
 
     def _sizes(self) -> NetworkSizes:
-        """Return what an input must fit."""
+        """Return the requirements on an input."""
         weight = self._first._parameter("weight_ih_l0")
         count = self.depth * self.num_directions
         return NetworkSizes(self.input_size, self.state_size, count, self.is_complex, self.batch_first, weight)
 
     def _in_segments(self, x: Tensor) -> bool:
-        """Return whether all blocks go through the sequence together, a segment at a time."""
+        """Return whether all blocks process the sequence together, one segment at a time."""
         if self.memory == "store" or self.bidirectional or self.stride > 1:
             return False
         traced = any(block.recurrence._traces is not None for block in self.blocks)  # type: ignore[union-attr]
@@ -295,10 +296,10 @@ class OrthogonalBlocks(CheckpointedNetwork):
         only_last: bool,
         restarts: tuple[Tensor, ...] | None,
     ) -> tuple[Tensor, Tensor]:
-        """Return what `forward` does; of each segment only the states before it are stored.
+        """Do the same as `forward`, but store only the states before each segment.
 
-        Transitions are built once, before the first segment, where building them costs more than O(S). Sequences that have
-        ended keep their last state, and their last output.
+        Transitions that cost more than O(S) to build are built once, before the first segment. Sequences that have
+        ended keep their last state and output.
         """
         own = self._initial_states(layout.batch, None) if states is None or layout.resets is not None else ()
         states = own if states is None else states
@@ -342,8 +343,8 @@ class OrthogonalBlocks(CheckpointedNetwork):
         if self.bidirectional or self.stride > 1:
             found = "bidirectional=True" if self.bidirectional else f"stride={self.stride}"
             raise ArgumentError(
-                f"Expected a network that reads forwards and returns an output at each step, but got {found}. Use "
-                f"forward() on whole sequences."
+                f"Expected a network that reads forwards and returns an output at each step, but got {found}. Call "
+                f"forward() on whole sequences instead."
             )
 
     def _step_states(
@@ -362,11 +363,11 @@ class OrthogonalBlocks(CheckpointedNetwork):
         return x, torch.cat(finals)
 
     def fold(self) -> OrthogonalBlocks:
-        """Return a copy whose transitions are plain matrices W: for inference and export."""
+        """Return a copy whose transitions are plain matrices W, for inference and export."""
         return fold(self)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
-        """Read a state_dict of this class, or of its first version, whose rotations did not decay by default."""
+        """Load a state_dict of this class, or of its first version, whose rotations did not decay by default."""
         local_metadata: dict[str, Any] = arguments[0]
         old = may_be_first(local_metadata) and lacks_decay(state_dict, f"{prefix}blocks.0.recurrence.")
         if old and not self._own_decay:
@@ -386,7 +387,7 @@ class OrthogonalBlocks(CheckpointedNetwork):
 
 
 class _Block(nn.Module):
-    """One block. reads_input: It is the first, which reads the input as it is."""
+    """One block. reads_input: Whether it is the first block, which reads the input without normalization."""
 
     def __init__(
         self, recurrence: OrthogonalRNN, d_model: int, reads_input: bool, of: OrthogonalBlocks, factory: dict[str, Any]
@@ -411,14 +412,15 @@ class _Block(nn.Module):
             self.mix = nn.Sequential(nn.Linear(read, inner, **factory), nn.GELU(), nn.Linear(inner, d_model, **factory))
 
     def reset_parameters(self) -> None:
-        """Draw all parameters again."""
+        """Redraw all parameters."""
         for module in (self.norm, self.recurrence, self.skip, *self.mix):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
 
     def segment_layer(self) -> Layer | None:
-        """Return the recurrence for all segments, with its transition as it is now unless that is O(S), applied by its
-        structure. None where a hook must see each call: the states between segments are then rounded as h_n is.
+        """Return the recurrence to use for all segments. Its transition is fixed to its current value, unless it is
+        O(S) and applied by its structure. Return None if a hook must see each call: the states between segments are
+        then rounded like h_n.
         """
         recurrence = self.recurrence
         if is_watched(recurrence, OrthogonalRNN) or is_watched(self, _Block):
@@ -436,14 +438,14 @@ class _Block(nn.Module):
         restart: Tensor | None = None,
         layer: Layer | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the outputs, of all steps or of each sequence's last one, and h_n (D, B, S).
+        """Return the outputs of all steps or of each sequence's last step, and h_n (D, B, S).
 
         Args:
-            x: (T, B, ...), or flat rows of a ragged batch. layout: Its division into steps.
+            x: (T, B, ...), or flat rows of a ragged batch. layout: The division of the rows into steps.
             h: The initial states (D, B, S), or None.
             only_last: Return the last step only.
-            restart: The states (D, B, S) from which sequences restart where the layout says so, or None.
-            layer: What `segment_layer` returned. Then the recurrence has one direction, h is given, and h_n is not rounded.
+            restart: The states (D, B, S) from which sequences restart at the resets of the layout, or None.
+            layer: Result of `segment_layer`. The recurrence then has one direction, h is given, and h_n is not rounded.
         """
         recurrence = self.recurrence
         one_way = not recurrence.bidirectional
@@ -473,8 +475,8 @@ class _Block(nn.Module):
         return self._out(x, states), h_n
 
     def _groups(self, x: Tensor, starts: Tensor | None) -> Tensor:
-        """Return the inputs that the residual connection reads, (G, B, stride I): those of every group of steps, with zeros
-        for steps that the first one lacks and for those before the last start of an episode.
+        """Return the inputs (G, B, stride I) of the residual connection: the inputs of every group of steps, with zeros
+        for steps missing from the first group and for steps before the last start of an episode.
 
         starts: bool (G, B, stride), whether an episode starts before each step; None if none does.
         """
@@ -487,7 +489,9 @@ class _Block(nn.Module):
         return torch.where(after.unsqueeze(-1) == 0, patches.unflatten(-1, (self.stride, -1)), 0).flatten(-2)
 
     def step(self, x: Tensor, state: Tensor, given: SequenceInput) -> tuple[Tensor, Tensor]:
-        """Return (output (B, d_model), h (1, B, S)) of one step from x (B, ...) and a state (B, S). given: The input."""
+        """Return (output (B, d_model), h (1, B, S)) of one step from x (B, ...) and a state (B, S). given: The
+        input.
+        """
         before_step(self.recurrence)
         u = x if self.norm is None else self.norm(x)
         read = SequenceInput(u, given.layout, given.is_batched, given.sizes, None)
@@ -507,24 +511,26 @@ class _Block(nn.Module):
         return out + self.skip(self._vectors(x))
 
     def _vectors(self, x: Tensor) -> Tensor:
-        """Return inputs as the residual connection takes them, tokens as one-hot vectors."""
+        """Return inputs in the form that the residual connection takes, with tokens as one-hot vectors."""
         return cast(F.one_hot(x.long(), self.recurrence.input_size) if is_tokens(x) else x, self._dtype)
 
     @property
     def _dtype(self) -> torch.dtype:
-        """The dtype of what linear layers read. Not their own: they may have been replaced, as for quantization."""
+        """Dtype that linear layers read. It is not taken from the layers, which may have been replaced, as for
+        quantization.
+        """
         return self.recurrence._parameter("weight_ih_l0").dtype
 
 
 def _as_given(rows: Tensor | None, layout: SequenceLayout) -> Tensor | PackedSequence | None:
-    """Return what a layout has for each row as a network takes it; None if there is nothing."""
+    """Return a value of the layout for each row in the form that networks take, or None if there is none."""
     if rows is None:
         return None
     return layout.unflatten(rows) if layout.batch_sizes is None else PackedSequence(rows, layout.batch_sizes)
 
 
 def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int) -> tuple[Tensor, Tensor]:
-    """Return the states (G, B, D S) of the last step and of every stride-th before it, and h_n (D, B, S)."""
+    """Return the states (G, B, D S) of the last step and of every stride-th step before it, and h_n (D, B, S)."""
     length = x.shape[0]
     plain = not (recurrence.bidirectional or recurrence.is_complex or is_tokens(x) or recurrence.form != "auto")
     plain = plain and recurrence.clip_backward is None and not recurrence.linear_transition
@@ -546,7 +552,7 @@ def _strided(recurrence: OrthogonalRNN, x: Tensor, h: Tensor | None, stride: int
 
 
 def _patches(x: Tensor, stride: int) -> Tensor:
-    """Return x (T, B, I) by groups of steps, (G, B, stride I), the first with zeros for the steps that it lacks."""
+    """Return x (T, B, I) in groups of steps, (G, B, stride I), the first padded with zeros for missing steps."""
     length = x.shape[0]
     if isinstance(length, torch.SymInt):
         back = torch.cat([x.new_zeros(stride - 1, *x.shape[1:]), x]).flip(0)
@@ -563,10 +569,11 @@ def _group_starts(layout: SequenceLayout, stride: int) -> Tensor | None:
 
 
 def _thinned(x: Tensor, stride: int) -> Tensor:
-    """Return the last of x (T, ...) and every stride-th before it, (ceil(T / stride), ...).
+    """Return the last entry of x (T, ...) and every stride-th entry before it, (ceil(T / stride), ...).
 
-    In a graph for any T from the end, in slices of length ceil(T / stride): of other expressions for this number, such as
-    that of a slice which begins at (T - 1) % stride, torch.export does not know that they are equal.
+    In a graph for any T, entries are taken from the end, in slices of length ceil(T / stride). torch.export does not
+    know that other expressions for this number are equal to it, such as the length of a slice that begins at (T - 1) %
+    stride.
     """
     if isinstance(x.shape[0], torch.SymInt):
         return x.flip(0)[::stride].flip(0)
@@ -574,20 +581,20 @@ def _thinned(x: Tensor, stride: int) -> Tensor:
 
 
 def _groups_pay(recurrence: OrthogonalRNN, x: Tensor, stride: int) -> bool:
-    """Return whether a group of steps costs less as one product than step by step."""
+    """Return whether one product per group of steps costs less than processing step by step."""
     m = recurrence.layers()[0].transition.num_reflections
     length, batch, inputs = x.shape
     return reads_groups(Linear(recurrence.hidden_size, m, batch, length, True, False, True), inputs, stride)
 
 
 def _tensors(block: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters and buffers that a block has now, by name."""
+    """Return the current parameters and buffers of a block by name."""
     return {**dict(block.named_parameters()), **dict(block.named_buffers())}
 
 
 def _call_with(tensors: Mapping[str, Tensor], block: nn.Module, arguments: tuple[Any, ...]) -> Any:
-    """Call a block with the tensors that it had in the forward pass: torch.func.functional_call has put its own back by the
-    time of the backward pass.
+    """Call a block with the tensors of its forward pass: torch.func.functional_call has restored the block's own
+    tensors by the time of the backward pass.
     """
     if torch.compiler.is_compiling() or all(map(operator.is_, _tensors(block).values(), tensors.values())):
         return block(*arguments)
@@ -597,7 +604,7 @@ def _call_with(tensors: Mapping[str, Tensor], block: nn.Module, arguments: tuple
 def _per_block(
     given: Parametrization | Sequence[Parametrization] | None, depth: int
 ) -> Sequence[Parametrization] | list[None]:
-    """Return one parametrization for all blocks, or one for each."""
+    """Return one parametrization for all blocks, or one per block."""
     if given is None or not isinstance(given, (list, tuple)):
         return [given]  # type: ignore[return-value]
     if len(given) != depth:
@@ -608,7 +615,7 @@ def _per_block(
 
 
 def _check_expansion(expansion: int, mixing: str) -> int:
-    """Return the units of a perceptron per feature; ArgumentError if there is none that could have them."""
+    """Return the number of units per feature of a perceptron, or raise ArgumentError if no perceptron takes them."""
     check_integer("expansion", expansion, 1)
     if mixing != "mlp" and expansion != _EXPANSION:
         raise ArgumentError(
@@ -619,12 +626,14 @@ def _check_expansion(expansion: int, mixing: str) -> int:
 
 
 def _check_one_field(blocks: nn.ModuleList) -> None:
-    """Raise ArgumentError if some blocks have complex states and others real ones, which no tensor h_n could hold."""
+    """Raise ArgumentError if some blocks have complex states and others have real ones, since h_n could not hold
+    both.
+    """
     complex_states = [bool(block.recurrence.is_complex) for block in blocks]
     if len(set(complex_states)) > 1:
         raise ArgumentError(
-            f"Expected states all real or all complex, but got complex ones in block "
-            f"{', '.join(str(k) for k, one in enumerate(complex_states) if one)} of {len(blocks)} only. Pass "
+            f"Expected states that are all real or all complex, but got complex states only in block "
+            f"{', '.join(str(k) for k, one in enumerate(complex_states) if one)} of {len(blocks)}. Pass "
             f"parametrizations of one field."
         )
 
@@ -641,7 +650,7 @@ def _recurrent(
         raise ArgumentError(f"Expected radii only with decay=True, but got radii={radii}. Pass decay=True.")
     if given is not None and decay:
         raise ArgumentError(
-            f"Expected decay only for rotations alone, but got parametrization={given!r}. Leave parametrization out, or "
+            f"Expected decay only for pure rotations, but got parametrization={given!r}. Leave parametrization out, or "
             f"pass Rotations(decay=True)."
         )
     if given is None:

@@ -1,4 +1,4 @@
-"""OrthogonalRNNCell: torch.nn.RNNCell with any parametrization of its hidden-to-hidden matrix."""
+"""OrthogonalRNNCell: torch.nn.RNNCell with a parametrized hidden-to-hidden matrix."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from .sequence_input import SequenceInput, one_initial_state
 
 
 class OrthogonalRNNCell(nn.Module):
-    r"""One step of a recurrent network whose hidden-to-hidden matrix is parametrized.
+    r"""One time step of a recurrent network with a parametrized hidden-to-hidden matrix.
 
     .. math:: h' = \phi(g W h + V x + b)
 
-    A thin view on an :class:`OrthogonalRNN` of one layer, ``rnn``, which holds the parameters. Without gradient W is cached
-    between calls, so a stream costs one matrix-vector product per step. In training, put the loop over steps inside
-    ``torch.nn.utils.parametrize.cached()``: W is then built once, and not in each step.
+    The cell wraps an :class:`OrthogonalRNN` of one layer, ``rnn``, which holds the parameters. Without gradients W is
+    cached between calls, so a stream costs one matrix-vector product per step. In training, put the loop over steps
+    inside ``torch.nn.utils.parametrize.cached()`` to build W once instead of in each step.
 
     Args:
         input_size: Number of input features, I.
         hidden_size: Number of hidden units, N.
-        parametrization: How W is made. Default: None, that of :class:`OrthogonalRNN`.
-        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: None, that of
-            :class:`OrthogonalRNN`.
-        bias: Whether there is a bias vector: the b of modrelu and complex_modrelu, added to the pre-activation with the
-            other activations. Default: True.
-        learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
-        gain: g. Below 1 the network forgets, which an orthogonal W never does. Default: 1.
+        parametrization: Parametrization of W. Default: None, the default of :class:`OrthogonalRNN`.
+        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: None, the
+            default of :class:`OrthogonalRNN`.
+        bias: Whether to use a bias vector. For modrelu and complex_modrelu it is the b of the activation; for other
+            activations it is added to the pre-activation. Default: True.
+        learn_h0: Train the initial state. Otherwise it is zero unless given. Default: False.
+        gain: g. With g < 1 the network forgets, which an orthogonal W never does. Default: 1.
         learn_gain: Train the gain. Default: False.
-        device, dtype: As for torch.nn.RNNCell.
+        device, dtype: Same as for torch.nn.RNNCell.
 
     Shape:
         - input: (B, I), tokens (B,), or (I,). hx, h': (B, N), or (N,).
@@ -92,27 +92,27 @@ class OrthogonalRNNCell(nn.Module):
 
     @property
     def input_size(self) -> int:
-        """I."""
+        """Number of input features, I."""
         return self.rnn.input_size
 
     @property
     def hidden_size(self) -> int:
-        """N."""
+        """Number of hidden units, N."""
         return self.rnn.hidden_size
 
     @property
     def parametrization(self) -> Parametrization:
-        """How W is made."""
+        """Parametrization of W."""
         return self.rnn.parametrization
 
     @property
     def nonlinearity(self) -> str:
-        """The name of the activation."""
+        """Name of the activation."""
         return self.rnn.nonlinearity
 
     @property
     def bias(self) -> bool:
-        """Whether there is a bias vector."""
+        """Whether the cell has a bias vector."""
         return self.rnn.bias
 
     @property
@@ -122,7 +122,7 @@ class OrthogonalRNNCell(nn.Module):
 
     @property
     def gain(self) -> float:
-        """g; with ``learn_gain`` its initial value."""
+        """Gain g; with ``learn_gain`` its initial value."""
         return self.rnn.gain
 
     @property
@@ -132,17 +132,17 @@ class OrthogonalRNNCell(nn.Module):
 
     @property
     def weight_ih(self) -> Tensor:
-        """V (N, I), or (N, I, 2) of a complex network: the parameter ``rnn.weight_ih_l0``."""
+        """V (N, I), or (N, I, 2) in a complex network: the parameter ``rnn.weight_ih_l0``."""
         return self.rnn.weight_ih_l0
 
     @property
     def weight_hh(self) -> Tensor:
-        """W (N, N), recomputed when read: ``rnn.weight_hh_l0``."""
+        """W (N, N), recomputed on each read: ``rnn.weight_hh_l0``."""
         return self.rnn.weight_hh_l0
 
     @property
     def bias_ih(self) -> Tensor | None:
-        """The only bias vector, ``rnn.bias_ih_l0``, or None; torch.nn.RNNCell has a second one, bias_hh."""
+        """The only bias vector, ``rnn.bias_ih_l0``, or None. torch.nn.RNNCell has a second one, bias_hh."""
         return self.rnn.bias_ih_l0
 
     def forward(
@@ -157,14 +157,14 @@ class OrthogonalRNNCell(nn.Module):
 
         Args:
             input: (B, I), tokens (B,), or (I,) unbatched.
-            hx: The state (B, N), or (N,), after the step before. Default: None, the trained state or zeros.
-            h: Another name for hx.
-            reset: bool (B,), or () unbatched: true where a new episode starts with this step. Default: None, nowhere.
-            restart: The state (B, N), or (N,), from which episodes start, in place of hx. Default: None, the trained state
-                or zeros.
+            hx: The state (B, N), or (N,), after the previous step. Default: None, the trained state or zeros.
+            h: Alias of hx.
+            reset: bool (B,), or () unbatched: True if a new episode starts with this step. Default: None, no reset.
+            restart: The state (B, N), or (N,), from which episodes start instead of hx. Default: None, the trained
+                state or zeros.
 
         Raises:
-            ShapeError, DTypeError, DeviceError: If an input or a state does not fit.
+            ShapeError, DTypeError, DeviceError: If an input or a state does not match the network.
             IndexError: If a token is outside [0, I).
         """
         rnn = self.rnn
@@ -182,7 +182,7 @@ class OrthogonalRNNCell(nn.Module):
         return state if given.is_batched else state.squeeze(0)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters again."""
+        """Redraw all parameters."""
         self.rnn.reset_parameters()
 
     _repr_html_ = network_html

@@ -1,10 +1,10 @@
-"""The same network under another parametrization: train as scaled Cayley, deploy as Householder.
+"""Convert a network to another parametrization: train with scaled Cayley, deploy with Householder.
 
-Each transition's W goes through the target's right_inverse. Where the target spans the set that contains W, that is
-exact to rounding. Where it does not, the nearest matrix that was found takes its place, and a warning reports its
-distance: of another determinant, the orthogonal matrix with the other sign on W's least singular direction (Frobenius
-distance 2 from an orthogonal W); outside a margin, W with its singular values clipped; of fewer reflections or
-rotations, the outcome of a least-squares search, a local minimum.
+Each transition's W is passed to the right_inverse of the target. If the target can represent W, the result is exact up
+to rounding. Otherwise the nearest matrix that was found replaces W, and a warning reports its distance. If only the
+determinant differs, this is the orthogonal matrix with the sign of W's least singular direction flipped (Frobenius
+distance 2 from an orthogonal W). For a margin, the singular values of W are clipped. For fewer reflections or
+rotations, a least-squares search returns a local minimum.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 class ApproximationWarning(OrthornnWarning):
-    """A transition was replaced by the nearest one that the target can represent."""
+    """Warning that a transition was replaced by the nearest one that the target can represent."""
 
 
 def convert(network: Network, to: Parametrization, approximate: bool = True) -> Network:
-    """Return a copy of the network whose transitions are under another parametrization.
+    """Return a copy of the network with its transitions under another parametrization.
 
     Args:
-        network: OrthogonalRNN, OrthogonalRNNCell, GORU, OrthogonalBlocks, a Transition, or any module that contains some of
-            them.
-        to: The parametrization.
-        approximate: Take the nearest representable W, with an ApproximationWarning that names the Frobenius distance of each;
-            False to raise NotOnGroupError instead. Default: True.
+        network: OrthogonalRNN, OrthogonalRNNCell, GORU, OrthogonalBlocks, a Transition, or any module that contains
+            some of them.
+        to: The target parametrization.
+        approximate: If True, use the nearest representable W and warn with an ApproximationWarning that reports the
+            Frobenius distance of each; if False, raise NotOnGroupError instead. Default: True.
 
     Raises:
-        ArgumentError: If there is no transition, if a transition depends on the input, or if one is real and ``to``
-            complex or the other way round: a state of N complex units is not one of N real ones.
-        NotOnGroupError: With ``approximate=False``, if ``to`` does not represent a transition.
+        ArgumentError: If there is no transition, if a transition depends on the input, or if one of the transition and
+            ``to`` is real and the other complex: N complex units cannot hold a state of N real units, nor the other way
+            round.
+        NotOnGroupError: If ``to`` cannot represent a transition and ``approximate=False``.
     """
     with recording(), torch.no_grad():  # without recording, under inference_mode, the copy could not be trained
         return _converted_network(network, to, approximate)
@@ -87,7 +88,7 @@ def _converted_network(network: Network, to: Parametrization, approximate: bool)
 
 
 def _refuse_input_dependent(network: nn.Module) -> None:
-    """Raise ArgumentError if a module has no one W."""
+    """Raise ArgumentError if a module has no single W."""
     for module in network.modules():
         if isinstance(module, (ReflectionRNN, DeltaRNN)):
             has_matrices = isinstance(module, ReflectionRNN)
@@ -99,7 +100,7 @@ def _refuse_input_dependent(network: nn.Module) -> None:
 
 
 def _converted(name: str, transition: Transition, to: Parametrization, approximate: bool) -> tuple[Transition, float]:
-    """Return the transition under another parametrization, and the distance of its W from this one."""
+    """Return the transition under another parametrization, and the distance between the two matrices W."""
     replacement = transition.under(to)
     if replacement.method.field != transition.method.field:
         raise ArgumentError(
@@ -116,9 +117,10 @@ def _converted(name: str, transition: Transition, to: Parametrization, approxima
 def _represent(
     method: BoundParametrization, W: Tensor, stored: torch.dtype, approximate: bool
 ) -> tuple[tuple[Tensor, ...], float]:
-    """Return (free tensors, ||W(free) - W||_F), the distance 0 where right_inverse takes W.
+    """Return (free tensors, ||W(free) - W||_F). The distance is 0 if right_inverse accepts W.
 
-    stored: The dtype of the free tensors that W is from. If they are W itself (Stiefel), W is orthogonal only to that.
+    stored: Dtype of the free tensors of the original W. If W itself is the free tensor (Stiefel), it is orthogonal only
+        to this precision.
     """
     try:
         return method.right_inverse(W), 0.0
@@ -142,9 +144,9 @@ def _represent(
 
 
 def _nearest_of_group(method: BoundParametrization, W: Tensor) -> list[Tensor]:
-    """Return the nearest matrices to try, the nearest first: without regard to the determinant, then with it.
+    """Return the nearest matrices to try, nearest first: first ignoring the determinant, then respecting it.
 
-    right_inverse of a group of one determinant may take the other, too, where a buffer holds its sign.
+    right_inverse of a group with one determinant may accept the other as well if a buffer holds its sign.
     """
     if isinstance(method, BoundSpectralMargin):
         left, s, right = torch.linalg.svd(W)

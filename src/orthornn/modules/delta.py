@@ -1,4 +1,6 @@
-"""DeltaRNN: a recurrent network with a matrix state that each step erases and writes along keys (DeltaNet, DeltaProduct)."""
+"""DeltaRNN: a recurrent network with a matrix state, erased and written along keys at each step (DeltaNet,
+DeltaProduct).
+"""
 
 from __future__ import annotations
 
@@ -21,39 +23,39 @@ from .stack import warn_of_dropout
 
 
 class DeltaRNN(InputDependentNetwork):
-    r"""A recurrent network whose state is a matrix that each step erases and writes along keys that the input chooses.
+    r"""A recurrent network whose matrix state is erased and written at each step along keys chosen by the input.
 
     .. math:: S \leftarrow g_t \circ S_{t-1}, \quad
               S \leftarrow S - \beta_i \hat{k}_i (\hat{k}_i' S - v_i') \text{ for } i = 1, \ldots, M, \quad
               S_t = S, \quad o_t = S_t' \hat{q}_t
 
-    with queries q, keys k, values v, strengths beta and the gate g linear in x_t, and q and k normalized (vectors
-    shorter than 1e-6 fade out instead). The value that was stored under a key is replaced by the new one: the delta rule.
-    One update per step and beta up to 1 is DeltaNet (Schlag et al., 2021; Yang et al., 2024); several, and beta
-    up to 2, is DeltaProduct (Siems et al., 2025). The transition of S is a product of reflections like that of
+    The queries q, keys k, values v, strengths beta and the gate g are linear in x_t; q and k are normalized (vectors
+    shorter than 1e-6 fade out instead). The new value replaces the one stored under the same key: this is the delta
+    rule. One update per step with beta up to 1 is DeltaNet (Schlag et al., 2021; Yang et al., 2024); several updates
+    with beta up to 2 are DeltaProduct (Siems et al., 2025). The transition of S is a product of reflections, as in
     :class:`ReflectionRNN`, shared by all columns.
 
-    It takes and returns what torch.nn.RNN does, unbatched inputs, tokens and PackedSequence included; only its state has
-    a shape of its own, (L * D, B, H, K, V).
+    It takes and returns the same as torch.nn.RNN, including unbatched inputs, tokens and PackedSequence, except that
+    its state has shape (L * D, B, H, K, V).
 
     Args:
-        input_size: Number of input features, or of symbols, I.
+        input_size: Number of input features or symbols, I.
         hidden_size: Size of the output, H V.
-        num_layers: Number of layers, L. Layers above the first read the outputs of the one below. Default: 1.
-        heads: H. Each head has a state (K, V) of its own. Default: 1.
-        key_size: K. Default: V = hidden_size / heads.
-        updates: M. Default: 1.
-        beta: A number in [0, 2] for all strengths, or ``"input"``: then beta = 1 - cos(z) with z linear in x_t, so that
-            both ends are reached. Default: ``"input"``.
-        gate: None for 1; ``"scalar"``, one per head, or ``"diagonal"``, one per entry of its keys: g = 1 / (1 + z^2) with z
-            linear in x_t, so that 1 is reached. Default: None.
+        num_layers: Number of layers, L. Each layer above the first reads the outputs of the layer below. Default: 1.
+        heads: Number of heads, H. Each head has a separate state (K, V). Default: 1.
+        key_size: Size of the keys, K. Default: V = hidden_size / heads.
+        updates: Number of updates per step, M. Default: 1.
+        beta: A number in [0, 2] for all strengths, or ``"input"`` for beta = 1 - cos(z) with z linear in x_t, which
+            reaches both ends of the interval. Default: ``"input"``.
+        gate: ``"scalar"`` for one gate per head, ``"diagonal"`` for one per entry of its keys, or None for g = 1. Gates
+            are g = 1 / (1 + z^2) with z linear in x_t, which reaches 1. Default: None.
         bias: Whether the maps from x_t have biases. Default: True.
         batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
-        dropout: Probability of zeroing an output of every layer but the last, in training. Default: 0.
-        bidirectional: A second network reads each layer backwards; outputs have size 2 H V. Default: False.
-        learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
-        device: Of the parameters.
-        dtype: Of the parameters. With 16-bit ones it computes in float32.
+        dropout: Probability of zeroing an output of every layer except the last, in training. Default: 0.
+        bidirectional: Read each layer backwards with a second network as well; outputs have size 2 H V. Default: False.
+        learn_h0: Train the initial state. Otherwise it is zero unless given. Default: False.
+        device: Device of the parameters.
+        dtype: Dtype of the parameters. A network with 16-bit parameters computes in float32.
 
     Shape:
         - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, H, K, V). Output: (T, B, D * H V).
@@ -118,11 +120,11 @@ class DeltaRNN(InputDependentNetwork):
 
     @property
     def state_shape(self) -> tuple[int, int, int]:
-        """H, K, V."""
+        """The sizes H, K and V."""
         return self.heads, self.key_size, self.hidden_size // self.heads
 
     def _shapes(self) -> dict[str, Shape | None]:
-        """Return the shapes of the parameters; None for one that the options leave out."""
+        """Return the shapes of the parameters, with None for each parameter that the options leave out."""
         (H, K, V), M = self.state_shape, self.updates
         maps = {
             "q": H * K,
@@ -140,10 +142,10 @@ class DeltaRNN(InputDependentNetwork):
         return shapes
 
     def reset_parameters(self) -> None:
-        """Draw all parameters again.
+        """Redraw all parameters.
 
-        Queries and keys are normal, so that their directions are uniform; strengths start spread over [0, 2], and gates
-        near 1. Values start as in torch.nn.RNN.
+        Queries and keys are drawn from a normal distribution, which makes their directions uniform; strengths start
+        spread over [0, 2], and gates start near 1. Values are initialized as in torch.nn.RNN.
         """
         bound = 1 / math.sqrt(self.hidden_size)
         for name, parameter in self._parameters.items():
@@ -160,13 +162,13 @@ class DeltaRNN(InputDependentNetwork):
                 nn.init.uniform_(parameter, -bound, bound)
 
     def fold(self) -> nn.Module:
-        """Refuse: the transition is another one at each step, so there is no one W to fold into."""
+        """Raise an error: the transition differs at each step, so no single W can be folded."""
         raise ArgumentError(
             "Expected a network with one transition, but got a DeltaRNN, whose transition depends on the input."
         )
 
     def _sizes(self) -> NetworkSizes:
-        """Return what an input must fit."""
+        """Return the requirements on an input."""
         weight = self._parameter(f"weight_k_{self.suffixes[0]}")
         count = len(self.suffixes)
         return NetworkSizes(self.input_size, self.hidden_size, count, False, self.batch_first, weight, self.state_shape)
@@ -201,13 +203,13 @@ class DeltaRNN(InputDependentNetwork):
         return DeltaCall(q, k, v, beta, gate, first, again, layout)
 
     def _queries(self, suffix: str, x: Tensor) -> Tensor:
-        """Return what the steps read, (T, B, H, K) or (R, H, K), of length 1."""
+        """Return the queries of the steps, (T, B, H, K) or (R, H, K), with length 1."""
         q = self._map("q", suffix, x)
         assert q is not None
         return unit_vectors(q.unflatten(-1, self.state_shape[:2]))
 
     def _map(self, name: str, suffix: str, x: Tensor) -> Tensor | None:
-        """Return a linear map of inputs (..., I) or of tokens (...), or None if there is none."""
+        """Return a linear map of inputs (..., I) or tokens (...), or None if there is no such map."""
         weight, bias = self._wide(f"weight_{name}_{suffix}"), self._wide(f"bias_{name}_{suffix}")
         if weight is None:
             return None

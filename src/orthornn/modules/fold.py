@@ -1,8 +1,8 @@
 """A trained network with its transitions as plain matrices.
 
-W and the gain become one matrix per layer and direction, under Unconstrained() (Stiefel(field="complex") if complex,
-where the matrix itself is the free tensor); a gain under a parametrization of torch stays. Outputs are those of the
-original to rounding. With tanh or relu the same matrices make a torch.nn.RNN.
+W and the gain become one matrix per layer and direction, under Unconstrained() (or under Stiefel(field="complex") if
+complex, which stores the matrix itself as the free tensor). A gain under a torch parametrization remains separate.
+Outputs equal those of the original network up to rounding. With tanh or relu the same matrices make a torch.nn.RNN.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @torch.no_grad()
 def fold(network: Network) -> Network:
-    """Return a copy of an OrthogonalRNN or GORU, or of a module that holds some (OrthogonalRNNCell), with folded
+    """Return a copy of an OrthogonalRNN, a GORU, or a module that contains some (OrthogonalRNNCell), with folded
     transitions.
     """
     folded = copy.deepcopy(network)
@@ -56,10 +56,10 @@ def _fold_(folded: nn.Module) -> None:
 
 @torch.no_grad()
 def as_torch_rnn(network: Any) -> nn.RNN:
-    """Return a torch.nn.RNN with the outputs of `network`, an OrthogonalRNN: bias_hh is zero, weight_hh is gain W.
+    """Return a torch.nn.RNN with the same outputs as `network`, an OrthogonalRNN: bias_hh is zero, weight_hh is gain W.
 
-    It is in the same mode, dtype and device; its parameters require gradients. Raises ArgumentError, listing all
-    reasons, where torch.nn.RNN computes something else.
+    Mode, dtype and device are preserved; parameters require gradients. If torch.nn.RNN computes something else, raise
+    ArgumentError and list all reasons.
     """
     reasons = {
         f"nonlinearity={network.nonlinearity!r} is neither 'tanh' nor 'relu'": network.nonlinearity in ("tanh", "relu"),

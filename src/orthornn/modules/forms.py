@@ -1,7 +1,7 @@
 """The forms in which a layer applies its transition: as a matrix, by reflections, by its structure, or as rotations.
 
-This is the only place that chooses one. The choice depends on the sizes of the call and on the group of W, never on a
-tensor's values, so that the same call takes the same form each time; what each form costs is in kernels/cost_model.py.
+Only this module chooses a form. The choice depends on the sizes of the call and on the group of W, never on the values
+of a tensor, so equal calls always use equal forms. kernels/cost_model.py contains the cost of each form.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _NARROW = 16
 
 
 class CallSizes(NamedTuple):
-    """The sizes and the group that the choice of a form depends on.
+    """The sizes and the group that determine the choice of a form.
 
     Attributes:
         n: Size of the real state.
-        num_reflections: M of the parametrization, or None if it has no compact form.
-        operator_cost: What its structure costs (see `operator_pays`), or None if it has none or if not all states are
-            stored.
+        num_reflections: Number of reflections M of the parametrization, or None if it has no compact form.
+        operator_cost: Cost of applying W by its structure (see `operator_pays`), or None if W has no structure or if
+            not all states are stored.
         batch: B.
         steps: T.
-        built_rows: Rows of all steps of a call for which W would be built; None where it is known, or where no choice may
-            depend on the length.
-        on_cpu: Whether the call runs on a CPU. Elsewhere each torch operation of a structure is at least one launch, and all
-            of a step take longer than its product with the matrix.
-        linear: The sizes of a linear recurrence that runs eagerly on a CPU, which alone may run as rotations; otherwise
-            None.
-        group: That of W; see `BoundParametrization.group`.
+        built_rows: Rows of all steps of a call for which W would be built. None if W is already known, or if the choice
+            must not depend on the length.
+        on_cpu: Whether the call runs on a CPU. On other devices each torch operation of a structure needs at least one
+            launch, and the operations of one step together take longer than the product with the matrix.
+        linear: The sizes of a linear recurrence that runs eagerly on a CPU, the only kind that can run as rotations;
+            otherwise None.
+        group: The group of W; see `BoundParametrization.group`.
     """
 
     n: int
@@ -50,9 +50,9 @@ class CallSizes(NamedTuple):
 
 
 def choose_form(wanted: str, sizes: CallSizes) -> Form:
-    """Return the form that was asked for, or with "auto" the one that costs least.
+    """Return the requested form, or for "auto" the cheapest form.
 
-    A form that the parametrization does not have becomes "dense".
+    If the parametrization does not support the requested form, return "dense".
     """
     if wanted == "rotations" or (wanted == "auto" and runs_as_rotations(sizes.linear, sizes.group)):
         return "rotations"
@@ -72,17 +72,17 @@ def choose_form(wanted: str, sizes: CallSizes) -> Form:
 
 
 def runs_as_rotations(linear: Linear | None, group: str) -> bool:
-    """Return whether a linear recurrence with an orthogonal W costs less as rotations.
+    """Return whether a linear recurrence with an orthogonal W is cheaper to run as rotations.
 
     Args:
-        linear: Its sizes, or None if it may not run as rotations.
-        group: That of W.
+        linear: Sizes of the recurrence, or None if it cannot run as rotations.
+        group: The group of W.
     """
     return linear is not None and group in ORTHOGONAL_GROUPS and rotations_pay(linear)
 
 
 def reads_response(linear: Linear, inputs: int) -> bool:
-    """Return whether the last states come for less from the response to one step (impulse.py).
+    """Return whether the response to one step is the cheaper way to compute the last states (impulse.py).
 
     Args:
         linear: The sizes of a linear recurrence whose sequences all have the same length.
@@ -92,12 +92,12 @@ def reads_response(linear: Linear, inputs: int) -> bool:
 
 
 def reads_groups(linear: Linear, inputs: int, stride: int) -> bool:
-    """Return whether every stride-th state comes for less from one product per group of steps (impulse.py).
+    """Return whether one product per group of steps is the cheaper way to compute every stride-th state (impulse.py).
 
     Args:
         linear: The sizes of a linear recurrence.
         inputs: I.
-        stride: Steps per state that is read.
+        stride: Number of steps per state that is read.
     """
     return inputs <= _NARROW and groups_pay(linear.n, linear.m, inputs, linear.batch, linear.steps, stride)
 
@@ -111,6 +111,6 @@ def check_rotations(nonlinearity: str, clip: float | None) -> None:
         )
     if clip is not None:
         raise ArgumentError(
-            "Expected no clip_backward with form='rotations', but got one: clipping entries is not linear. Use "
+            "Expected no clip_backward with form='rotations', but got a bound: clipping entries is not linear. Use "
             "form='dense'."
         )

@@ -1,4 +1,4 @@
-"""The time loop of the gated networks, in plain torch."""
+"""The time loop of the gated networks, in pure torch."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def run_steps(
     """Return (h_t for every step, the final state of every sequence), both in the order of the rows.
 
     Args:
-        layout: Of the rows.
-        projected: Rows (R, ...) that `step` takes, step by step, before the state.
-        state: The initial state, tensors (B, ...) of which the first is h.
+        layout: Layout of the rows.
+        projected: Tensors of rows (R, ...); `step` receives one step of each, before the state.
+        state: The initial state: tensors (B, ...), the first of which is h.
         step: step(*projected_t, *state) -> state.
-        restart: The state from which sequences restart where the layout has resets.
+        restart: The state from which sequences restart at the resets of the layout.
 
     Shape:
         - h_t: (T, B, ...), or (R, ...) of a ragged batch.
@@ -60,9 +60,9 @@ def _run_padded(
     step: Callable[..., State],
     restart: State,
 ) -> tuple[Tensor, State]:
-    """Return what `run_steps` does, of a ragged batch that is padded with zeros: in a graph no B_t is known.
+    """Do the same as `run_steps` for a ragged batch, padded with zeros: in a graph no B_t is known.
 
-    A sequence that has ended keeps its state.
+    A sequence that has ended keeps its final state.
     """
     device = state[0].device
     assert layout.batch_sizes is not None

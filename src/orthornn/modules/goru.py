@@ -1,10 +1,11 @@
 """GORU, the gated orthogonal recurrent unit (Jing et al., 2017); the equations are in the docstring of the class.
 
-With a unitary W the state is complex: gates are real, one per unit, and read the real and the imaginary part,
-U_z, U_r (N, 2N) on [Re h; Im h]; modReLU is then eq. 4 of Mhammedi et al. (2017).
+With a unitary W the state is complex. Gates are real, one per unit, and read both the real and the imaginary part: U_z,
+U_r are (N, 2N) and act on [Re h; Im h]. modReLU is then eq. 4 of Mhammedi et al. (2017).
 
-Initial values (the authors' code): W_z, W_r, W_c, U_z, U_r from U(-0.01, 0.01), b_r = 2, b_z from Glorot's uniform
-distribution. b_c is 0 here and 0.01 there: a positive b adds that much to every unit at every step.
+Initial values (as in the authors' code): W_z, W_r, W_c, U_z, U_r from U(-0.01, 0.01), b_r = 2, b_z from Glorot's
+uniform distribution. One difference: b_c is 0 here and 0.01 there, since a positive b adds that much to every unit at
+every step.
 """
 
 from __future__ import annotations
@@ -41,31 +42,31 @@ class GORU(RecurrentNetwork):
     .. math:: z_t = \sigma(W_z x_t + U_z h_{t-1} + b_z), \qquad r_t = \sigma(W_r x_t + U_r h_{t-1} + b_r), \\
               c_t = \phi(W_c x_t + r_t \circ (W h_{t-1})), \qquad h_t = z_t \circ h_{t-1} + (1 - z_t) \circ c_t
 
-    with the update gate z, the reset gate r, and W orthogonal or unitary. phi is modReLU by default, which
-    takes its bias b_c in itself; other nonlinearities add it to their argument.
+    where z is the update gate, r the reset gate, and W is orthogonal or unitary. phi is modReLU by default, and b_c is
+    its bias; other nonlinearities add b_c to their argument.
 
-    Under autocast, and with 16-bit weights, it computes in float32: W in 16 bits is not orthogonal.
+    Under autocast, and with 16-bit weights, GORU computes in float32: a 16-bit W is not orthogonal.
 
-    torch.compile and torch.export unroll the loop over the steps: a graph serves one T, and any B; it pads a
-    PackedSequence to its longest sequence. For any T, export a network with a real state by
+    torch.compile and torch.export unroll the loop over the steps: a graph serves one T and any B, and pads a
+    PackedSequence to its longest sequence. To export a network with a real state for any T, use
     :func:`orthornn.export.to_torch_export`.
 
     Args:
         input_size: Number of input features, I.
         hidden_size: Number of hidden units, N.
-        parametrization: How W is made. Default: None, ``Givens(layers=2)``, that of the paper with its authors' default
-            capacity.
-        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`: one without a parameter of
-            its own, or modrelu. Default: ``"modrelu"``.
+        parametrization: Parametrization of W. Default: None, ``Givens(layers=2)``, as in the paper, with the default
+            capacity of the authors' code.
+        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`: modrelu or one
+            without a parameter. Default: ``"modrelu"``.
         batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
-        learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
-        device, dtype: As for torch.nn.GRU.
+        learn_h0: Train the initial state. Otherwise it is zero unless given. Default: False.
+        device, dtype: Same as for torch.nn.GRU.
 
     Shape:
         - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (1, B, N). Output: (T, B, N).
-        - With S = N, or 2N for a complex state: weight_ih (2N + S, I), the rows of z, of r and of the candidate;
-          weight_gates (2N, S) and bias_gates (2N,), z before r; bias, modReLU's b (N,) or what is added (S,);
-          transition.*, the free tensors of W; h0 (1, N), or (1, N, 2) if complex.
+        - With S = N, or S = 2N for a complex state: weight_ih (2N + S, I), the rows of z, r and the candidate in this
+          order; weight_gates (2N, S) and bias_gates (2N,), z before r; bias, which is modReLU's b (N,) or the added
+          bias (S,); transition.*, the free tensors of W; h0 (1, N), or (1, N, 2) if complex.
 
     Example::
 
@@ -129,7 +130,7 @@ class GORU(RecurrentNetwork):
         self._reset_all_but_transition()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters again; h0 is uniform of squared norm 1/2, or 1 if complex (Arjovsky et al., 2016)."""
+        """Redraw all parameters; h0 is uniform with squared norm 1/2, or 1 if complex (Arjovsky et al., 2016)."""
         self._reset_all_but_transition()
         self.transition.reset_parameters()
 
@@ -145,7 +146,7 @@ class GORU(RecurrentNetwork):
             nn.init.uniform_(self.h0, -math.sqrt(1.5 / n), math.sqrt(1.5 / n))
 
     def transitions(self) -> list[tuple[str, Transition]]:
-        """Return (name, Transition), as OrthogonalRNN has it."""
+        """Return (name, Transition), as in OrthogonalRNN."""
         return [("transition", self.transition)]
 
     def _forward(
@@ -168,10 +169,10 @@ class GORU(RecurrentNetwork):
         layout: SequenceLayout,
         multiply: Callable[[Tensor, Tensor], Tensor],
     ) -> tuple[Tensor, Tensor]:
-        """Return the states for every step and the last of each sequence, real and in at least float32.
+        """Return the states of every step and the last state of each sequence, real and in at least float32.
 
-        rows: (R, I), or tokens (R,). weight_ih: In at least float32. first: h_0. again: With resets the state to restart
-        from. multiply: The product of the state with the weights of one step.
+        rows: (R, I), or tokens (R,). weight_ih: In at least float32. first: h_0. again: The state to restart from if
+        there are resets. multiply: The product of the state with the weights of one step.
         """
         n, bias = self.hidden_size, at_least_float32(self.bias)
         rows = rows if is_tokens(rows) else cast(rows, weight_ih.dtype)
@@ -193,11 +194,11 @@ class GORU(RecurrentNetwork):
         return states, last
 
     def fold(self) -> GORU:
-        """Return a copy whose transition is a plain matrix W: for inference and export."""
+        """Return a copy whose transition is a plain matrix W, for inference and export."""
         return fold(self)
 
     def _sizes(self) -> NetworkSizes:
-        """Return what an input, which is real, and a state must fit."""
+        """Return the requirements on an input, which is real, and on a state."""
         first = (self.input_size, self.hidden_size, 1, self.is_complex, self.batch_first, self.weight_ih)
         return NetworkSizes(*first, real_input=True)
 

@@ -1,12 +1,13 @@
-r"""States of a linear layer at every k-th step only, from the layer's response to one step of input.
+r"""Compute only every k-th state of a linear layer, from the layer's response to one step of input.
 
     h_{t+k} = W^k h_t + sum_j W^(k-1-j) (V x_{t+1+j} + b),    j = 0 ... k-1
 
-where W stands for g W if the layer has a gain g. The k matrices W^j [V, b] are the states of I + 1 sequences without
-input, which begin at the columns of V and b. They serve every sequence of the batch and every group of k steps, so that
-the sum is one matrix product. With k = T this is the last state, h_T = W^T h_0 + sum_t W^(T-t) (V x_t + b), in I + 1
-sequences in place of B. Where a sequence restarts, the sum begins at its last restart: inputs before are zeros, and the
-number n of steps since then chooses W^n s and W^0 b + ... + W^(n-1) b. Exact up to rounding, as are gradients.
+W stands for g W if the layer has a gain g. The k matrices W^j [V, b] are the states of I + 1 sequences that start at
+the columns of V and b and receive no input. All sequences of the batch and all groups of k steps share them, so the sum
+is one matrix product. With k = T this yields the last state, h_T = W^T h_0 + sum_t W^(T-t) (V x_t + b), from I + 1
+sequences instead of B. If a sequence restarts, the sum begins at its last restart: earlier inputs are set to zero, and
+the number n of steps since the restart selects W^n s and W^0 b + ... + W^(n-1) b. The result and its gradients are
+exact up to rounding.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from ..layout import SequenceLayout
 from .transition import BuiltTransition, Transition
 
 Apply = Callable[[Call], States]
-"""Runs a call, which has no transition yet, with that of a layer, and stores all states."""
+"""Runs a call, which has no transition yet, with the transition of a layer, and stores all states."""
 
 
 class Response(NamedTuple):
     """The states that follow one step of a layer.
 
     Attributes:
-        weight: V_k (N, k I), with  h_{t+k} = W^k h_t + V_k [x_{t+1}; ...; x_{t+k}] + b_k.
+        weight: V_k (N, k I), such that  h_{t+k} = W^k h_t + V_k [x_{t+1}; ...; x_{t+k}] + b_k.
         bias: W^j b for j = 0 ... k-1, (k, 1, N); None without a bias.
-        starts: W^j s for j = 1 ... k of each state s that was given, (k, 1, N).
+        starts: W^j s for j = 1 ... k of each given state s, (k, 1, N).
     """
 
     weight: Tensor
@@ -47,9 +48,9 @@ def response(apply: Apply, call: Call, k: int, *starts: Tensor) -> Response:
     """Return the response of a layer over k steps.
 
     Args:
-        apply: Runs a call.
-        call: With the input weights, the bias and the options of the layer.
-        k: Steps.
+        apply: Function that runs a call.
+        call: Call with the input weights, the bias and the options of the layer.
+        k: Number of steps.
         starts: States (N,).
     """
     V, n = call.weight_ih, call.h0.shape[1]
@@ -73,9 +74,9 @@ def response(apply: Apply, call: Call, k: int, *starts: Tensor) -> Response:
 
 
 def serves(call: Call) -> bool:
-    """Return whether the response can give the last states of a call whose sequences all begin in one state.
+    """Return whether the response can compute the last states of a call whose sequences all begin in one state.
 
-    Not if they have unequal lengths, nor if the input is tokens or projected.
+    This excludes sequences of unequal lengths, and inputs that are tokens or already projected.
     """
     x = call.x
     if call.layout.is_ragged:
@@ -84,9 +85,9 @@ def serves(call: Call) -> bool:
 
 
 def last_state(apply: Apply, call: Call) -> Tensor | None:
-    """Return the last states (B, N) of a call that the response serves; None if sequences begin in different states, or if
-    the response overflows, which an expanding W makes of a step that the states themselves may never see: zeros times
-    infinity are not zero.
+    """Return the last states (B, N) of a call that the response serves. Return None if sequences begin in different
+    states, or if the response overflows: an expanding W may turn a step into infinity that the states themselves never
+    reach, and zero times infinity is not zero.
     """
     x, layout = call.x, call.layout
     begun = [_common(h) for h in (call.h0, call.restart) if h is not None]
@@ -117,7 +118,7 @@ def last_state(apply: Apply, call: Call) -> Tensor | None:
 
 
 def _common(h: Tensor) -> tuple[Tensor, bool] | None:
-    """Return the state (N,) that all sequences have, and whether it is zero; None if they have different ones."""
+    """Return the state (N,) shared by all sequences and whether it is zero; None if the states differ."""
     if h.stride(0) == 0:  # the trained state, the same for all
         return h[0], False
     if h.requires_grad or is_captured(h) or bool(h.any()):
@@ -126,7 +127,7 @@ def _common(h: Tensor) -> tuple[Tensor, bool] | None:
 
 
 def _overflows(weight: Tensor) -> bool:
-    """Return whether a value is infinite or NaN; False where values cannot be read, in graphs and transforms."""
+    """Return whether a value is infinite or NaN; False if values cannot be read, in graphs and transforms."""
     if not is_plain_eager() or weight.is_meta or is_captured(weight):
         return False
     return not bool(weight.detach().isfinite().all())
@@ -137,14 +138,14 @@ def every_kth(
 ) -> Tensor | None:
     """Return the states (T/k, B, N) after steps k, 2k, ..., T of a call whose length is a multiple of k.
 
-    None if the response, or the k-th power of g W, overflows. Inputs of 16 bits are widened, since the powers of W would
-    lose precision in 16.
+    Return None if the response, or the k-th power of g W, overflows. 16-bit inputs are widened, since powers of W would
+    lose precision in 16 bits.
 
     Args:
-        apply: Runs a call, gain included.
-        transition: Of W.
-        call: With the input weights, the bias and the options of the layer.
-        k: Steps per state that is returned.
+        apply: Function that runs a call, gain included.
+        transition: The transition of W.
+        call: Call with the input weights, the bias and the options of the layer.
+        k: Number of steps per returned state.
         gain: g.
     """
     assert call.weight_ih is not None

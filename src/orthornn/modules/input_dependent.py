@@ -23,9 +23,9 @@ GATES: tuple[str, ...] = get_args(Gate)
 
 
 def check_strength(name: str, beta: object) -> float | str:
-    """Return a strength as a float, or "input", or raise ArgumentError or ArgumentTypeError."""
+    """Return a strength as a float, or "input"; raise ArgumentError or ArgumentTypeError for other values."""
     if not isinstance(beta, str):
-        return check_number(name, beta, 0.0, 2.0, "2 is a reflection, 1 a projection, 0 the identity.")
+        return check_number(name, beta, 0.0, 2.0, "2 is a reflection, 1 is a projection, 0 is the identity.")
     if beta == "input":
         return beta
     raise ArgumentTypeError(f"Expected {name} to be a number in [0, 2] or 'input', but got {beta!r}.")
@@ -69,7 +69,7 @@ class InputDependentNetwork(RecurrentNetwork):
     def _run(
         self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout, only_last: bool
     ) -> tuple[Tensor | None, Tensor]:
-        """Return what `_layer` does, computed outside autocast, in the dtype of the weights."""
+        """Do the same as `_layer`, outside autocast and in the dtype of the weights."""
         weight = self._parameter(f"weight_k_{suffix}")
         check_dtype("the network's weights", weight, (*REAL_DTYPES, torch.bfloat16, torch.float16))
         if is_autocast(weight):
@@ -83,7 +83,7 @@ class InputDependentNetwork(RecurrentNetwork):
     ) -> tuple[Tensor | None, Tensor]:
         """Return the outputs of one layer and direction, all or with only_last the last ones, and the last states.
 
-        The outputs are None where they are the last states. starts: The initial state, and with resets the state to
-        restart from.
+        The outputs are None if they equal the last states. starts: The initial state and, if there are resets, the
+        state to restart from.
         """
         raise NotImplementedError

@@ -1,7 +1,7 @@
-"""One layer and direction: its tensors, what the kernels take of them, and how a sequence runs through it.
+"""One layer and direction: its tensors, the arguments it passes to the kernels, and how it processes a sequence.
 
-Complex networks run on the real state [Re h; Im h] of twice the size (complex_as_real.py). For modReLU the bias is b of
-phi, not added to the pre-activation.
+Complex networks run on the real state [Re h; Im h] of twice the size (complex_as_real.py). For modReLU the bias is the
+b of phi and is not added to the pre-activation.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _IDENTITY = activations.get("identity")
 
 
 def activation_in(nonlinearity: str | Activation, is_complex: bool) -> Activation:
-    """Return the activation of a layer: on a complex state modReLU is eq. 4 of Mhammedi et al. (2017), on pairs."""
+    """Return the activation of a layer: for a complex state modReLU acts on pairs, eq. 4 of Mhammedi et al. (2017)."""
     phi = activations.get(nonlinearity)
     return activations.get("complex_modrelu") if is_complex and phi.name == "modrelu" else phi
 
 
 class Settings(NamedTuple):
-    """The options with which a network runs its layers: clip_backward, form, memory and segment of OrthogonalRNN; a
+    """The options with which a network runs its layers: clip_backward, form, memory and segment of OrthogonalRNN, and a
     kernel backend.
     """
 
@@ -60,7 +60,7 @@ class Layer:
 
     Attributes:
         is_complex: Whether states are complex.
-        size: The size of the real state on which the kernels work: N, or 2N if states are complex.
+        size: Size of the real state of the kernels: N, or 2N if states are complex.
     """
 
     transition: Transition | BuiltTransition
@@ -88,12 +88,12 @@ class Layer:
         Args:
             x: Inputs (T, B, I), or tokens (T, B); flat rows of a ragged batch.
             h0: (B, N).
-            layout: How rows are divided into steps.
+            layout: The division of the rows into steps.
             only_last: Leave out the states of all steps.
             settings: How the network runs its layers.
-            restart: The state (B, N) from which sequences restart, where the layout has resets.
-            carried: The last states are the h0 of the next segment: they are returned as precise as they are, not rounded
-                to the dtype of the outputs.
+            restart: The state (B, N) from which sequences restart at the resets of the layout.
+            carried: Whether the last states are the h0 of the next segment: they are then returned in full precision,
+                not rounded to the dtype of the outputs.
         """
         dtype = self.state_dtype()
         if layout.dt is not None:
@@ -115,7 +115,7 @@ class Layer:
         settings: Settings,
         restart: Tensor | None,
     ) -> States:
-        """Return what `run` does, in at least float32, where the layout says how much time is between steps."""
+        """Do the same as `run`, in at least float32, for a layout with times between steps."""
         assert layout.dt is not None
         angles, rates = self._flow()
         weight_ih = self.input_weight(x)
@@ -131,14 +131,16 @@ class Layer:
         return irregular.run(call)
 
     def _flow(self) -> tuple[Tensor, Tensor]:
-        """Return the angles and rates of a unit of time, float64."""
+        """Return the angles and rates per unit of time, float64."""
         assert isinstance(self.transition, Transition)
         found = self.transition.method.flow(*self.transition.wide_free())
         assert found is not None
         return found
 
     def _added(self, x: Tensor, weight_ih: Tensor) -> Tensor:
-        """Return what a linear recurrence adds at each step, V x + b, or phi of it with a linear transition."""
+        """Return the term that a linear recurrence adds at each step: V x + b, or with a linear transition phi of
+        it.
+        """
         bias, parameter = self.bias()
         x = self.input_in(x, weight_ih)
         with no_autocast(x):
@@ -146,8 +148,9 @@ class Layer:
             return self.activation(added, parameter) if self.linear_transition else added
 
     def every_kth(self, x: Tensor, h0: Tensor, k: int, settings: Settings) -> Tensor | None:
-        """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I); T is a
-        multiple of k. None if the response of the layer to one step overflows."""
+        """Return the states (T/k, B, N) after steps k, 2k, ..., T of a real linear layer, for x (T, B, I) with T a
+        multiple of k. Return None if the layer's response to one step overflows.
+        """
         dtype, layout = self.state_dtype(), SequenceLayout(x.shape[0], x.shape[1])
         call = self._call(x, h0, layout, _options(self.activation, settings), dtype, None)
         states = impulse.every_kth(self._stored(settings), self.transition, call, k, self.gain)
@@ -162,7 +165,7 @@ class Layer:
         settings: Settings,
         restart: Tensor | None = None,
     ) -> tuple[States, LayerTrace]:
-        """Return what `run` does, and a trace whose tensors autograd.grad can be asked about.
+        """Do the same as `run`, and return a trace whose tensors can be passed to autograd.grad.
 
         The input is projected outside the kernel, and all states are stored.
         """
@@ -192,7 +195,9 @@ class Layer:
         settings: Settings,
         restart: Tensor | None = None,
     ) -> Tensor | None:
-        """Return Y h_t + d for every step, (T, B, K) or (R, K), if W runs as rotations; else None. readout: (Y, d)."""
+        """Return Y h_t + d for every step, (T, B, K) or (R, K), if W runs as rotations; otherwise None. readout: (Y,
+        d).
+        """
         if self.is_complex or self.weight_ih.dtype not in (torch.float32, torch.float64):
             return None
         if settings.form not in ("auto", "rotations") or is_autocast(h0):
@@ -213,9 +218,9 @@ class Layer:
 
         Args:
             x: The input.
-            h: The state before.
-            clip: The bound on entries of dL/da_t, or None.
-            dt: The time since the step before (B,), float64, of a linear recurrence of rotations; None for 1.
+            h: The previous state.
+            clip: Bound on the entries of dL/da_t, or None.
+            dt: Time since the previous step (B,), float64, for a linear recurrence of rotations; None for 1.
         """
         dtype, weight_ih = self.state_dtype(), self.input_weight(x)
         if dt is not None:
@@ -232,14 +237,14 @@ class Layer:
             return cast(self.state_out(states), dtype)
 
     def input_weight(self, x: Tensor) -> Tensor:
-        """Return V (size, I) for a real input, (size, 2I) for a complex one as a real one."""
+        """Return V (size, I) for a real input, or (size, 2I) for a complex input that is represented as a real one."""
         weight = at_least_float32(self.weight_ih)
         if not self.is_complex:
             return weight
         return embed_matrix(as_complex(weight)) if x.is_complex() else torch.cat(weight.unbind(-1))
 
     def bias(self) -> tuple[Tensor | None, Tensor | None]:
-        """Return (what is added to the pre-activation, phi's parameter), each of at most ``size`` numbers, or None."""
+        """Return (the bias added to the pre-activation, phi's parameter), each of at most ``size`` numbers, or None."""
         bias = None if self.bias_ih is None else at_least_float32(self.bias_ih)
         if self.activation.name in BIASED:
             b = self.weight_ih.new_zeros(self.activation.parameter_size(self.size)) if bias is None else bias
@@ -255,12 +260,12 @@ class Layer:
         return embed_matrix(W) if self.is_complex else W
 
     def _matrix(self) -> Tensor:
-        """Return W on the real state, (size, size), perhaps the cached tensor itself: only to be read."""
+        """Return W on the real state, (size, size). It may be the cached tensor itself: do not write into it."""
         W = self.transition.cached_matrix()
         return embed_matrix(W) if self.is_complex else W
 
     def built(self) -> Layer:
-        """Return the layer with W and its factors as they are now, so that every call's gradient goes to the same W."""
+        """Return the layer with its current W and factors, so the gradients of all calls reach the same W."""
         return Layer(**{**vars(self), "transition": BuiltTransition.of(self.transition)})
 
     def _call(
@@ -272,7 +277,7 @@ class Layer:
         dtype: torch.dtype,
         restart: Tensor | None,
     ) -> Call:
-        """Return the call without its transition; where the transition is linear, x is phi(V x + b) already."""
+        """Return the call without its transition; if the transition is linear, x already is phi(V x + b)."""
         weight_ih = self.input_weight(x)
         bias, parameter = self.bias()
         h0 = cast(self.state_in(h0), weight_ih.dtype)
@@ -289,7 +294,7 @@ class Layer:
         return Call(x, None, None, h0, h0, None, None, None, restart, layout, linear)
 
     def apply_transition(self, call: Call, settings: Settings) -> States:
-        """Apply W in the form that was asked for, or that costs least."""
+        """Apply W in the requested form, or in the cheapest one."""
         h0, m = call.h0, self.transition.num_reflections
         wanted, sizes = self._wanted(call, settings)
         form = choose_form(wanted, sizes)
@@ -337,24 +342,24 @@ class Layer:
         )
 
     def _in_segments(self, call: Call, settings: Settings, m: int) -> Call:
-        """Return the call with the length of its segments, if it has some. m: reflections of the form that runs."""
+        """Return the call with its segment length, if it has one. m: Number of reflections of the form that runs."""
         if settings.memory == "store":
             return call
         segment = settings.segment or segment_length(call.layout.length, self.size, m)
         return call.changed(options=call.options.changed(segment_length=segment))
 
     def _stored(self, settings: Settings) -> impulse.Apply:
-        """Return what runs a call with this transition and stores all states."""
+        """Return a function that runs a call with this transition and stores all states."""
         settings = settings._replace(memory="store", segment=None)
         return lambda call: self.apply_transition(call, settings)
 
     def _may_use_response(self, call: Call, settings: Settings) -> bool:
         """Return whether the last state may come from the response to one step: a linear recurrence that runs eagerly.
 
-        Any gain may: the response is that of gain W, trained or not, and one that overflows is not used. Refused are what is
-        not the sum of such responses: a gradient that is clipped at every step, and phi(V x + b) of a linear transition,
-        which `impulse.serves` sees by the input that is projected already. A form that was asked for runs as it is, step by
-        step, and so does a complex state, for which no case is measured.
+        Any gain is allowed: the response is computed with gain W, trained or not, and discarded if it overflows. Two
+        cases are excluded because they are not sums of such responses: gradients that are clipped at every step, and
+        phi(V x + b) of a linear transition, which `impulse.serves` detects by its projected input. A requested form
+        runs as it is, step by step, and so does a complex state, since no such case has been measured.
         """
         if settings.form != "auto" or settings.clip is not None or self.is_complex:
             return False
@@ -366,7 +371,7 @@ class Layer:
         return reads_response(self._linear_sizes(call), call.x.shape[2])
 
     def _wanted(self, call: Call, settings: Settings) -> tuple[str, CallSizes]:
-        """Return the form that is asked for, and what the choice of one depends on."""
+        """Return the requested form and the facts that the choice of a form depends on."""
         # A trace has sizes as tensors: all forms but one ask for them.
         wanted = "dense" if torch.jit.is_tracing() else settings.form
         rotates = wanted == "auto" and call.options.clip is None and self._may_rotate(call)
@@ -386,7 +391,7 @@ class Layer:
         )
 
     def _may_rotate(self, call: Call) -> bool:
-        """Return whether rotations are to be considered: a linear recurrence that only autograd looks at, on a CPU."""
+        """Return whether rotations are an option: a linear recurrence on a CPU, observed only by autograd."""
         options = call.options
         if options.activation.name != "identity" or options.backend != "auto":
             return False
@@ -398,8 +403,8 @@ class Layer:
         """Return the sizes of a linear recurrence.
 
         Args:
-            call: That of the recurrence.
-            readout: (Y, d) by which every state is read, or None.
+            call: The call of the recurrence.
+            readout: (Y, d), which reads every state, or None.
         """
         learns = self.transition.learns
         tensors = (*call.tensors(), self.weight_ih, self.gain, *(readout or ()))
@@ -418,7 +423,9 @@ class Layer:
         )
 
     def _built_rows(self, call: Call) -> int | None:
-        """Return the rows of a call on a CPU for which W would be built and differentiated; None of any other."""
+        """Return the number of rows of a call on a CPU for which W would be built and differentiated; otherwise
+        None.
+        """
         if not self.transition.builds or not call.h0.is_cpu or is_observed(call.x, call.h0):
             return None
         return call.layout.rows
@@ -427,30 +434,32 @@ class Layer:
         return self.gain.to(h0.dtype) if isinstance(self.gain, Tensor) else self.gain
 
     def state_in(self, h: Tensor) -> Tensor:
-        """Return a state as the kernels take it."""
+        """Return a state in the form that the kernels take."""
         return embed_state(h) if self.is_complex else h
 
     def state_out(self, h: Tensor) -> Tensor:
-        """Return a state as the user sees it."""
+        """Return a state in the form that the user sees."""
         return complex_state(h) if self.is_complex else h
 
     def input_in(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Return an input as the kernels take it."""
+        """Return an input in the form that the kernels take."""
         if is_tokens(x):
             return x
         return cast(embed_state(x) if x.is_complex() else x, weight.dtype)
 
     def _out(self, states: States, dtype: torch.dtype, carried: bool = False) -> States:
-        """Return states as the user sees them; the last ones unrounded if they are carried to another segment."""
+        """Return states in the form that the user sees; the last states stay unrounded if carried to another
+        segment.
+        """
         every, last = states
         every = None if every is None else cast(self.state_out(every), dtype)
         last = None if last is None else self.state_out(last)
         return States(every, last if last is None or carried else cast(last, dtype))
 
     def state_dtype(self) -> torch.dtype:
-        """Return the dtype of the states of a sequence: that of the weights, or bfloat16 where autocast requests it.
+        """Return the dtype of the states of a sequence: the dtype of the weights, or bfloat16 if autocast requests it.
 
-        bfloat16 states are stored as such, and the recurrence runs in float32 with W as it is.
+        bfloat16 states are stored in bfloat16; the recurrence runs in float32 with an unrounded W.
         """
         dtype = _narrow(self.weight_ih, self.is_complex)
         if dtype != torch.float32 or not is_autocast(self.weight_ih):
@@ -464,7 +473,7 @@ def _options(phi: Activation, settings: Settings, only_last: bool = False) -> Op
 
 
 class _Clip(torch.autograd.Function):
-    """The identity, whose gradient is clipped as the kernels clip dL/da_t."""
+    """The identity, with a gradient that is clipped as the kernels clip dL/da_t."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, clip: float) -> Tensor:
@@ -479,7 +488,7 @@ class _Clip(torch.autograd.Function):
 
 
 def _clipped(a: Tensor, clip: float | None) -> Tensor:
-    """Return a tensor whose gradient is clipped on its way back."""
+    """Return a tensor whose gradient is clipped in the backward pass."""
     if clip is None:
         return a
     if not torch.compiler.is_compiling() and is_transformed():
@@ -488,5 +497,5 @@ def _clipped(a: Tensor, clip: float | None) -> Tensor:
 
 
 def _narrow(weight: Tensor, is_complex: bool) -> torch.dtype:
-    """Return the dtype of outputs: that of the weights (complex states have no 16-bit form)."""
+    """Return the dtype of outputs: the dtype of the weights (complex states have no 16-bit form)."""
     return complex_dtype(weight.dtype) if is_complex else weight.dtype

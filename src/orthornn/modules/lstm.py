@@ -1,7 +1,7 @@
 """The LSTM of the papers, with or without peepholes (Hochreiter & Schmidhuber, 1997; Gers & Schmidhuber, 2000).
 
-The equations are in the docstring of the class. 4N(I + N + 1) numbers, and 3N for the peepholes p. One bias per gate,
-as the papers count; torch.nn.LSTM has two.
+The docstring of the class contains the equations. The LSTM has 4N(I + N + 1) parameters, plus 3N for the peepholes p,
+with one bias per gate as in the papers; torch.nn.LSTM has two.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ Pair = tuple[Tensor, Tensor]
 
 
 class PeepholeLSTM(RecurrentNetwork):
-    r"""An LSTM whose gates also read the cell (Gers & Schmidhuber, 2000).
+    r"""An LSTM whose gates also read the cell state (Gers & Schmidhuber, 2000).
 
     .. math:: i_t = \sigma(W_i x_t + U_i h_{t-1} + p_i \circ c_{t-1} + b_i), \\
               f_t = \sigma(W_f x_t + U_f h_{t-1} + p_f \circ c_{t-1} + b_f), \\
               c_t = f_t \circ c_{t-1} + i_t \circ \tanh(W_c x_t + U_c h_{t-1} + b_c), \\
               o_t = \sigma(W_o x_t + U_o h_{t-1} + p_o \circ c_t + b_o), \qquad h_t = o_t \circ \tanh(c_t)
 
-    Under autocast its products are rounded to 16 bits, as those of torch.nn.LSTM are; states have the dtype of the weights.
+    Under autocast its products are rounded to 16 bits, as in torch.nn.LSTM; states have the dtype of the weights.
 
-    torch.compile and torch.export unroll the loop over the steps, as they do that of torch.nn.LSTM: a graph serves one T,
-    and any B; it pads a PackedSequence to its longest sequence. For any T, export a network with torch.nn.LSTM by
+    torch.compile and torch.export unroll the loop over the steps, as they do for torch.nn.LSTM: a graph serves one T
+    and any B, and pads a PackedSequence to its longest sequence. To export a network for any T, use torch.nn.LSTM with
     :func:`orthornn.export.to_torch_export`.
 
     Args:
         input_size: Number of input features, I.
         hidden_size: Number of hidden units, N.
-        peepholes (bool): False leaves p out; the network is then torch.nn.LSTM with one bias. Default: True.
-        forget_bias: Initial value of b_f. Default: 1 (Jozefowicz et al., 2015); Mhammedi et al. (2017) have 5.
-        init: ``"uniform"`` to draw all weights from U(-1/sqrt(N), 1/sqrt(N)), as torch.nn.LSTM does; ``"orthogonal"`` to draw
-            each of U_i, U_f, U_c, U_o from the Haar measure and the W from Glorot's uniform distribution. Other biases and
-            peepholes are 0. Default: ``"uniform"``.
+        peepholes (bool): Whether to use p. Without it the network is torch.nn.LSTM with one bias. Default: True.
+        forget_bias: Initial value of b_f. Default: 1 (Jozefowicz et al., 2015); Mhammedi et al. (2017) use 5.
+        init: ``"uniform"`` to draw all weights from U(-1/sqrt(N), 1/sqrt(N)), as torch.nn.LSTM does; ``"orthogonal"``
+            to draw each of U_i, U_f, U_c, U_o from the Haar measure and the W from Glorot's uniform distribution. Other
+            biases and peepholes are 0. Default: ``"uniform"``.
         batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
-        learn_state: Train the initial h and c, as Mhammedi et al. (2017) do, judging by their parameter counts; they are zero
-            otherwise, unless given. Default: False.
-        device, dtype: As for torch.nn.LSTM.
+        learn_state: Train the initial h and c, as Mhammedi et al. (2017) do, judging by their parameter counts.
+            Otherwise they are zero unless given. Default: False.
+        device, dtype: Same as for torch.nn.LSTM.
 
     Shape:
         - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: two tensors (1, B, N). Output: (T, B, N).
-        - weight_ih (4N, I), weight_hh (4N, N) and bias (4N,), in the order i, f, c, o; peepholes (3, N) of i, f, o; h0 and c0
-          (1, N).
+        - weight_ih (4N, I), weight_hh (4N, N) and bias (4N,), in the order i, f, c, o; peepholes (3, N) of i, f, o; h0
+          and c0 (1, N).
 
     Example::
 
@@ -113,7 +113,7 @@ class PeepholeLSTM(RecurrentNetwork):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters again."""
+        """Redraw all parameters."""
         n = self.hidden_size
         bound = 1 / math.sqrt(n)
         if self.init == "orthogonal":
@@ -189,13 +189,14 @@ class PeepholeLSTM(RecurrentNetwork):
         restart: Pair | None = None,
         dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Tensor | PackedSequence, Pair]:
-        """Return the states h for every step, and the final (h_n, c_n).
+        """Return the states h of every step, and the final (h_n, c_n).
 
-        Arguments, layouts and errors are those of :meth:`OrthogonalRNN.forward`, but that a state is a pair (h, c).
+        Arguments, layouts and errors are the same as for :meth:`OrthogonalRNN.forward`, except that a state is a pair
+        (h, c).
 
         Args:
-            state: Another name for hx.
-            dt: Refused: this network is not exact between steps.
+            state: Alias of hx.
+            dt: Not supported: this network is not exact between steps.
 
         Shape:
             - hx, state, restart: two tensors (1, B, N), or (1, N) unbatched.
@@ -218,11 +219,11 @@ class PeepholeLSTM(RecurrentNetwork):
         Args:
             x: Inputs (B, I), or tokens (B,).
             state: (h, c), each (1, B, N). Default: None, the trained states or zeros.
-            reset, restart: As in :meth:`OrthogonalRNN.step`, with a pair (h, c) to restart from.
-            dt: Refused, as in `forward`.
+            reset, restart: Same as in :meth:`OrthogonalRNN.step`, with a pair (h, c) to restart from.
+            dt: Not supported, as in `forward`.
 
         Raises:
-            As :meth:`OrthogonalRNN.step` does.
+            Same as :meth:`OrthogonalRNN.step`.
         """
         given: tuple[Any, ...] = (x, state, reset, restart, dt)
         out, final = super().step(*given)
@@ -253,15 +254,15 @@ class PeepholeLSTM(RecurrentNetwork):
         return h_n if only_last else every, torch.stack([h_n, c_n])
 
     def initial_states(self, batch: int, state: Pair | None = None) -> Pair:  # type: ignore[override]
-        """Return the initial states (h, c), each (1, B, N): what ``hx`` and ``restart`` of ``forward`` take. They are the
-        caller's own.
+        """Return the initial states (h, c), each (1, B, N), for ``hx`` and ``restart`` of ``forward``. The tensors are
+        new: the caller may change them.
 
         Args:
             batch: B.
-            state: As hx of ``forward``, which is then only checked. Default: None, the trained states or zeros.
+            state: Same as hx of ``forward``, which is then only checked. Default: None, the trained states or zeros.
 
         Raises:
-            ShapeError, DTypeError, DeviceError: If the pair does not fit.
+            ShapeError, DTypeError, DeviceError: If the pair does not match the network.
 
         Example::
 
@@ -274,13 +275,13 @@ class PeepholeLSTM(RecurrentNetwork):
         return h.unsqueeze(0).clone(), c.unsqueeze(0).clone()
 
     def _sizes(self) -> NetworkSizes:
-        """Return what an input and a state must fit."""
+        """Return the requirements on an input and a state."""
         return NetworkSizes(self.input_size, self.hidden_size, 1, False, self.batch_first, self.weight_ih)
 
     def _states(self, name: str, pair: Pair | None, begin: Callable[..., Any]) -> Pair:
-        """Return (h, c), each (B, N): those that were given, the trained ones, or zeros.
+        """Return (h, c), each (B, N): the given states, the trained ones, or zeros.
 
-        begin: `initial_states` of the batch, of one tensor.
+        begin: `initial_states` of the batch, for one tensor.
         """
         if pair is None:
             (h,), (c,) = (begin(None, own) for own in (self.h0, self.c0))

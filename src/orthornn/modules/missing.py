@@ -1,8 +1,8 @@
-"""Missing steps: where a step was not observed, the state is held, h_t = h_{t-1}.
+"""Missing steps: at a step that was not observed, the state is held, h_t = h_{t-1}.
 
-In every layer a held step changes nothing, so the states at observed steps are those of the sequence without the
-missing ones. The observed steps are packed and run at full speed; held states are copies of the last observed one.
-Exact, and the missing steps cost nothing.
+In every layer a held step changes nothing, so the states at observed steps are the same as for the sequence without the
+missing steps. The observed steps are packed and run at full speed; held states are copies of the last observed one. The
+result is exact, and missing steps cost nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .sequence_input import check_sequence
 
 
 def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return the states and h_n of a network over a sequence, with the state held wherever a step is not observed.
+    """Return the states and h_n of a network over a sequence, holding the state at every step that was not observed.
 
     Args:
-        rnn: A network of one direction.
-        x: Inputs, or tokens. Missing steps are not read; NaN is fine there.
-        observed: True where a step was observed.
-        h0: As in rnn.forward. Default: None.
+        rnn: A unidirectional network.
+        x: Inputs or tokens. Missing steps are not read and may be NaN.
+        observed: True at every observed step.
+        h0: Same as in rnn.forward. Default: None.
 
     Shape:
         - x: (T, B, I) or (T, B). observed: bool (T, B). h0: (L, B, N).
@@ -41,7 +41,7 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
         raise ShapeError(f"Expected x of shape (T, B, I) or tokens (T, B), but got {tuple(x.shape)}.")
     if rnn.bidirectional:
         raise ArgumentError(
-            "Expected a network of one direction, since hold_missing() follows time forwards, but got a bidirectional "
+            "Expected a unidirectional network, since hold_missing() follows time forwards, but got a bidirectional "
             "one."
         )
     if observed.dtype != torch.bool:
@@ -54,7 +54,7 @@ def hold_missing(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | N
 
 
 def _held(rnn: OrthogonalRNN, x: Tensor, observed: Tensor, h0: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return what `hold_missing` does, time first."""
+    """Do the same as `hold_missing`, time first."""
     steps, batch = observed.shape
     start = rnn.initial_states(batch, h0)
     lengths = observed.sum(0)

@@ -1,4 +1,4 @@
-"""The common part of the recurrent networks: their parameters by name, and what torch asks of any network of this kind."""
+"""The common base of the recurrent networks: their parameters by name, and the interface that torch expects."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _ADVICE = {
 
 
 class RecurrentNetwork(nn.Module):
-    """A network that reads sequences, of one or more layers and one or two directions.
+    """A network that reads sequences, with one or more layers and one or two directions.
 
-    What every call reads may be set at any time and is checked then; what the parameters were made from is read-only.
+    Settings that every call reads may be changed at any time and are checked on assignment; settings that determined
+    the parameters are read-only.
     """
 
     _settable: ClassVar[Checks] = {
@@ -62,7 +63,7 @@ class RecurrentNetwork(nn.Module):
         super().__setattr__(name, value)
 
     def _is_fixed(self, name: str, value: object) -> bool:
-        """Return whether an attribute has a value already that must stay."""
+        """Return whether an attribute already has a value that must not change."""
         return name in self._fixed and (name in self.__dict__ or isinstance(getattr(type(self), name, None), property))
 
     @property
@@ -71,7 +72,9 @@ class RecurrentNetwork(nn.Module):
         return 2 if self.bidirectional else 1
 
     def layer_inputs(self) -> Iterator[tuple[str, int]]:
-        """Yield the suffix of each layer's and direction's parameters, as torch.nn.RNN has it, and its input's features."""
+        """Yield the suffix of each layer's and direction's parameters, as in torch.nn.RNN, and its number of input
+        features.
+        """
         for k in range(self.num_layers):
             for end in ("", "_reverse")[: self.num_directions]:
                 yield f"l{k}{end}", self.hidden_size * self.num_directions if k else self.input_size
@@ -79,11 +82,11 @@ class RecurrentNetwork(nn.Module):
     def add_parameters(
         self, shapes: Mapping[str, Shape | None], device: torch.device | str | int | None, dtype: torch.dtype | None
     ) -> None:
-        """Register a parameter without values for each shape, and None for a name that has none.
+        """Register an uninitialized parameter for each shape, and None for each name without a shape.
 
         Args:
-            shapes: By name.
-            device, dtype: Of the parameters; None for torch's defaults.
+            shapes: Shapes by name.
+            device, dtype: Device and dtype of the parameters; None for torch's defaults.
         """
         dtype = dtype or torch.get_default_dtype()
         for name, shape in shapes.items():
@@ -91,7 +94,7 @@ class RecurrentNetwork(nn.Module):
             self.register_parameter(name, empty)
 
     def _parameter(self, name: str) -> Any:
-        """Return a parameter, or None. As an attribute it would cost ten times as much; see current.py."""
+        """Return a parameter, or None. Attribute access would cost ten times as much; see current.py."""
         own = self._parameters
         return own[name] if name in own else current(self, name, called=True)
 
@@ -101,18 +104,18 @@ class RecurrentNetwork(nn.Module):
         return None if own is None else at_least_float32(own)
 
     def initial_states(self, batch: int, h0: Tensor | None = None) -> Tensor:
-        """Return the initial states of all layers, or blocks, and directions in one tensor: what ``hx`` and ``restart`` of
-        ``forward`` take, and the h of ``step``. It is the caller's own.
+        """Return the initial states of all layers or blocks and directions in one tensor, for ``hx`` and ``restart`` of
+        ``forward`` and for h of ``step``. The tensor is new: the caller may change it.
 
         Args:
             batch: B.
-            h0: As hx of ``forward``, which is then only checked. Default: None, the trained state or zeros.
+            h0: Same as hx of ``forward``, which is then only checked. Default: None, the trained state or zeros.
 
         Shape:
-            - Output: (L * D, B, N), with other sizes instead of N where a state has them: the shape of hx.
+            - Output: (L * D, B, N), the shape of hx; some networks have other sizes instead of N.
 
         Raises:
-            ShapeError, DTypeError, DeviceError: If h0 does not fit.
+            ShapeError, DTypeError, DeviceError: If h0 does not match the network.
 
         Example::
 
@@ -186,41 +189,43 @@ class RecurrentNetwork(nn.Module):
         restart: Tensor | None = None,
         dt: Tensor | PackedSequence | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Return the outputs of the last layer for every step, and the final state of every layer and direction.
+        """Return the outputs of the last layer at every step, and the final state of every layer and direction.
 
-        All sequence networks take the same arguments. What is (B, N) here has other sizes where the class says so: the
-        states of a DeltaRNN, the outputs of OrthogonalBlocks.
+        All sequence networks take the same arguments. Some classes replace (B, N) by other sizes, as their
+        documentation says: the states of a DeltaRNN, the outputs of OrthogonalBlocks.
 
         Args:
             input: (T, B, I), or (B, T, I) with batch_first; (T, I) unbatched; or a PackedSequence. Integers without the
                 last dimension are tokens, read as one-hot vectors of size I.
             hx: The initial state (L * D, B, N), or (L * D, N) unbatched. Default: None, the trained state or zeros.
-            output: ``"all"``; or ``"last"`` to return the last output (B, D * N) instead of all: no gradient of T * B * N
-                numbers is made for that layer. As in torch's h_n, that of the reverse direction is of its state at t = 0,
-                after the whole sequence; ``"all"`` has it in the first step.
-            h0: Another name for hx.
-            reset: bool (T, B), or (B, T) with batch_first; (T,) unbatched: true where a new episode starts before step t,
-                whose state before is then ``restart``; no gradient goes further back. For a PackedSequence: the same,
-                padded to the longest sequence, in the batch's own order; or a PackedSequence of the same lengths. A reset
-                before step t separates t - 1 from t in both directions: the reverse direction restarts before it reads
-                t - 1. Default: None, nowhere.
-            restart: The state from which episodes start, of the shape of hx. Default: None, the trained state or zeros,
-                also if hx is given: hx may be carried over from an earlier piece, which new episodes do not continue.
-            dt: The time since the step before, (T, B), or (B, T) with batch_first; (T,) unbatched; for a PackedSequence as
-                reset. Positive, in the unit in which the network turns by its angles once. A linear recurrence of rotations
-                is exact over it (docs/derivations/irregular_time.md); others refuse it. The state before the first step,
-                or after a reset, is moved by the time of that step, too. Backwards, the time before the step read first is
-                1. Default: None, 1 everywhere.
+            output: ``"all"``; or ``"last"`` to return only the last output (B, D * N), which avoids a gradient of T * B
+                * N numbers for the last layer. As in torch's h_n, the reverse direction contributes its state at t = 0,
+                after the whole sequence; ``"all"`` returns this state at the first step.
+            h0: Alias of hx.
+            reset: bool (T, B), or (B, T) with batch_first; (T,) unbatched. True if a new episode starts before step t:
+                its previous state is then ``restart``, and no gradient passes to earlier steps. For a PackedSequence,
+                pass the mask padded to the longest sequence, in the order of the batch, or a PackedSequence with the
+                same lengths. A reset before step t separates t - 1 from t in both directions: the reverse direction
+                restarts before it reads t - 1. Default: None, no resets.
+            restart: The state from which episodes start, with the shape of hx. Default: None, the trained state or
+                zeros, even if hx is given: hx may be carried over from an earlier segment, which new episodes do not
+                continue.
+            dt: Time since the previous step, (T, B), or (B, T) with batch_first; (T,) unbatched; for a PackedSequence
+                in the same forms as reset. Must be positive, in the unit of time in which the network turns by its
+                angles once. A linear recurrence of rotations is exact over any dt (docs/derivations/irregular_time.md);
+                other networks do not support it. The state before the first step, or after a reset, is also moved by
+                the dt of that step. In the reverse direction, the dt of the first step read is 1. Default: None, 1
+                everywhere.
 
         Returns:
-            The outputs (T, B, D * N) in the layout of the input, and h_n (L * D, B, N). The backward pass reads the states
-            that were returned: change a copy of them, not themselves (autograd raises otherwise).
+            The outputs (T, B, D * N) in the layout of the input, and h_n (L * D, B, N). The backward pass reads the
+            returned states: modify a copy instead of changing them in place, which makes autograd raise an error.
 
         Raises:
-            ShapeError, DTypeError, DeviceError: If an input or a state does not fit. One of more precision than the
-                weights is a DTypeError, unless under autocast.
+            ShapeError, DTypeError, DeviceError: If an input or a state does not match the network. Outside autocast, an
+                input of higher precision than the weights raises DTypeError.
             IndexError: If a token is outside [0, I).
-            ArgumentError: If a time is not positive and finite, or the network takes none.
+            ArgumentError: If a time is not positive and finite, or the network does not support dt.
         """
         check_choice("output", output, OUTPUTS)
         only_last = output == "last"
@@ -241,21 +246,21 @@ class RecurrentNetwork(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Run one time step, for streams, and return (output (B, N), h (L, B, N)).
 
-        Without gradient W is cached between steps, and in training inside torch.nn.utils.parametrize.cached(). Dropout is not
-        applied. Of an x without a batch dimension the output, h, reset, restart and dt have none either: (N,), (L, N), (),
-        (L, N) and (). Other sizes are as in `forward`.
+        W is cached between steps if no gradient is required, and in training inside
+        torch.nn.utils.parametrize.cached(). Dropout is not applied. If x has no batch dimension, neither do the output,
+        h, reset, restart and dt: (N,), (L, N), (), (L, N) and (). Other sizes are the same as in `forward`.
 
         Args:
             x: (B, I), tokens (B,), or (I,) unbatched.
-            h: The state (L, B, N) after the step before. Default: None, the trained state or zeros.
-            reset: bool (B,), true where a new episode starts with this step. Default: None, nowhere.
-            restart: The state (L, B, N) from which episodes start, in place of h. Default: None, the trained state or
+            h: The state (L, B, N) after the previous step. Default: None, the trained state or zeros.
+            reset: bool (B,), True if a new episode starts with this step. Default: None, no reset.
+            restart: The state (L, B, N) from which episodes start instead of h. Default: None, the trained state or
                 zeros.
-            dt: The time since the step before, (B,), as in `forward`. Default: None, 1.
+            dt: Time since the previous step, (B,), as in `forward`. Default: None, 1.
 
         Raises:
-            ArgumentError: If the network is bidirectional, or has a stride; for dt as in `forward`.
-            ShapeError, DTypeError, DeviceError: If an input or a state does not fit.
+            ArgumentError: If the network is bidirectional or has a stride, or dt is invalid, as in `forward`.
+            ShapeError, DTypeError, DeviceError: If an input or a state does not match the network.
             IndexError: If a token is outside [0, I).
         """
         self._check_steps()
@@ -267,31 +272,32 @@ class RecurrentNetwork(nn.Module):
         return given.out(*self._advance(given, states), True)  # type: ignore[return-value]
 
     def _without_dt(self) -> str | None:
-        """Return what makes the network unable to move its state by a time; None if it can."""
+        """Return the property that prevents the network from moving its state by a time, or None."""
         return type(self).__name__
 
     def _check_steps(self) -> None:
         """Raise unless the network can run step by step."""
         if self.bidirectional:
             raise ArgumentError(
-                "Expected a network that follows time forwards in step(), but got bidirectional=True. Call it with whole "
-                "sequences."
+                "Expected a unidirectional network in step(), but got bidirectional=True. Call it with whole sequences."
             )
 
     def _starts(self, given: SequenceInput, name: str, start: Any, restart: Any) -> tuple[Any, Any]:
-        """Return the states (B, N) of each layer and direction, checked, from which `_forward` begins and restarts; these
-        are None where there are no resets.
+        """Return the checked states (B, N) of each layer and direction from which `_forward` begins and restarts; the
+        latter are None without resets.
 
         Args:
             given: The input.
-            name: What the user calls the initial state.
-            start, restart: The arguments of the user, or None.
+            name: The user's name for the initial state.
+            start, restart: The user's arguments, or None.
         """
         learned = self._parameter("h0")
         return given.initial_states(start, learned, name), given.restarts(restart, learned)
 
     def _step_states(self, given: SequenceInput, name: str, h: Any, restart: Any) -> tuple[Tensor, ...]:
-        """Return the state (B, N) of each layer before one step, checked; arguments as of `_starts`."""
+        """Return the checked state (B, N) of each layer before one step; the arguments are the same as for
+        `_starts`.
+        """
         return given.begun(*self._starts(given, name, h, restart))
 
     def _forward(self, given: SequenceInput, states: Any, restarts: Any, only_last: bool) -> tuple[Tensor, Tensor]:
@@ -303,18 +309,19 @@ class RecurrentNetwork(nn.Module):
         return self._forward(given.as_sequence(), states, (None,) * len(states), True)
 
     def _sizes(self) -> NetworkSizes:
-        """Return what an input and a state must fit."""
+        """Return the requirements on an input and a state."""
         raise NotImplementedError
 
     def changed_options(
         self, constructor: type, always: tuple[str, ...] = (), other: Mapping[str, object] | None = None
     ) -> dict[str, object]:
-        """Return the constructor's options that differ from their defaults, and those of ``always``, in its order.
+        """Return the constructor's options that differ from their defaults, and all options in ``always``, in its
+        order.
 
         Args:
             constructor: The class whose options are compared.
-            always: Names that are returned in any case. Default: none.
-            other: Values of options that are no attributes of their names. Default: None, there are none.
+            always: Names of options to return in any case. Default: none.
+            other: Values of options that are not attributes of the same name. Default: None, there are none.
         """
         found, other = {}, {} if other is None else {**other}
         phi = getattr(self, "activation", None)
@@ -331,7 +338,7 @@ class RecurrentNetwork(nn.Module):
         """Do nothing; torch.nn.RNN has this method."""
 
     def __prepare_scriptable__(self: Self) -> Self:
-        """Refuse torch.jit.script, which calls this first and cannot compile what a transition is made of."""
+        """Raise an error for torch.jit.script, which calls this first and cannot compile a transition."""
         raise TransformError(
             "Expected torch.jit.trace, torch.export or `orthornn export`, but got torch.jit.script, whose language has no "
             "parametrizations. Trace this module, with torch.jit.trace(network, (input,)), and script what contains it."
@@ -341,7 +348,7 @@ class RecurrentNetwork(nn.Module):
 
 
 def check_takes_dt(network: nn.Module) -> None:
-    """Raise ArgumentError unless a network is exact between steps, so that it can take the times between them."""
+    """Raise ArgumentError unless a network is exact between steps and can therefore take the times between them."""
     found = network._without_dt() if isinstance(network, RecurrentNetwork) else type(network).__name__
     if found is not None:
         raise ArgumentError(
@@ -351,31 +358,31 @@ def check_takes_dt(network: nn.Module) -> None:
 
 
 class CheckpointedNetwork(RecurrentNetwork):
-    """A network that need not store all states for its backward pass."""
+    """A network that can avoid storing all states for its backward pass."""
 
     memory: Mode
     segment: int | None
 
     def set_memory(self, memory: Mode, segment: int | None = None) -> None:
-        """Choose what is saved for the backward pass, as the constructor does.
+        """Choose what to save for the backward pass, as in the constructor.
 
         Args:
             memory: ``"store"`` or ``"checkpoint"``.
-            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
-                peak memory.
+            segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number that
+                minimizes peak memory.
 
         Raises:
-            ArgumentError: For another mode, a segment below 1, a segment with ``memory="store"``, or ``"checkpoint"`` with
-                ``form="operator"``.
+            ArgumentError: For another mode, a segment below 1, a segment with ``memory="store"``, or ``"checkpoint"``
+                with ``form="operator"``.
         """
         check_memory(memory, segment)
         self._use_memory(memory, segment)
         vars(self).update(memory=memory, segment=segment)
 
     def _use_memory(self, memory: Mode, segment: int | None) -> None:
-        """Raise if this network cannot run so, and tell its parts."""
+        """Raise if this network does not support the setting, and apply it to its parts."""
 
 
 def listed(options: Mapping[str, object]) -> str:
-    """Return options as they are written in a call."""
+    """Return options formatted as in a call."""
     return ", ".join(f"{name}={value!r}" for name, value in options.items())

@@ -1,4 +1,4 @@
-"""Exact online learning of a linear network: gradients of the whole past at every step, nothing stored of it."""
+"""Exact online learning of a linear network: gradients of the whole past at every step, without storing the past."""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ _SAVED = ("parameters", "blocks", "turns", "rates", "gradient", "moments", "stat
 class OnlineLearner:
     r"""A linear network and its readout that learn from one sequence, step by step, by real-time recurrent learning.
 
-    Made by :meth:`OrthogonalRNN.online`. The learner holds copies: the network and the readout stay as they are until
-    :meth:`write_back`. It works in the basis where W is rotations, W = Q R Q', in float64 on the CPU; there a parameter
-    moves one pair of units only, so that the trace of its effect on the state costs a few numbers and the same number of
-    multiply-adds per step: O(N (I + K)) in all, whatever the length of the past.
+    Create a learner with :meth:`OrthogonalRNN.online`. It holds copies: the network and the readout do not change until
+    :meth:`write_back`. The learner works in the basis in which W consists of rotations, W = Q R Q', in float64 on the
+    CPU. In this basis each parameter moves only one pair of units, so tracing its effect on the state takes a few
+    numbers and as many multiply-adds per step: O(N (I + K)) in total, independent of the length of the past.
 
-    What is learned: the angles of W's rotations (its planes stay), the gain, V, b, h_0, and the readout's matrix and vector;
-    of these, what requires a gradient in the network and the readout.
+    The learner trains the angles of W's rotations (their planes are fixed), the gain, V, b, h_0, and the readout's
+    matrix and vector, if they require a gradient in the network and the readout.
 
-    While parameters do not change, the gradient is that of back-propagation through the whole past, to rounding. With
-    updates in between, a trace is the sum of the effects that the parameter had at each step with the values of that time:
-    its error is of first order in the learning rate, and forgotten at the rate of the gain. The gradient of truncated
-    back-propagation lacks what is older than its window, also while parameters do not change. With a gain of 1 the
-    traces of a stream without end grow without bound, as the gradient itself does: choose a gain below 1, or restart.
+    While parameters do not change, the gradient equals back-propagation through the whole past up to rounding. With
+    updates in between, a trace sums the effects that the parameter had at each step with its value at that time: the
+    error is of first order in the learning rate and decays at the rate of the gain. Truncated back-propagation, in
+    contrast, ignores everything older than its window even if parameters do not change. With a gain of 1 the traces of
+    an endless stream grow without bound, like the gradient itself: choose a gain below 1, or restart.
 
     Args:
         network: One real linear layer with an orthogonal W.
         readout: The layer that predicts from the state.
-        rates: Learning rates by parameter: V, Y, angles, gain, b, z0 (the initial state) and d. None: nothing is updated.
+        rates: Learning rates by parameter: V, Y, angles, gain, b, z0 (the initial state) and d. None for no updates.
         every: Steps between updates.
         optimizer: ``"adam"`` or ``"sgd"``.
-        h0: The initial state (N,), or None for the trained one or zeros.
+        h0: The initial state (N,), or None for the trained state or zeros.
     """
 
     _may_learn = False  # from a gradient: after a call with one step and no target
@@ -95,7 +95,7 @@ class OnlineLearner:
             found = decompose(gains.mean() * (U @ V))
         if found is None:
             raise NotOnGroupError(
-                "Expected W to be orthogonal, or a multiple of an orthogonal matrix, but got another. Use a parametrization "
+                "Expected W to be orthogonal, or a multiple of an orthogonal matrix, but got neither. Use a parametrization "
                 "of orthogonal matrices."
             )
         self._Q = found.Q
@@ -125,7 +125,7 @@ class OnlineLearner:
 
     @torch.no_grad()
     def _check_can_be_written(self) -> None:
-        """Raise unless the parametrization reaches W with its rotations turned: before anything is learned, not after."""
+        """Raise unless the parametrization reaches W with turned rotations, before anything is learned."""
         ((_, transition),) = self.network.transitions()
         check_assignable(transition, *transition.method.names)
         if transition.method.group != "subset":  # it reaches them all
@@ -145,7 +145,7 @@ class OnlineLearner:
 
     @torch.no_grad()
     def _read(self, h0: Tensor | None) -> None:
-        """Copy the network's and the readout's parameters. NonFiniteError if one is NaN or infinite."""
+        """Copy the network's and the readout's parameters. Raise NonFiniteError if one is NaN or infinite."""
         network, readout, Q = self.network, self.readout, self._Q
         for module, name, _ in self._places():
             if isinstance(value := getattr(module, name), Tensor):
@@ -165,20 +165,20 @@ class OnlineLearner:
             own["d"].copy_(readout.bias.detach())
 
     def __call__(self, x: Tensor, target: Tensor | None = None, reset: Tensor | None = None) -> Tensor:
-        """Return the prediction of every step, each made before its own target is learned from.
+        """Return the prediction of every step, each made before learning from the target of that step.
 
         Args:
             x: Inputs of the next T steps.
             target: Targets of the loss (1/2) |y - target|^2. Default: None, run without learning.
-            reset: True where a new episode starts before a step, as by :meth:`restart`. Default: None, nowhere.
+            reset: True if a new episode starts before a step, as with :meth:`restart`. Default: None, no reset.
 
         Shape:
             - x: (T, I). target and output: (T, K). reset: bool (T,).
 
         Raises:
-            NonFiniteError: For an x or a target that is NaN or infinite, before anything is learned from it; and for such
-                a prediction, when learning has diverged.
-            ShapeError, DTypeError, DeviceError: If they do not fit.
+            NonFiniteError: If x or a target is NaN or infinite (nothing is learned from it), or if a prediction is,
+                because learning has diverged.
+            ShapeError, DTypeError, DeviceError: If a tensor does not match the network.
         """
         self._check("x", x, self._online.inputs)
         if target is not None:
@@ -192,13 +192,13 @@ class OnlineLearner:
         if not _is_finite(found):
             step = int((~found.isfinite()).any(1).nonzero()[0])
             raise NonFiniteError(
-                f"Expected finite predictions, but got one that is not at step {step} of this call: what is learned, or the "
-                f"state, has grown beyond float64. Make another learner, with a lower lr, or with a gain below 1."
+                f"Expected finite predictions, but got NaN or infinity at step {step} of this call: the parameters or the "
+                f"state have grown beyond float64. Create another learner with a lower lr or a gain below 1."
             )
         return found
 
     def _steps(self, x: Tensor, target: Tensor | None, reset: Tensor | None) -> Tensor:
-        """Return predictions, restarting where an episode begins."""
+        """Return predictions, restarting at the beginning of each episode."""
         starts = [] if reset is None else reset.nonzero().flatten().tolist()
         found = []
         for first, last in pairwise(sorted({0, *starts, x.shape[0]})):
@@ -208,38 +208,38 @@ class OnlineLearner:
         return torch.cat(found) if found else self._online.steps(x, target)
 
     def learn(self, grad: Tensor) -> None:
-        """Learn from a gradient, for losses of one's own: after a call with one step and no target.
+        """Learn from a gradient, for custom losses: call it after a call with one step and no target.
 
         Args:
             grad: dL/dy (K,) of the last prediction.
 
         Raises:
-            NonFiniteError: If the gradient is NaN or infinite; then nothing is learned from it.
-            ShapeError, DTypeError, DeviceError: If it does not fit.
-            ArgumentError: If the last call was another, or its gradient was learned from already.
+            NonFiniteError: If the gradient is NaN or infinite. Nothing is learned from it.
+            ShapeError, DTypeError, DeviceError: If the gradient does not match the prediction.
+            ArgumentError: If the last call had several steps or a target, or its gradient was already used.
         """
         self._check("grad", grad, self._online.outputs, dim=1)
         if not self._may_learn:
             raise ArgumentError(
-                "Expected a call with one step and no target before each learn, but got another, or none. Call the learner "
+                "Expected learn() after a call with one step and no target, but got another call or none. Call the learner "
                 "with x (1, I) first."
             )
         self._online.learn(_memory(grad))
         self._may_learn = False
 
     def restart(self) -> None:
-        """Start a new episode: the state is h_0 again, and what came before has no gradient any more."""
+        """Start a new episode: reset the state to h_0 and stop gradients to earlier steps."""
         self._online.restart()
         self._may_learn = False
 
     @property
     def state(self) -> Tensor:
-        """The state h_t (N,) after the last step, in the network's own basis."""
+        """The state h_t (N,) after the last step, in the network's basis."""
         return self._units(self._online.state[0]) @ self._Q.mT
 
     @property
     def transition(self) -> Tensor:
-        """W (N, N) with the angles as they are, without the gain."""
+        """W (N, N) with the current angles, without the gain."""
         Q, online, n = self._Q, self._online, self._Q.shape[0]
         R, H, half = online.turned_blocks(), online.pairs, self._Q.shape[0] // 2
         W = torch.zeros(n, n, dtype=torch.float64, device="cpu")
@@ -271,14 +271,14 @@ class OnlineLearner:
 
     @torch.no_grad()
     def write_back(self) -> None:
-        """Write what was learned into the network and the readout; what has a learning rate of 0 stays as it is.
+        """Write the learned values into the network and the readout; values with a learning rate of 0 do not change.
 
-        W is set by the parametrization's right inverse, which raises NotOnGroupError for a set that W has left, and other
-        tensors through that of a parametrization of torch, if they have one.
+        W is set by the parametrization's right inverse, which raises NotOnGroupError if W has left the set that it
+        spans. Other tensors are set through their torch parametrization, if they have one.
 
         Raises:
-            ArgumentError: If pruning or weight_norm, which have no inverse, compute one of them; then nothing is written.
-            NonFiniteError: If learning has diverged; then nothing is written.
+            ArgumentError: If pruning or weight_norm, which have no inverse, computes one of them. Nothing is written.
+            NonFiniteError: If learning has diverged. Nothing is written.
         """
         rates = self._online.rates
         if rates is None:
@@ -291,8 +291,8 @@ class OnlineLearner:
         for key in ("angles", *(key for _, _, key in places)):
             if not bool(values[key].isfinite().all()):
                 raise NonFiniteError(
-                    f"Expected what was learned to be finite, but got another {key}: learning has diverged. Make another "
-                    f"learner, with a lower lr; nothing has been written."
+                    f"Expected finite parameters, but got {key} with NaN or infinity: learning has diverged. Create another "
+                    f"learner with a lower lr; nothing has been written."
                 )
         if "angles" in learned:
             suffix = self.network.suffixes[0]
@@ -304,7 +304,7 @@ class OnlineLearner:
                 assign_(module, name, values[key].view(now.shape))
 
     def _places(self) -> tuple[tuple[nn.Module, str, str], ...]:
-        """Return modules and names of all that is learned but W, with their names in `gradients`."""
+        """Return the modules and names of all learned values except W, by their names in `gradients`."""
         suffix = self.network.suffixes[0]
         return (
             (self.network, f"weight_ih_{suffix}", "weight_ih"),
@@ -316,10 +316,10 @@ class OnlineLearner:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of all that later steps depend on, with which another learner continues to the bit.
+        """Return a copy of everything that later steps depend on, from which another learner continues bit for bit.
 
-        It holds parameters, traces, the optimizer's moments, rates and settings, and the basis of W's rotations: not the
-        network and the readout, which have a state_dict of their own.
+        The state contains parameters, traces, the optimizer's moments, rates and settings, and the basis of W's
+        rotations. The network and the readout are not included; they have a separate state_dict.
 
         Example::
 
@@ -335,14 +335,14 @@ class OnlineLearner:
         return {"Q": self._Q.clone(), **tensors, **own}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue where the learner was whose `state_dict` this is, with its rates and settings.
+        """Continue from a `state_dict` of another learner, with its rates and settings.
 
         Args:
-            state_dict: Of a learner of as many inputs, units and outputs. It is copied.
+            state_dict: State of a learner with the same numbers of inputs, units and outputs. It is copied.
 
         Raises:
             ArgumentError: If entries are missing or unknown.
-            ShapeError, DTypeError, DeviceError: If a tensor does not fit.
+            ShapeError, DTypeError, DeviceError: If a tensor does not match the learner.
         """
         own, online = self.state_dict(), self._online
         if isinstance(state_dict, Mapping) and state_dict:  # one of before it was stored has none
@@ -350,8 +350,8 @@ class OnlineLearner:
         if not isinstance(state_dict, Mapping) or state_dict.keys() != own.keys():
             found = sorted(map(str, state_dict)) if isinstance(state_dict, Mapping) else type(state_dict).__name__
             raise ArgumentError(
-                f"Expected a state_dict of the entries {', '.join(own)}, but got {found}. Pass what state_dict() of a "
-                f"learner returned."
+                f"Expected a state_dict of the entries {', '.join(own)}, but got {found}. Pass the state_dict() of a "
+                f"learner."
             )
         own["rates"] = online.parameters  # for its shape: a learner of gradients has none
         tensors = {name: state_dict[name] for name in ("Q", *_SAVED)}
@@ -393,7 +393,7 @@ class OnlineLearner:
 
 
 def _is_rounded(W: Tensor, network: Any) -> bool:
-    """Return whether W is made of parameters in 16 bits, and a multiple of an orthogonal matrix to their rounding."""
+    """Return whether 16-bit parameters make up W, and W is a multiple of an orthogonal matrix up to their rounding."""
     stored = next(network.transitions())[1].free()[0].dtype
     if stored not in (torch.bfloat16, torch.float16):
         return False
@@ -402,19 +402,21 @@ def _is_rounded(W: Tensor, network: Any) -> bool:
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    """Return whether all numbers are finite; those of a single step in plain numbers, in a microsecond and not several."""
+    """Return whether all numbers are finite. A single step is checked in plain Python, which takes only a
+    microsecond.
+    """
     if tensor.numel() <= 16:
         return all(map(isfinite, tensor.flatten().tolist()))
     return bool(tensor.isfinite().all())
 
 
 def _memory(tensor: Tensor) -> Tensor:
-    """Return the tensor as float64 memory, which the kernel reads: contiguous, and without a lazy negation."""
+    """Return the tensor as float64 memory that the kernel can read: contiguous, and without a lazy negation."""
     return tensor.detach().double().contiguous().resolve_neg()
 
 
 def _check_real(name: str, tensor: Tensor) -> None:
-    """Raise unless a tensor holds real numbers on the CPU that can be read: learning happens outside of autograd."""
+    """Raise unless a tensor holds readable real numbers on the CPU: learning happens outside of autograd."""
     if not tensor.is_floating_point():
         raise DTypeError(f"Expected {name} to be real, but got {tensor.dtype}. Convert it with .double().")
     if tensor.device.type != "cpu":
@@ -436,7 +438,7 @@ def online(
     learn_angles: bool,
     h0: Tensor | None,
 ) -> OnlineLearner:
-    """Return a learner after checking what `OrthogonalRNN.online` is given."""
+    """Return a learner after checking the arguments of `OrthogonalRNN.online`."""
     if torch.is_inference_mode_enabled():
         with torch.inference_mode(False):  # what a learner writes to must be writable outside of it, too
             return online(network, readout, lr, recurrent_lr, every, optimizer, learn_angles, h0)
@@ -486,15 +488,17 @@ def online(
     rates = {name: value if trained[name] else 0.0 for name, value in rates.items()}
     if (rate or recurrent) and not any(rates.values()):
         raise ArgumentError(
-            "Expected something to learn, but got a network and a readout of which nothing with a learning rate above 0 "
-            "requires a gradient. Unfreeze them with requires_grad_(), or pass lr=None to sum gradients only."
+            "Expected a trainable parameter, but got none: in the network and the readout all are frozen or have "
+            "learning rate 0. Unfreeze them with requires_grad_(), or pass lr=None to sum gradients only."
         )
     return OnlineLearner(network, readout, rates, every, optimizer, h0)
 
 
 @torch.enable_grad()
 def _trained(network: Any, readout: nn.Linear) -> dict[str, bool]:
-    """Return which of the kernel's parameters the network and the readout train: they are there, and not frozen."""
+    """Return which of the kernel's parameters the network and the readout train: those that exist and are not
+    frozen.
+    """
     layer, ((_, transition),) = network.layers()[0], network.transitions()
     tensors = {
         "V": layer.weight_ih,

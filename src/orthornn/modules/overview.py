@@ -1,4 +1,4 @@
-"""An overview of a network for notebooks: its layers, shapes, numbers of parameters, and how orthogonal W is."""
+"""An overview of a network for notebooks: its layers, shapes, parameter counts, and the orthogonality error of W."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .transition import Transition
 
 
 def network_html(network: nn.Module) -> str:
-    """Return a table of the modules that have parameters: names, classes, shapes, and ||W'W - I|| of each transition."""
+    """Return a table of the modules with parameters: names, classes, shapes, and ||W'W - I|| of each transition."""
     rows: list[list[str]] = []
     total = 0
     for name, module in network.named_modules():
@@ -40,7 +40,7 @@ def _shape(parameter: nn.Parameter) -> str:
 
 @torch.no_grad()
 def _error(module: nn.Module) -> str:
-    """||W'W - I||_F in float64; empty for other modules, and for a transition without values."""
+    """Return ||W'W - I||_F in float64, or empty text for other modules and for a transition without values."""
     if not isinstance(module, Transition) or any(parameter.is_meta for parameter in module.parameters()):
         return ""
     return f"{orthogonality_error(module.matrix()):.1e}"

@@ -1,7 +1,7 @@
-"""Detection of changes in place of a matrix W that was read from a network, which computes it: they change a copy only.
+"""Detect in-place changes to a matrix W that was read from a network: W is computed, so they change only a copy.
 
-`nn.init.eye_(rnn.weight_hh_l0)` or `rnn.weight_hh_l0.copy_(Q)` is an error of the network's next call, since torch has no
-tensor that is only to be read: a subclass that refuses could not be an input of torch.compile.
+`nn.init.eye_(rnn.weight_hh_l0)` or `rnn.weight_hh_l0.copy_(Q)` raises an error at the network's next call. torch has no
+read-only tensors, and a tensor subclass that refuses changes could not be an input of torch.compile.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ..errors import ReadOnlyError
 
 
 class Read(NamedTuple):
-    """A matrix that was read.
+    """A matrix W that was read.
 
     Attributes:
-        name: What the user read.
-        first: The tensor that the user got, up to the first check: then torch may have another memory for it.
-        held: The same, while somebody else holds it.
-        alias: Its memory and its version, without its graph.
-        version: Its version then; None where torch counts none.
-        values: Its values then, up to the first check: torch does not count what `.data` and NumPy change. None on devices,
-            for which comparing would wait.
+        name: Name of the attribute that the user read.
+        first: The tensor that the user got, until the first check: afterwards torch may use other memory for it.
+        held: The same tensor, as long as somebody else holds it.
+        alias: A tensor with its memory and its version, without its graph.
+        version: Its version when read; None if torch does not count versions of it.
+        values: Its values when read, until the first check: torch does not count changes through `.data` and NumPy.
+            None on devices where comparing would block.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Read(NamedTuple):
 
 
 def read(name: str, W: Tensor) -> tuple[Read, ...]:
-    """Return what is to be known of W, the reader's own copy; nothing where more than autograd follows."""
+    """Return the facts needed to detect changes to W, the reader's copy; nothing if more than autograd tracks it."""
     if not is_plain_eager() or W.is_meta or is_captured(W):
         return ()
     alias = W.detach()
@@ -48,24 +48,24 @@ def read(name: str, W: Tensor) -> tuple[Read, ...]:
 
 
 def check_unchanged(reads: tuple[Read, ...]) -> tuple[Read, ...]:
-    """Return those of the matrices that may still be changed.
+    """Return the matrices that may still be changed.
 
     Raises:
-        ReadOnlyError: If one has been changed in place. A warning if its memory has been, in a way that torch does not count:
-            by `.data`, NumPy or another tensor.
+        ReadOnlyError: If one has been changed in place. Changes that torch does not count, through `.data`, NumPy or
+            another tensor, cause a warning instead.
     """
     for name, first, _, alias, version, values in reads:
         moved = first is not None and first.untyped_storage()._cdata != alias.untyped_storage()._cdata
         advice = f"Assign a matrix, as in rnn.{name} = W; to change a copy of your own, take rnn.{name}.clone()."
         if moved or (version is not None and alias._version != version):
             raise ReadOnlyError(
-                f"Expected {name} only to be read or assigned, since it is computed from other parameters, but got what was "
-                f"read changed in place, as by copy_(), .data or torch.nn.init, which leaves the network as it was. {advice}"
+                f"Expected {name} to be read or assigned, since it is computed from other parameters, but the result was "
+                f"changed in place, as by copy_(), .data or torch.nn.init, which leaves the network unchanged. {advice}"
             )
         if values is not None and not _are_equal(alias, values):
             warn(
-                f"What was read of {name} has been changed through .data, NumPy or another tensor, which leaves the network "
-                f"as it was: {name} is computed from other parameters. {advice} That silences this, too."
+                f"The value read from {name} was changed through .data, NumPy or another tensor, which leaves the network "
+                f"unchanged: {name} is computed from other parameters. {advice} That also silences this warning."
             )
     return tuple(
         [one._replace(first=None, values=None) for one in reads if one.first is not None or one.held() is not None]

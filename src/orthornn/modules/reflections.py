@@ -31,54 +31,56 @@ Base = Literal["fixed", "input"]
 
 
 class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
-    r"""A recurrent network whose transition is a product of reflections that the input chooses at each step.
+    r"""A recurrent network whose transition at each step is a product of reflections chosen by the input.
 
     .. math:: h_t = \phi(g_t \circ H_M \cdots H_1 R_t h_{t-1} + V x_t + b), \quad
               H_i = I - \beta_i k_i k_i' / k_i'k_i
 
-    with the reflectors k_i, the strengths beta_i, the gate g_t and the angles of R_t linear in x_t. Tokens choose columns:
-    each symbol has a transition of its own, any product of M reflections, and no matrix is made per step. With beta = 2 and
-    no gate the transition is orthogonal, and the state keeps its norm over any number of steps. Reflectors shorter than 1e-6
-    fade out: H_i approaches the identity, and is not orthogonal on the way.
+    where the reflectors k_i, the strengths beta_i, the gate g_t and the angles of R_t are linear in x_t. Tokens select
+    columns: each symbol has a separate transition, any product of M reflections, and no matrix is built per step. With
+    beta = 2 and no gate the transition is orthogonal, and the state keeps its norm over any number of steps. Reflectors
+    shorter than 1e-6 fade out: H_i then approaches the identity through matrices that are not orthogonal.
 
-    It takes and returns what torch.nn.RNN does, unbatched inputs, tokens and PackedSequence included.
+    It takes and returns the same as torch.nn.RNN, including unbatched inputs, tokens and PackedSequence.
 
     Args:
-        input_size: Number of input features, or of symbols, I.
+        input_size: Number of input features or symbols, I.
         hidden_size: Number of hidden units, N.
-        num_layers: Number of layers, L. Layers above the first read the states of the one below. Default: 1.
-        reflections: M, at most N / heads. n - 1 reflections represent every permutation of n objects; N reach every
-            orthogonal matrix. Default: 1.
-        heads: H. Each head has N / H units, and reflections and strengths of its own. Default: 1.
-        transition: ``"reflections"``; or ``"rotation"``, which turns the direction of a vector a into that of a vector
-            b, both linear in x_t, in their plane (the rotation of RUM, Dangovski et al., 2019). Default: ``"reflections"``.
-        beta: A number in [0, 2] for all strengths, or ``"input"``: then beta = 1 - cos(z) with z linear in x_t, so that
-            both ends are reached. Default: 2.
-        gate: None for 1; ``"scalar"``, one per head, or ``"diagonal"``, one per unit: g = 1 / (1 + z^2) with z linear in
-            x_t, so that 1 is reached. Default: None.
-        base: R: None for the identity, ``"fixed"`` for trained angles that all steps share, ``"input"`` for angles
-            linear in x_t. Default: None.
-        additive: Whether V x_t + b is added. Without it the input acts only as a transition. Default: True.
-        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"identity"``.
-        bias: Whether the maps from x_t have biases; with modrelu that of V x_t is its b. A symbol's reflectors need none:
-            pass False for tokens. Default: True.
+        num_layers: Number of layers, L. Each layer above the first reads the states of the layer below. Default: 1.
+        reflections: Number of reflections, M, at most N / heads. n - 1 reflections represent every permutation of n
+            objects; N reflections reach every orthogonal matrix. Default: 1.
+        heads: Number of heads, H. Each head has N / H units with separate reflections and strengths. Default: 1.
+        transition: ``"reflections"``; or ``"rotation"`` to turn the direction of a vector a into the direction of a
+            vector b in their plane, both linear in x_t (the rotation of RUM, Dangovski et al., 2019). Default:
+            ``"reflections"``.
+        beta: A number in [0, 2] for all strengths, or ``"input"`` for beta = 1 - cos(z) with z linear in x_t, which
+            reaches both ends of the interval. Default: 2.
+        gate: ``"scalar"`` for one gate per head, ``"diagonal"`` for one per unit, or None for g = 1. Gates are g = 1 /
+            (1 + z^2) with z linear in x_t, which reaches 1. Default: None.
+        base: The base R: None for the identity, ``"fixed"`` for trained angles shared by all steps, ``"input"`` for
+            angles linear in x_t. Default: None.
+        additive: Whether to add V x_t + b. Otherwise the input acts only through the transition. Default: True.
+        nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default:
+            ``"identity"``.
+        bias: Whether the maps from x_t have biases; with modrelu the bias of V x_t is its b. The reflectors of tokens
+            do not need one: pass False for tokens. Default: True.
         batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
-        dropout: Probability of zeroing an output of every layer but the last, in training. Default: 0.
-        bidirectional: A second network reads each layer backwards; outputs have size 2N. Default: False.
-        learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
+        dropout: Probability of zeroing an output of every layer except the last, in training. Default: 0.
+        bidirectional: Read each layer backwards with a second network as well; outputs have size 2N. Default: False.
+        learn_h0: Train the initial state. Otherwise it is zero unless given. Default: False.
         clip_backward: Bound on entries of dL/da_t inside back-propagation. Default: None.
-        memory: ``"store"``; or ``"checkpoint"`` to store a state for each segment of steps and recompute the others in the
+        memory: ``"store"``; or ``"checkpoint"`` to store one state per segment of steps and recompute the others in the
             backward pass. Default: ``"store"``.
-        segment: Steps of a segment. Default: None, the square root of T.
-        device: Of the parameters.
-        dtype: Of the parameters. With 16-bit ones it computes in float32.
+        segment: Steps per segment. Default: None, the square root of T.
+        device: Device of the parameters.
+        dtype: Dtype of the parameters. A network with 16-bit parameters computes in float32.
 
     Shape:
         - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, N). Output: (T, B, D * N).
         - weight_k_l{k} (M N, I), of a rotation (2N, I); weight_beta_l{k} (M H, I) with ``beta="input"``;
           weight_gate_l{k} (H or N, I); weight_base_l{k} (N // 2, I) with ``base="input"``; weight_ih_l{k} (N, I); and
-          bias_..._l{k}, which for ``base="fixed"`` is the angles; activation_l{k}; h0 (L * D, N). A second direction has
-          the suffix _reverse.
+          bias_..._l{k}, which for ``base="fixed"`` is the angles; activation_l{k}; h0 (L * D, N). A second direction
+          has the suffix _reverse.
 
     Example::
 
@@ -153,7 +155,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
         self.reset_parameters()
 
     def _shapes(self) -> dict[str, Shape | None]:
-        """Return the shapes of the parameters; None for one that the options leave out."""
+        """Return the shapes of the parameters, with None for each parameter that the options leave out."""
         n, half, count = self.hidden_size, self.hidden_size // 2, self.num_reflections
         phi_size, biased = self.activation.parameter_size(n), self.nonlinearity in BIASED
         maps = {
@@ -183,14 +185,15 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
 
     @property
     def num_reflections(self) -> int:
-        """M; 2 for a rotation."""
+        """Number of reflections, M; 2 for a rotation."""
         return 2 if self.transition == "rotation" else self.reflections
 
     def reset_parameters(self) -> None:
-        """Draw all parameters again.
+        """Redraw all parameters.
 
-        Reflectors are normal, so that their directions are uniform; strengths start spread over [0, 2], angles over the
-        circle, and gates near 1. The rest is as in `OrthogonalRNN`.
+        Reflectors are drawn from a normal distribution, which makes their directions uniform; strengths start spread
+        over [0, 2], angles over the circle, and gates start near 1. Everything else is initialized as in
+        `OrthogonalRNN`.
         """
         bound = 1 / math.sqrt(self.hidden_size)
         for name, parameter in self._parameters.items():
@@ -225,7 +228,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
             - x: (T, B, I) or (B, I); tokens (T, B) or (B,). Output: (T, B, N, N) or (B, N, N), or (I, N, N) without x.
 
         Raises:
-            ShapeError, DTypeError, DeviceError: If x does not fit.
+            ShapeError, DTypeError, DeviceError: If x does not match the layer.
             IndexError: If a token is outside [0, I).
         """
         suffix = self.suffixes[check_integer("layer", layer, 0, self.num_layers - 1) * self.num_directions]
@@ -257,14 +260,14 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
         return h.view(count, n, n).mT.reshape(*lead, n, n)
 
     def fold(self) -> nn.Module:
-        """Refuse: the transition is another one at each step, so there is no one W to fold into."""
+        """Raise an error: the transition differs at each step, so no single W can be folded."""
         raise ArgumentError(
             "Expected a network with one transition, but got a ReflectionRNN, whose transition depends on the input. "
             "transition_matrices(x) returns W for each input."
         )
 
     def _sizes(self) -> NetworkSizes:
-        """Return what an input must fit."""
+        """Return the requirements on an input."""
         suffixes = self.suffixes
         weight = self._parameter(f"weight_k_{suffixes[0]}")
         return NetworkSizes(self.input_size, self.hidden_size, len(suffixes), False, self.batch_first, weight)
@@ -287,7 +290,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
         return every, last
 
     def _maps(self, suffix: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
-        """Return k, beta, gate, angles and V x + b for inputs x (..., I), or for every symbol if x is tokens."""
+        """Return k, beta, gate, angles and V x + b for inputs x (..., I), or for every symbol if x contains tokens."""
         tokens, n, count, heads = is_tokens(x), self.hidden_size, self.num_reflections, self.heads
 
         def linear(name: str, biased: bool = True) -> Tensor | None:
@@ -322,7 +325,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
 
 
 def _rotation_reflectors(ab: Tensor, heads: int) -> Tensor:
-    """Return the reflectors (a, a/|a| + b/|b|) of the rotation that takes the direction of a to that of b, per head.
+    """Return the reflectors (a, a/|a| + b/|b|) of the rotation from the direction of a to the direction of b, per head.
 
     ab: (..., 2, N). H(a + b) H(a) a = -H(a + b) a = b for vectors of length 1.
     """

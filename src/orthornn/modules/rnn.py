@@ -1,4 +1,4 @@
-"""OrthogonalRNN: torch.nn.RNN with any parametrization of its hidden-to-hidden matrix."""
+"""OrthogonalRNN: torch.nn.RNN with a parametrized hidden-to-hidden matrix."""
 
 from __future__ import annotations
 
@@ -50,69 +50,71 @@ DEFAULT_NONLINEARITY: Name = "scaled_tanh"
 
 
 def default_parametrization(hidden_size: int, is_linear: bool) -> Parametrization:
-    """Return how W is made unless a parametrization is given: orthogonal for a linear recurrence, to run as rotations."""
+    """Return the default parametrization of W: orthogonal for a linear recurrence, which can then run as rotations."""
     reflections = min(DEFAULT_REFLECTIONS, hidden_size)
     return Householder(reflections, base="rotations") if is_linear else LeakyHouseholder(reflections)
 
 
 class OrthogonalRNN(CheckpointedNetwork):
-    r"""A recurrent network whose hidden-to-hidden matrix is parametrized.
+    r"""A recurrent network with a parametrized hidden-to-hidden matrix.
 
     .. math:: h_t = \phi(g W h_{t-1} + V x_t + b)
 
-    By default half of the units remember: at initialization W turns their state and keeps its norm, and phi is nearly the
-    identity there. The others forget at trained rates, and compute. W never lengthens a state. Other parametrizations
-    make W orthogonal or unitary.
+    By default half of the units remember: at initialization W rotates their state and keeps its norm, and phi is nearly
+    the identity for them. The other units forget at trained rates, and compute. W never lengthens a state. Other
+    parametrizations make W orthogonal or unitary.
 
-    It takes and returns what torch.nn.RNN does, unbatched inputs and PackedSequence included. With ``Unconstrained()`` and
-    tanh or relu it is torch.nn.RNN, whose state_dict it loads.
+    It takes and returns the same as torch.nn.RNN, including unbatched inputs and PackedSequence. With
+    ``Unconstrained()`` and tanh or relu it is torch.nn.RNN and loads its state_dict.
 
-    With a complex parametrization (``field="complex"``) states and outputs are complex, and inputs real or complex; modrelu
-    is then eq. 4 of Mhammedi et al. (2017). Parameters stay real, with a last dimension of 2.
+    With a complex parametrization (``field="complex"``) states and outputs are complex, and inputs may be real or
+    complex; modrelu is then eq. 4 of Mhammedi et al. (2017). Parameters are stored as real numbers, with a last
+    dimension of 2.
 
-    Reading ``weight_hh_l{k}`` builds W (N, N), a copy: once it is changed in place, as by torch.nn.init or copy_, the next
-    use of the network raises ReadOnlyError. Assigning it sets the free tensors to those of the matrix, or raises
-    NotOnGroupError.
+    Reading ``weight_hh_l{k}`` builds W (N, N) and returns a copy. If this copy is changed in place, as by torch.nn.init
+    or copy_, the next use of the network raises ReadOnlyError. Assigning a matrix sets the free tensors to represent
+    it, or raises NotOnGroupError.
 
     Args:
         input_size: Number of input features, I.
         hidden_size: Number of hidden units, N.
-        num_layers: Number of layers, L. Layers above the first read the states of the one below. Default: 1.
-        parametrization: How W is made; each layer and direction has its own. Default: None,
-            ``LeakyHouseholder(reflections=min(32, N))``, whose initial eigenvalues have angles spread over the circle and
-            which costs O(N) per step; of a linear recurrence ``Householder(reflections=min(32, N), base="rotations")``, which
-            is orthogonal. ``Householder()`` reaches every orthogonal matrix.
+        num_layers: Number of layers, L. Each layer above the first reads the states of the layer below. Default: 1.
+        parametrization: Parametrization of W, applied to each layer and direction separately. Default: None,
+            ``LeakyHouseholder(reflections=min(32, N))``, which costs O(N) per step and whose initial eigenvalues have
+            angles spread over the circle; for a linear recurrence
+            ``Householder(reflections=min(32, N), base="rotations")``, which is orthogonal. ``Householder()`` reaches
+            every orthogonal matrix.
         nonlinearity: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: None,
-            ``"scaled_tanh"``, continuous and with a trained scale per unit, which begins at 1 for units that forget, and
-            close to the identity for the others.
-        bias: Whether each layer has a bias vector: the b of modrelu and complex_modrelu, added to the pre-activation with
-            the other activations. Default: True.
+            ``"scaled_tanh"``, which is continuous and has a trained scale per unit, initially 1 for units that forget
+            and close to the identity for the others.
+        bias: Whether each layer has a bias vector. For modrelu and complex_modrelu it is the b of the activation; for
+            other activations it is added to the pre-activation. Default: True.
         batch_first: Inputs and outputs are (B, T, ...) instead of (T, B, ...). Default: False.
-        dropout: Probability of zeroing an output of every layer but the last, in training. Default: 0.
-        bidirectional: A second network reads each layer backwards; outputs have size 2N. Default: False.
-        learn_h0: Train the initial state; it is zero otherwise, unless given. Default: False.
-        gain: g. Below 1 the network forgets, which an orthogonal W never does. Default: 1.
+        dropout: Probability of zeroing an output of every layer except the last, in training. Default: 0.
+        bidirectional: Read each layer backwards with a second network as well; outputs have size 2N. Default: False.
+        learn_h0: Train the initial state. Otherwise it is zero unless given. Default: False.
+        gain: g. With g < 1 the network forgets, which an orthogonal W never does. Default: 1.
         learn_gain: Train the gain. Default: False.
-        clip_backward: Bound c: each entry of dL/da_t is clipped to [-c, c] inside back-propagation (Vorontsov et al., 2017,
-            released code). Default: None.
-        linear_transition: Leave the transition outside the nonlinearity, h_t = g W h_{t-1} + phi(V x_t + b) (Henaff et al.,
-            2016). Default: False.
-        form: How W is applied: ``"dense"``; ``"compact_wy"``, by reflections; ``"operator"``, by its structure (FFT, Givens
-            rotations); or ``"rotations"``, for a linear recurrence with an orthogonal W, which then costs O(N) per step
-            (docs/derivations/rotations.md). Where a parametrization has no reflections or no structure, the form is
-            ``"dense"``. Default: ``"auto"``, the form that costs least.
-        memory: ``"store"``; or ``"checkpoint"``, which stores few states of each layer and recomputes the others in the
+        clip_backward: Bound c for clipping each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al.,
+            2017, released code). Default: None.
+        linear_transition: Leave the transition outside the nonlinearity, h_t = g W h_{t-1} + phi(V x_t + b) (Henaff et
+            al., 2016). Default: False.
+        form: How to apply W: ``"dense"``; ``"compact_wy"``, by reflections; ``"operator"``, by its structure (FFT,
+            Givens rotations); or ``"rotations"``, for a linear recurrence with an orthogonal W, which then costs O(N)
+            per step (docs/derivations/rotations.md). If a parametrization has no reflections or no structure, the form
+            is ``"dense"``. Default: ``"auto"``, the cheapest form.
+        memory: ``"store"``; or ``"checkpoint"`` to store few states of each layer and recompute the others in the
             backward pass, for long sequences (docs/how_to/long_sequences.md). Default: ``"store"``.
-        segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number with the least
+        segment: Steps between two stored states, with ``memory="checkpoint"``. Default: None, the number that minimizes
             peak memory.
-        device, dtype: As for torch.nn.RNN.
+        device, dtype: Same as for torch.nn.RNN.
 
     Shape:
-        - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, N), D = 2 if bidirectional, otherwise
-          1. Output: (T, B, D * N).
-        - weight_ih_l{k} (N, I); bias_ih_l{k} (N,); transition_l{k}.*, the free tensors of W; activation_l{k} of an activation
-          with a parameter of its own; gain_l{k} () with ``learn_gain``; h0 (L * D, N) with ``learn_h0``. A second direction
-          has the suffix _reverse.
+        - input: (T, B, I), tokens (T, B), (T, I) or a PackedSequence. hx: (L * D, B, N), D = 2 if bidirectional,
+          otherwise 1. Output: (T, B, D * N).
+        - weight_ih_l{k} (N, I); bias_ih_l{k} (N,); transition_l{k}.*, the free tensors of W; activation_l{k} if the
+          activation has a parameter; gain_l{k} () with ``learn_gain``; h0 (L * D, N) with ``learn_h0``. A second
+          direction has the suffix _reverse.
 
     Example::
 
@@ -189,7 +191,9 @@ class OrthogonalRNN(CheckpointedNetwork):
         self._reset_all_but_transitions()
 
     def _shapes(self) -> dict[str, Shape | None]:
-        """Return the shapes of the parameters but for those of the transitions; None for one that the options leave out."""
+        """Return the shapes of all parameters except the transitions', with None for those that the options leave
+        out.
+        """
         n, pair = self.hidden_size, (2,) if self.is_complex else ()
         phi_size = self.activation.parameter_size(2 * n if self.is_complex else n)
         biased = self.nonlinearity in BIASED
@@ -206,14 +210,15 @@ class OrthogonalRNN(CheckpointedNetwork):
         _check_stored(self.form, memory)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters again.
+        """Redraw all parameters.
 
-        weight_ih from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN, and with linear_transition the biases, too; biases that
-        are added inside the recurrence 0, since others saturate phi where nothing is forgotten; modReLU's b from U(-.01, .01)
-        (Helfrich et al., 2018, released code); h0 from U(-sqrt(3/2N), sqrt(3/2N)), of squared norm 1/2, or 1 if complex
-        (Arjovsky et al., 2016); an activation's own parameter and the gain at their initial value. Where the parametrization
-        says which units remember, and with the default nonlinearity at every unit of one that does not, the activation's
-        parameter is that with which phi is nearly the identity.
+        weight_ih is drawn from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN, and with linear_transition so are the
+        biases. Biases inside the recurrence are 0, since others saturate phi if nothing is forgotten. modReLU's b is
+        drawn from U(-.01, .01) (Helfrich et al., 2018, released code), and h0 from U(-sqrt(3/2N), sqrt(3/2N)), with
+        squared norm 1/2, or 1 if complex (Arjovsky et al., 2016). An activation's parameter and the gain take their
+        initial values. For units that remember, according to the parametrization, the activation's parameter makes phi
+        nearly the identity; with the default nonlinearity and a parametrization that does not tell, this holds for all
+        units.
         """
         self._reset_all_but_transitions()
         for _, transition in self.transitions():
@@ -253,13 +258,13 @@ class OrthogonalRNN(CheckpointedNetwork):
 
     @property
     def mode(self) -> str:
-        """The nonlinearity, as torch.nn.RNN names it: "RNN_TANH", and so on."""
+        """The nonlinearity in torch.nn.RNN's notation: "RNN_TANH", and so on."""
         return f"RNN_{self.nonlinearity.upper()}"
 
     @property
     def all_weights(self) -> list[list[Tensor]]:
-        """The weights of each layer and direction, in the order of torch.nn.RNN: weight_ih, weight_hh, which is computed, and
-        bias_ih; then the parameter of the activation and the gain, where there are any.
+        """The weights of each layer and direction, in the order of torch.nn.RNN: weight_ih, weight_hh (computed), and
+        bias_ih; then the activation's parameter and the gain, if they exist.
         """
         kinds = ("weight_ih", "weight_hh", "bias_ih", "activation", "gain")
         found = [[getattr(self, f"{kind}_{suffix}") for kind in kinds] for suffix in self.suffixes]
@@ -296,7 +301,7 @@ class OrthogonalRNN(CheckpointedNetwork):
             h_n = self._last_states(x, torch.stack(states), layout, restarts)
             return h_n[-1].clone(), h_n
         if self._traces is not None and layout.dt is not None:
-            raise ArgumentError("Expected no dt while gradients through time are traced, but got one. Leave dt out.")
+            raise ArgumentError("Expected no dt while gradients through time are traced, but got dt. Leave dt out.")
         settings, dropout = self._settings(), self.dropout if self.training else 0.0
         stack = Stack(x, layout, self.num_layers, self.num_directions, dropout, only_last)
         for index, suffix in enumerate(self.suffixes):
@@ -310,7 +315,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         return stack.x, stack.final_states()
 
     def _sizes(self) -> NetworkSizes:
-        """Return what an input must fit."""
+        """Return the requirements on an input."""
         weight = self._parameter(f"weight_ih_{self.suffixes[0]}")
         return NetworkSizes(
             self.input_size, self.hidden_size, len(self.suffixes), self.is_complex, self.batch_first, weight
@@ -320,7 +325,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         return Settings(self.clip_backward, self.form, self.memory, self.segment)
 
     def _in_lockstep(self, x: Tensor, has_dt: bool) -> bool:
-        """Return whether all layers go through the sequence together, a segment at a time: where the input of each step
+        """Return whether all layers process the sequence together, one segment at a time: if the input of each step
         would be stored otherwise.
         """
         together = self.num_layers > 1 or self.linear_transition or has_dt
@@ -329,9 +334,9 @@ class OrthogonalRNN(CheckpointedNetwork):
         return self._traces is None and not is_observed(x) and x.numel() > 0
 
     def _last_states(self, x: Tensor, h: Tensor, layout: SequenceLayout, restarts: Starts) -> Tensor:
-        """Return the last states of all layers, (L, B, N), storing only those before every segment.
+        """Return the last states of all layers, (L, B, N), storing only the states before every segment.
 
-        Transitions are built once, before the first segment, so that every segment's gradient goes to the same W.
+        Transitions are built once, before the first segment, so the gradients of all segments reach the same W.
         Sequences that have ended keep their last state.
         """
         layers = self.layers() if layout.dt is not None else [layer.built() for layer in self.layers()]
@@ -361,29 +366,29 @@ class OrthogonalRNN(CheckpointedNetwork):
         h0: Tensor | None = None,
         dt: Tensor | PackedSequence | None = None,
     ) -> Tensor:
-        """Return readout(states of the last layer) for every step; of a PackedSequence the rows (R, K).
+        """Return readout(states of the last layer) for every step, or rows (R, K) for a PackedSequence.
 
-        A single linear layer that runs as rotations never makes its states: the readout is absorbed into their basis,
-        which saves N^2 multiply-adds per step and sequence, and twice as many in training. A complex state is read as
-        its real and its imaginary part, two neighboring inputs of it.
+        A single linear layer that runs as rotations never computes its states: the readout is absorbed into their
+        basis, which saves N^2 multiply-adds per step and sequence, and twice as many in training. The readout reads the
+        real and the imaginary part of a complex state as two neighboring inputs.
 
         Args:
-            input: As in `forward`.
-            readout: The layer that reads the states, of D * N features, or 2 D * N of a complex network.
-            hx: As in `forward`. Default: None, the trained state or zeros.
-            reset: As in `forward`. Default: None, nowhere.
-            restart: As in `forward`. Default: None, the trained state or zeros.
-            h0: Another name for hx.
-            dt: As in `forward`. Default: None, 1 everywhere.
+            input: Same as in `forward`.
+            readout: Layer that reads the states, with D * N input features, or 2 D * N in a complex network.
+            hx: Same as in `forward`. Default: None, the trained state or zeros.
+            reset: Same as in `forward`. Default: None, no resets.
+            restart: Same as in `forward`. Default: None, the trained state or zeros.
+            h0: Alias of hx.
+            dt: Same as in `forward`. Default: None, 1 everywhere.
 
         Raises:
-            ShapeError: If the readout takes another number of features, or an input or a state does not fit.
-            DTypeError, DeviceError, IndexError: As in `forward`.
+            ShapeError: If the readout has another number of input features, or an input or a state does not match.
+            DTypeError, DeviceError, IndexError: Same as in `forward`.
         """
         check_module("readout", readout)
         width = self.hidden_size * self.num_directions * (2 if self.is_complex else 1)
         if isinstance(readout, nn.Linear) and readout.in_features != width:
-            raise ShapeError(f"Expected readout to take {width} features, the states', but got {readout}.")
+            raise ShapeError(f"Expected readout to take the states' {width} features, but got {readout}.")
         start = one_initial_state(hx=hx, h0=h0)
         absorbed = None if dt is not None else self._absorbed_readout(input, readout, start, reset, restart)
         if absorbed is not None:
@@ -402,8 +407,8 @@ class OrthogonalRNN(CheckpointedNetwork):
         reset: Tensor | PackedSequence | None,
         restart: Tensor | None,
     ) -> Tensor | None:
-        """Return what `forward_readout` does where a linear layer runs as rotations, or None. start: What the user calls
-        the initial state, and the state.
+        """Return the result of `forward_readout` if a linear layer runs as rotations, otherwise None. start: The user's
+        name for the initial state, and the state.
         """
         if (self.nonlinearity != "identity" and not self.linear_transition) or len(self.suffixes) > 1:
             return None
@@ -452,25 +457,25 @@ class OrthogonalRNN(CheckpointedNetwork):
         learn_angles: bool = True,
         h0: Tensor | None = None,
     ) -> OnlineLearner:
-        """Return a learner of this network and a readout by real-time recurrent learning, from one sequence on the CPU.
+        """Return a real-time recurrent learner of this network and a readout, for one sequence on the CPU.
 
-        For one real layer with nonlinearity="identity" and an orthogonal W, whose rotations make the traces O(N) per step.
-        It learns what requires a gradient, and leaves frozen parameters as they are.
+        This requires one real layer with nonlinearity="identity" and an orthogonal W, whose rotations make the traces
+        O(N) per step. The learner trains parameters that require a gradient and leaves frozen ones unchanged.
 
         Args:
             readout: The layer that predicts from the state.
-            lr: Learning rate. Default: None, gradients are summed and nothing is updated.
-            recurrent_lr: Of the angles and, with learn_gain, the gain. Default: None, lr.
-            every: Steps between updates, which follow the mean of their gradients.
-            optimizer: "adam" or "sgd" (plain gradient descent).
-            learn_angles: Learn the angles of W's rotations.
-            h0: The initial state (N,). Default: None, the trained one or zeros.
+            lr: Learning rate. Default: None, which sums gradients without updating anything.
+            recurrent_lr: Learning rate of the angles and, with learn_gain, of the gain. Default: None, lr.
+            every: Steps between updates. Each update uses the mean of the gradients since the last one.
+            optimizer: ``"adam"`` or ``"sgd"`` (plain gradient descent).
+            learn_angles: Train the angles of W's rotations.
+            h0: The initial state (N,). Default: None, the trained state or zeros.
 
         Raises:
-            ArgumentError: For another kind of network, and for a parametrization that does not reach the W's that turn
-                W's rotations, such as a few reflections.
-            NotOnGroupError: For a W that is not orthogonal.
-            NonFiniteError: If h0, the network or the readout has a NaN or an infinity.
+            ArgumentError: If the network is of another kind, or its parametrization cannot represent W with turned
+                rotations, such as a few reflections.
+            NotOnGroupError: If W is not orthogonal.
+            NonFiniteError: If h0, the network or the readout contains NaN or infinity.
 
         Example::
 
@@ -489,14 +494,14 @@ class OrthogonalRNN(CheckpointedNetwork):
     def fold(self, *, to_torch: Literal[True]) -> nn.RNN: ...
 
     def fold(self, *, to_torch: bool = False) -> OrthogonalRNN | nn.RNN:
-        """Return a copy whose transitions are plain matrices W, gain included: for inference and export.
+        """Return a copy whose transitions are plain matrices W, gain included, for inference and export.
 
         Args:
             to_torch: Return a torch.nn.RNN with the same outputs instead of an OrthogonalRNN. Default: False.
 
         Raises:
-            ArgumentError: If to_torch=True and torch.nn.RNN has no counterpart of an option; the message lists them
-            all.
+            ArgumentError: If to_torch=True and torch.nn.RNN has no counterpart of an option; the message lists all of
+            them.
 
         Example::
 
@@ -541,7 +546,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Read a state_dict of this class, of its first version or of torch.nn.RNN; see state_of_0_1_0.py and
+        """Load a state_dict of this class, of its first version or of torch.nn.RNN; see state_of_0_1_0.py and
         torch_state_dict.py.
         """
         old = may_be_first(local_metadata)
@@ -558,17 +563,17 @@ class OrthogonalRNN(CheckpointedNetwork):
         )
 
     def replace_transitions(self, parametrization: Parametrization) -> None:
-        """Put transitions with new values under another parametrization in the place of these.
+        """Replace the transitions by new ones under another parametrization, with initial values.
 
         Args:
-            parametrization: How their W are made.
+            parametrization: Parametrization of the new W.
         """
         for name, transition in list(self.transitions()):
             setattr(self, name, transition.under(parametrization))
         vars(self).update(parametrization=parametrization, _own_parametrization=True)
 
     def _replace_nonlinearity(self, nonlinearity: Name) -> None:
-        """Take another nonlinearity, with parameters without values where it has others."""
+        """Switch to another nonlinearity; parameters that it adds have no values yet."""
         activation = activation_in(nonlinearity, self.is_complex)
         vars(self).update(activation=activation, nonlinearity=activation.name, _own_nonlinearity=True)
         like = self._parameter(f"weight_ih_{self.suffixes[0]}")

@@ -1,7 +1,7 @@
-"""The user's layout and the kernels': checks of an input and of initial states, and the way in and out.
+"""The user's layout and the kernels' layout: check an input and initial states, and convert in both directions.
 
-Everything above this file has batch_first, unbatched sequences and PackedSequence; everything below has (T, B, ...) or
-flat rows, and sequences sorted by length.
+Code above this module handles batch_first, unbatched sequences and PackedSequence; code below it handles (T, B, ...) or
+flat rows, with sequences sorted by length.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ Starts = tuple[Tensor, ...] | tuple[None, ...]
 
 @dataclass  # not a NamedTuple, whose properties torch.compile does not follow before torch 2.10; nor frozen
 class NetworkSizes:
-    """The sizes that an input and a state must fit. weight: of the first layer, for dtype and device; matrix: the sizes
-    of a state that is not a vector of hidden_size numbers; real_input: also where the state is complex.
+    """The sizes that an input and a state must match. weight: Weight of the first layer, for dtype and device. matrix:
+    Sizes of a state that is not a vector of hidden_size numbers. real_input: Whether inputs must be real even if the
+    state is complex.
     """
 
     input_size: int
@@ -59,17 +60,19 @@ class NetworkSizes:
 
     @property
     def state_dtype(self) -> torch.dtype:
-        """The dtype of h_0 and h_n."""
+        """Dtype of h_0 and h_n."""
         return complex_dtype(self.weight.dtype) if self.is_complex else self.weight.dtype
 
     @property
     def real_dtype(self) -> torch.dtype:
-        """The dtype of the parts of a complex h_0 and h_n (torch.compile does not follow `dtype.to_real`)."""
+        """Dtype of the parts of a complex h_0 and h_n (torch.compile does not follow `dtype.to_real`)."""
         return torch.float64 if self.weight.dtype == torch.float64 else torch.float32
 
 
 class SequenceInput(NamedTuple):
-    """An input as the layers take it: x (T, B, ...) or flat rows, with its layout. sizes: Of the network."""
+    """An input in the form that layers take: x (T, B, ...) or flat rows, with its layout. sizes: Sizes of the
+    network.
+    """
 
     x: Tensor
     layout: SequenceLayout
@@ -85,9 +88,7 @@ class SequenceInput(NamedTuple):
         reset: Tensor | PackedSequence | None = None,
         dt: Tensor | PackedSequence | None = None,
     ) -> SequenceInput:
-        """Return a checked input; raise what torch.nn.RNN raises for one that does not fit. reset, dt: as the user gives
-        them.
-        """
+        """Return a checked input, or raise the same errors as torch.nn.RNN. reset, dt: As given by the user."""
         packed = input if isinstance(input, PackedSequence) else None
         x: Tensor = input if packed is None else packed.data  # type: ignore[assignment]
         is_batched = check_sequence(x, packed is not None, sizes)
@@ -117,15 +118,15 @@ class SequenceInput(NamedTuple):
         for_sequences: str = "forward()",
         dt: Tensor | None = None,
     ) -> SequenceInput:
-        """Return the input of one step, checked, as rows (B, I) or (B,).
+        """Return the checked input of one step as rows (B, I) or (B,).
 
         Args:
             x: (B, I), (I,) or tokens (B,).
-            sizes: Of the network.
-            reset: (B,) or (), as the user gives it.
-            name: What the user calls x.
-            for_sequences: What takes whole sequences.
-            dt: (B,) or (), as the user gives it.
+            sizes: Sizes of the network.
+            reset: (B,) or (), as given by the user.
+            name: The user's name for x.
+            for_sequences: Name of the method for whole sequences.
+            dt: (B,) or (), as given by the user.
         """
         check_fits("input", x, sizes)
         is_batched = _check_one_step(name, x, sizes, for_sequences)
@@ -145,13 +146,13 @@ class SequenceInput(NamedTuple):
         return SequenceInput(self.x.unsqueeze(0), layout, self.is_batched, self.sizes, None)
 
     def initial_states(self, h0: Tensor | None, learned: Tensor | None, name: str = "h0") -> tuple[Tensor, ...]:
-        """Return h_0 (B, N) of each layer and direction, its sequences in the order of the rows of x; a matrix state has
-        other sizes instead of N.
+        """Return h_0 (B, N) of each layer and direction, with sequences in the order of the rows of x; a matrix state
+        has other sizes instead of N.
 
         Args:
-            h0: The argument of the user, or None.
+            h0: The user's argument, or None.
             learned: The trained state (L * D, N), or (L * D, N, 2) of a complex network, or None.
-            name: What the user calls h0.
+            name: The user's name for h0.
         """
         sizes = self.sizes
         if h0 is not None and not self.is_batched:
@@ -167,10 +168,10 @@ class SequenceInput(NamedTuple):
         return tuple([state.index_select(0, order) for state in states])
 
     def restarts(self, restart: Tensor | None, learned: Tensor | None) -> Starts:
-        """Return the state from which sequences restart, of each layer and direction; None without resets.
+        """Return the state of each layer and direction from which sequences restart; None without resets.
 
         Args:
-            restart: The argument of the user, or None for the trained state or zeros.
+            restart: The user's argument, or None for the trained state or zeros.
             learned: The trained state, or None.
         """
         if self.layout.resets is None:
@@ -179,7 +180,9 @@ class SequenceInput(NamedTuple):
         return self.initial_states(restart, learned, "restart")
 
     def begun(self, states: tuple[Tensor, ...], restarts: Starts) -> tuple[Tensor, ...]:
-        """Return the state (B, N) of each layer before one step: of ``restarts`` where an episode starts with it."""
+        """Return the state (B, N) of each layer before one step, taken from ``restarts`` if an episode starts with
+        it.
+        """
         resets = self.layout.resets
         if resets is None:
             return states
@@ -204,7 +207,7 @@ class SequenceInput(NamedTuple):
 def initial_states(
     layout: SequenceLayout, sizes: NetworkSizes, h0: Tensor | None, learned: Tensor | None, name: str = "h0"
 ) -> tuple[Tensor, ...]:
-    """Return h_0 (B, N) of each layer and direction, its sequences in the order of h0 (L * D, B, N)."""
+    """Return h_0 (B, N) of each layer and direction, with sequences in the order of h0 (L * D, B, N)."""
     batch, shape, dtype = layout.batch, sizes.state_shape, sizes.state_dtype
     if h0 is None and learned is not None:
         own = gathered(learned)
@@ -224,14 +227,14 @@ def initial_states(
 
 
 def check_batch(batch: int) -> None:
-    """Raise unless a number of sequences is a whole number; in a graph it may be a symbol."""
+    """Raise unless the number of sequences is an integer; in a graph it may be symbolic."""
     if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
         check_integer("batch", batch, 0)
 
 
 def one_initial_state(**given: State | None) -> tuple[str, State | None]:
-    """Return the name under which the user gave an initial state, and the state; None under the first name if none was
-    given. ArgumentError for several.
+    """Return the name under which the user gave an initial state, and the state. If none was given, return the first
+    name and None. Raise ArgumentError if several were given.
     """
     names = [name for name, state in given.items() if state is not None] or list(given)[:1]
     if len(names) > 1:
@@ -263,16 +266,16 @@ def _rows_of(
     sizes: NetworkSizes,
     is_batched: bool,
 ) -> Tensor:
-    """Return a number or flag for each step and sequence as flat rows (R,), after checking it.
+    """Check a number or flag for each step and sequence, and return it as flat rows (R,).
 
     Args:
-        name: What the user calls it.
-        given: (T, B), or (B, T) with ``batch_first``; (T,) unbatched. For a packed input T is the longest length and
-            sequences are in the batch's own order; or a PackedSequence of the same lengths.
-        check: Raises unless a tensor has this shape and device, and values that are allowed.
-        layout: Of the input.
-        packed: The input, if it is a PackedSequence.
-        sizes: Of the network.
+        name: The user's name for it.
+        given: (T, B), or (B, T) with ``batch_first``; (T,) unbatched. For a packed input, T is the longest length and
+            sequences are in the order of the batch; a PackedSequence with the same lengths is also accepted.
+        check: Function that raises unless a tensor has this shape and device and allowed values.
+        layout: Layout of the input.
+        packed: The input if it is a PackedSequence.
+        sizes: Sizes of the network.
         is_batched: Whether the input has a batch dimension.
     """
     device = sizes.weight.device
@@ -309,20 +312,22 @@ def _packed_rows(
     orders = (packed.sorted_indices, given.sorted_indices)
     same_order = orders[0] is orders[1] or (None not in orders and torch.equal(*orders))  # type: ignore[arg-type]
     if not same_order or not torch.equal(packed.batch_sizes, given.batch_sizes):
-        raise ShapeError(f"Expected {name} packed with the lengths of the input, but got others. Pack both alike.")
+        raise ShapeError(
+            f"Expected {name} packed with the lengths of the input, but got other lengths. Pack both alike."
+        )
     return given.data
 
 
 def _assert_batch(layout: SequenceLayout, given: Tensor, axis: int, dims: int) -> None:
-    """Let a graph assert, when it runs, that a PackedSequence has as many sequences as what is given with it.
+    """Let a graph assert at run time that a PackedSequence has as many sequences as the argument given with it.
 
-    There B is a value of batch_sizes, which no comparison can read while torch.compile traces.
+    In this case B is a value of batch_sizes, which torch.compile cannot compare while it traces.
 
     Args:
-        layout: Of the sequences, whose batch becomes the size that is known.
+        layout: Layout of the sequences; its batch size becomes the known one.
         given: A state or a mask.
-        axis: Of its batch.
-        dims: How many dimensions it should have; another number is left to the checks that follow.
+        axis: Batch dimension of ``given``.
+        dims: Number of dimensions it should have; other numbers are left to the checks that follow.
     """
     if torch.compiler.is_compiling() and given.dim() == dims:
         torch._check(layout.batch == given.shape[axis])
@@ -366,7 +371,7 @@ def check_fits(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
 
 
 def check_sequence(x: Tensor, is_packed: bool, sizes: NetworkSizes) -> bool:
-    """Raise what torch.nn.RNN raises for an input that does not fit; return whether it is batched."""
+    """Raise the same errors as torch.nn.RNN if an input does not match; return whether it is batched."""
     check_fits("input", x, sizes)
     tokens = is_tokens(x)
     allowed = (1,) if is_packed and tokens else (2,) if is_packed else (1, 2) if tokens else (2, 3)

@@ -1,4 +1,4 @@
-"""The way of a sequence through the layers and directions of a network, and the arguments that say how many there are."""
+"""How a sequence passes through the layers and directions of a network, and the arguments that set their number."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ def through_segments(
     reads: Sequence[Tensor | None],
     random: bool = False,
 ) -> Iterator[tuple[Tensor | None, Tensor]]:
-    """Yield (outputs, states of all B sequences) after each segment; for the backward pass only the states are stored.
+    """Yield (outputs, states of all B sequences) after each segment, storing only the states for the backward pass.
 
     Args:
         run: Runs one segment; it is called again in the backward pass.
         x: Rows of all steps.
-        h: The initial states (L, B, ...). Those of sequences that have ended stay.
-        layout: How rows are divided into steps.
-        steps: Of a segment.
-        reads: What ``run`` reads besides its arguments: a change in place before the backward pass is an error.
+        h: The initial states (L, B, ...). States of sequences that have ended do not change.
+        layout: The division of the rows into steps.
+        steps: Steps per segment.
+        reads: Tensors that ``run`` reads in addition to its arguments: changing one before the backward pass is an
+            error.
         random: Whether ``run`` draws random numbers.
     """
 
@@ -56,11 +57,11 @@ def through_segments(
 class Stack:
     """The state of one pass: a network runs index 0, 1, ... between `enter` and `leave`, layer by layer, forward first.
 
-    The network's own call stays the caller of its kernels, which keeps stack traces short.
+    The network's forward call invokes the kernels directly, which keeps stack traces short.
 
     Attributes:
-        x: The input of the current layer; in the end the outputs of the last one, or with ``only_last`` those after each
-            sequence's last step.
+        x: The input of the current layer. At the end, the outputs of the last layer, or with ``only_last`` its outputs
+            after each sequence's last step.
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class Stack:
     ) -> None:
         """Start with an input x (T, B, ...) or (R, ...) of this layout.
 
-        dropout: Between layers, 0 outside training. only_last: Whether only the last outputs of the last layer are wanted.
+        dropout: Dropout between layers, 0 outside training. only_last: Whether only the last outputs of the last layer
+            are needed.
         """
         self.x, self.layout, self.directions, self.dropout = x, layout, directions, dropout
         self.ends_at = layers - 1 if only_last else layers
@@ -88,8 +90,8 @@ class Stack:
         )
 
     def leave(self, every: Tensor | None, last: Tensor | None) -> None:
-        """Take what the layer and direction entered last returned: its outputs, or None for the final states alone, and
-        these.
+        """Take the result of the layer and direction that was entered last: its outputs (None if there are only final
+        states) and its final states.
         """
         assert last is not None
         layer, direction = divmod(len(self.finals), self.directions)
@@ -106,12 +108,12 @@ class Stack:
 
 
 def _drop(x: Tensor, dropout: float) -> Tensor:
-    """Return dropout of x, of which torch has none for complex numbers: each is zeroed as a whole."""
+    """Return dropout of x, also for complex numbers, which torch does not support: each is zeroed as a whole."""
     return x * F.dropout(torch.ones_like(x.real), dropout) if x.is_complex() else F.dropout(x, dropout)
 
 
 def warn_of_dropout(dropout: float, num_layers: int) -> None:
-    """Warn of a dropout without effect. Called by a constructor."""
+    """Warn about a dropout without effect; constructors call this."""
     if dropout and num_layers == 1:
         warn(
             f"dropout={dropout} has no effect with one layer: it acts on the outputs of every layer but the last. Pass "

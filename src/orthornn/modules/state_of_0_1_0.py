@@ -1,8 +1,8 @@
-"""A state_dict of version 0.1.0 in a network that was built with the defaults, which were others then.
+"""Load a state_dict of version 0.1.0 into a network that was built with today's defaults.
 
-W was ``Householder(reflections=min(16, N), base="rotations")`` and phi modReLU; in blocks W was ``Rotations()``. Such a state
-has no decay, no parameter of an activation, and not the version of its class that later ones have in their metadata. That
-tells what it means, and the network that reads it becomes what it was.
+In that version W was ``Householder(reflections=min(16, N), base="rotations")`` and phi was modReLU; in blocks W was
+``Rotations()``. Such a state has no decay and no parameter of an activation, and its metadata lacks the class version
+that later states have. These signs identify it, and the network that loads it switches to the old defaults.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..parametrizations import Householder
 from ..parametrizations.parametrization import Parametrization
 
 STATE_VERSION = 2
-"""The `_version` of classes whose defaults have changed: torch puts it into the metadata of a state_dict."""
+"""The `_version` of classes whose defaults have changed, which torch stores in the metadata of a state_dict."""
 FIRST_NONLINEARITY: Name = "modrelu"
 _REFLECTIONS = 16
 
 
 def may_be_first(local_metadata: Mapping[str, Any]) -> bool:
-    """Return whether a state may be one of that version: it has no version, as in files without metadata, or the first."""
+    """Return whether a state may come from that version: its version is missing, as in files without metadata, or 1."""
     return (local_metadata.get("version") or 1) < STATE_VERSION
 
 
@@ -32,7 +32,9 @@ def first_parametrization(hidden_size: int) -> Parametrization:
 
 
 def has_first_transition(state_dict: Mapping[str, Any], prefix: str, hidden_size: int) -> bool:
-    """Return whether a state of default transitions is one of that version: without a decay, and of its reflections."""
+    """Return whether a state of default transitions comes from that version: without decay, with its number of
+    reflections.
+    """
     transition = f"{prefix}transition_l0."
     reflectors = state_dict.get(f"{transition}reflectors")
     if reflectors is None or f"{transition}decay" in state_dict:
@@ -41,12 +43,14 @@ def has_first_transition(state_dict: Mapping[str, Any], prefix: str, hidden_size
 
 
 def lacks_decay(state_dict: Mapping[str, Any], prefix: str) -> bool:
-    """Return whether a state of default rotations in blocks is one of that version."""
+    """Return whether a state of default rotations in blocks comes from that version."""
     return f"{prefix}transition_l0.angles" in state_dict and f"{prefix}transition_l0.decay" not in state_dict
 
 
 def lacks_nonlinearity(state_dict: Mapping[str, Any], prefix: str) -> bool:
-    """Return whether a state of a network with the default nonlinearity is one of that version; torch.nn.RNN's is not."""
+    """Return whether a state with the default nonlinearity comes from that version; False for a state of
+    torch.nn.RNN.
+    """
     is_own = f"{prefix}weight_ih_l0" in state_dict and f"{prefix}weight_hh_l0" not in state_dict
     later = {f"{prefix}activation_l0", f"{prefix}transition_l0.decay"}
     return is_own and not later & state_dict.keys()

@@ -1,4 +1,4 @@
-"""A state_dict of torch.nn.RNN, read as one of OrthogonalRNN: biases summed, weight_hh turned into free tensors."""
+"""Read a state_dict of torch.nn.RNN into OrthogonalRNN: sum the biases and turn weight_hh into free tensors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .layer import BIASED
 
 
 def read_torch_state(rnn: Any, state_dict: dict[str, Any], prefix: str, assign: bool, errors: list[str]) -> None:
-    """Rewrite the keys of torch.nn.RNN in `state_dict`; append what cannot be represented to `errors`.
+    """Rewrite the keys of torch.nn.RNN in `state_dict`; append entries that cannot be represented to `errors`.
 
-    assign: the tensors will take the place of the network's own, so they get the dtype of what was saved.
+    assign: Whether the tensors will replace the network's tensors; they then keep the dtype in which they were saved.
     """
     for suffix, (name, transition) in zip(rnn.suffixes, rnn.transitions()):
         W = state_dict.pop(f"{prefix}weight_hh_{suffix}", None)

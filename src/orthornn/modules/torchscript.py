@@ -1,9 +1,9 @@
-"""The lengths that a graph of torch.jit.trace can read.
+"""Sequence lengths that a graph of torch.jit.trace can read.
 
-torch.jit.trace records the time loop step by step, for the lengths of its example. With other lengths such a graph would
-stop at torch's "Expected 7 elements in a list but found 5", or read the rows of one step as those of another and return
-wrong states. So it checks the lengths first, in TorchScript, which stays in the graph where it is saved. The graph of
-torch.onnx.export(dynamo=False), which has no errors, loses the check.
+torch.jit.trace records the time loop step by step, for the lengths of its example. With other lengths such a graph
+would stop with torch's "Expected 7 elements in a list but found 5", or read the rows of one step as rows of another and
+return wrong states. Therefore the graph checks the lengths first, in TorchScript, which is saved as part of the graph.
+The graph of torch.onnx.export(dynamo=False), which has no errors, loses the check.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Tensor
 
 
 def with_recorded_steps(x: Tensor) -> Tensor:
-    """Return x (T, B, ...); the graph that is recorded refuses an x of other T."""
+    """Return x (T, B, ...); the recorded graph raises an error for other T."""
     return _script(_same_steps)(x, len(x.unbind(0)))  # x.shape[0] is no constant
 
 
 def with_recorded_sizes(rows: Tensor, batch_sizes: Tensor) -> Tensor:
-    """Return the rows (R, ...) of a PackedSequence; the graph that is recorded refuses rows of other batch_sizes."""
+    """Return the rows (R, ...) of a PackedSequence; the recorded graph raises an error for other batch_sizes."""
     sizes = batch_sizes.tolist()
     return _script(_same_sizes)(rows, batch_sizes, sizes)
 

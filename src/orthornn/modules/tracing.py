@@ -1,8 +1,8 @@
-"""Traces of what happens inside a sequence kernel; hooks see only its arguments and its result.
+"""Traces of the computation inside a sequence kernel; hooks see only its arguments and its result.
 
-While a network is traced its layers project their inputs outside the kernel. The projected input x_t enters the kernel
-as a summand of the pre-activation a_t, so the gradient of x_t is dL/da_t, and the gradient at the kernel's result is
-what reaches h_t from above. Together: dL/dh_t = (from above) + gain W' dL/da_{t+1}. Nothing else changes.
+While a network is traced, its layers project their inputs outside the kernel. The projected input x_t enters the kernel
+as a summand of the pre-activation a_t, so the gradient of x_t is dL/da_t, and the gradient of the kernel's result is
+the part of dL/dh_t that comes from above: dL/dh_t = (from above) + gain W' dL/da_{t+1}. Nothing else changes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class TracedLayer(Protocol):
 class LayerTrace:
     """One layer and direction over one sequence, in the order in which it reads it; real (embedded if complex).
 
-    phi: the activation between a_t and h_t, with its parameter: the identity where the transition is linear.
-    projected: V x_t + b, or phi of it where the transition is linear; (T, B, N) or flat rows (R, N); its gradient is
+    phi: The activation between a_t and h_t, with its parameter; the identity if the transition is linear.
+    projected: V x_t + b, or phi of it if the transition is linear; (T, B, N) or flat rows (R, N). Its gradient is
         dL/da_t.
-    h0: (B, N). states: h_t, like projected. layout: How rows are divided into steps.
-    restart: The state (B, N) in place of h_{t-1} where the layout has resets, or None.
+    h0: (B, N). states: h_t, like projected. layout: The division of the rows into steps.
+    restart: The state (B, N) that replaces h_{t-1} at the resets of the layout, or None.
 
-    Under autocast projected inputs and states are bfloat16; what is computed from them has the dtype of h0 and W.
+    Under autocast, projected inputs and states are bfloat16; values computed from them have the dtype of h0 and W.
     """
 
     layer: TracedLayer
@@ -53,7 +53,7 @@ class LayerTrace:
     restart: Tensor | None = None
 
     def backward_through_W(self, delta: Tensor) -> Tensor:
-        """Return gain W' delta for every row of delta = dL/da: what W hands from a_t to h_{t-1}; nothing where t is a
+        """Return gain W' delta for every row of delta = dL/da, which W passes from a_t to h_{t-1}; zero if t is a
         reset.
 
         delta: Like projected; it may lack the first steps.
@@ -74,24 +74,24 @@ class LayerTrace:
         return resets[resets.shape[0] - rows.shape[0] :]
 
     def previous(self) -> Tensor:
-        """Return h_{t-1} for every row: (T, B, N). Not for flat rows."""
+        """Return h_{t-1} for every row: (T, B, N). Flat rows are not supported."""
         layout, states = self.layout, self.states.to(self.h0.dtype)
         return layout.unflatten(layout.previous(layout.flatten(states), self.h0, self.restart))
 
     def preactivations(self) -> Tensor:
-        """Return a_t (T, B, N), from the states. Not for flat rows."""
+        """Return a_t (T, B, N), computed from the states. Flat rows are not supported."""
         with no_autocast(self.h0):
             return self.projected + self.layer.gain * (self.previous() @ self.layer.matrix().mT)
 
 
 @contextmanager
 def tracing(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[LayerTrace]]]:
-    """Yield a dictionary in which each network notes its layers and directions, one LayerTrace for each, in the order
-    of `layers()`.
+    """Yield a dictionary in which each network records its layers and directions, one LayerTrace each, in the order of
+    `layers()`.
 
-    networks: by any name; yields the notes by the same names. A network that is called twice notes twice. Inside another
-    context the inner one takes the notes of its networks, until it ends. What torch.compile has compiled runs eagerly in
-    it: a tensor that leaves a graph has no gradient from the others that leave it.
+    networks: By any name; the records have the same names. A network that is called twice records twice. Inside another
+    context, the inner one takes the records of its networks until it ends. Code compiled by torch.compile runs eagerly
+    in this context: a tensor that leaves a graph has no gradient from other tensors that leave it.
     """
     notes: dict[str, list[LayerTrace]] = {name: [] for name in networks}
     before = {name: getattr(network, "_traces", None) for name, network in networks.items()}
@@ -106,8 +106,8 @@ def tracing(networks: Mapping[str, nn.Module]) -> Iterator[dict[str, list[LayerT
 
 
 def is_watched(module: Any, kind: type[nn.Module]) -> bool:
-    """Return whether a trace, a hook, a module's own or one for all modules, or the forward() of a subclass of `kind` must
-    see its call, so that no shorter way may take its place.
+    """Return whether something must see the call of a network, so no shortcut may replace it: a trace, a hook of a
+    module or of all modules, or the forward() of a subclass of `kind`.
     """
     own = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     of_all = (

@@ -1,4 +1,6 @@
-"""The hidden-to-hidden matrix of one layer and direction: a bound parametrization with its free tensors as parameters."""
+"""The hidden-to-hidden matrix of one layer and direction: a bound parametrization with its free tensors as
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,14 @@ _forgetting: list[Any] = []  # the hook that forgets W after each step of an opt
 
 
 def _forget_shared(*_: object) -> None:
-    """Forget every W inside cached(): torch does not count the changes that a fused optimizer makes."""
+    """Discard every W inside cached(): torch does not count the changes that a fused optimizer makes."""
     store: dict[Any, Any] = parametrize._cache
     for key in [key for key in store if key[1] == _SHARED]:
         del store[key]
 
 
 class Operator(NamedTuple):
-    """A transition by what it does to rows of the real state; see orthornn.kernels.operator_rnn."""
+    """A transition, described by its effect on rows of the real state; see orthornn.kernels.operator_rnn."""
 
     apply: Callable[..., Tensor]
     apply_adjoint: Callable[..., Tensor]
@@ -46,14 +48,15 @@ class Operator(NamedTuple):
 class Transition(nn.Module):
     """The free tensors of a parametrization, and W (N, N) built from them.
 
-    The free tensors are parameters of this module under the parametrization's own names. Without gradient W is built
-    once and cached until a free tensor or a buffer changes; with gradient, inside torch.nn.utils.parametrize.cached(),
-    until the step of an optimizer, or a change other than through `.data`.
+    The free tensors are parameters of this module and have the names that the parametrization gives them. If no
+    gradient is required, W is built once and cached until a free tensor or a buffer changes. If a gradient is required,
+    W is cached inside torch.nn.utils.parametrize.cached(), until the step of an optimizer or a change other than
+    through `.data`.
 
     Args:
-        parametrization: How W is made.
-        n: N.
-        device, dtype: Of the free tensors, real also if W is complex. Default: None, torch's.
+        parametrization: Parametrization of W.
+        n: Size N of the matrix.
+        device, dtype: Device and dtype of the free tensors, real even if W is complex. Default: None, torch's defaults.
 
     Attributes:
         method: The bound parametrization, with its buffers.
@@ -83,35 +86,36 @@ class Transition(nn.Module):
         watch(self)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the free tensors, and the parametrization's random buffers, again; nothing on the meta device.
+        """Redraw the free tensors and the parametrization's random buffers; do nothing on the meta device.
 
         Args:
-            generator: Of random numbers, on the CPU. Default: None, torch's own.
+            generator: Random number generator, on the CPU. Default: None, torch's default generator.
         """
         if not self.free()[0].is_meta:
             self.assign_(self.method.initial(generator))
 
     def assign_(self, free: tuple[Tensor, ...]) -> None:
-        """Copy values into the free tensors, or through those parametrizations of torch that compute them.
+        """Copy values into the free tensors, or pass them to the torch parametrizations that compute them.
 
         Args:
-            free: The values, in the order and of the shapes of the parametrization's free tensors.
+            free: Values, in the order and with the shapes of the parametrization's free tensors.
 
         Raises:
-            ArgumentError: If a free tensor is computed from others by pruning or weight_norm, which have no inverse.
+            ArgumentError: If pruning or weight_norm, which have no inverse, computes a free tensor from others.
         """
         check_assignable(self, *self.method.names)
         for name, value in zip(self.method.names, free):
             assign_(self, name, value)
 
     def under(self, parametrization: Parametrization) -> Transition:
-        """Return a new transition under another parametrization: of this size, dtype, device and mode, and as trained.
+        """Return a new transition under another parametrization, with the same size, dtype, device, mode and trained
+        flags.
 
         Args:
-            parametrization: How its W is made.
+            parametrization: Parametrization of the new W.
 
         Raises:
-            ArgumentError: If the parametrization does not fit N.
+            ArgumentError: If the parametrization does not support N.
         """
         first = self.free()[0]
         with torch.random.fork_rng(devices=[]):  # its initial values are of no use
@@ -120,15 +124,15 @@ class Transition(nn.Module):
         return other.train(self.training)
 
     def set_weight_(self, W: Tensor) -> None:
-        """Set the free tensors so that the weight is W. Only its values count: no gradient passes to what W was made of.
+        """Set the free tensors to represent W. Only its values count: no gradient passes to the origin of W.
 
         Args:
-            W: The matrix (N, N), real or complex as the parametrization is.
+            W: Matrix (N, N), real or complex like the parametrization.
 
         Raises:
             NotOnGroupError: If W is not in the set that the parametrization spans.
-            ArgumentError: As `assign_`.
-            ShapeError, DTypeError: If W does not fit.
+            ArgumentError: Same as `assign_`.
+            ShapeError, DTypeError: If W has another shape or dtype.
         """
         check_tensor("W", W)
         self._reads = ()  # rnn.weight_hh_l0 *= -1 changes what was read, and assigns it
@@ -136,10 +140,11 @@ class Transition(nn.Module):
         self.assign_(self.method.right_inverse(W.detach()))
 
     def free(self) -> tuple[Tensor, ...]:
-        """Return the free tensors, in the parametrization's order: parameters, or what a tool of torch computes of some.
+        """Return the free tensors in the parametrization's order: parameters, or the tensors that a torch tool
+        computes.
 
         Raises:
-            ReadOnlyError: If W has been changed in place where a user `read` it.
+            ReadOnlyError: If a user changed in place a W that was `read`.
         """
         if not torch.compiler.is_compiling() and self._reads:
             self._check_reads()
@@ -147,18 +152,19 @@ class Transition(nn.Module):
         return tuple([own[name] if name in own else current(self, name) for name in names])  # type: ignore[misc]
 
     def trained(self) -> tuple[tuple[nn.Parameter, ...], ...]:
-        """Return for each free tensor the parameter that it is, or those from which a tool of torch computes it."""
+        """Return for each free tensor the parameter itself, or the parameters from which a torch tool computes it."""
         return tuple([parameters_behind(self, name) for name in self._method.names])
 
     def wide_free(self) -> tuple[Tensor, ...]:
-        """Return the free tensors, gathered if they are sharded, in at least float32: W in 16 bits is not orthogonal."""
+        """Return the free tensors, gathered if sharded, in at least float32: a 16-bit W is not orthogonal."""
         return tuple(map(_wide, self.free()))
 
     def read(self, name: str) -> Tensor:
-        """Return W as `matrix` does, to one who may take it for a parameter: after a change in place the next use raises.
+        """Return W as in `matrix`, for a caller who may mistake it for a parameter: after an in-place change the next
+        use raises.
 
         Args:
-            name: What the user read.
+            name: Name of the attribute that the user read.
         """
         W = self.matrix()
         self._reads = (*self._reads, *read(name, W))
@@ -179,12 +185,14 @@ class Transition(nn.Module):
     def matrix(self) -> Tensor:
         """Return W (N, N), complex for a complex parametrization, in the free tensors' precision (at least float32).
 
-        It is the caller's own: what is written into it reaches neither the free tensors nor later calls.
+        The tensor is new: writing into it changes neither the free tensors nor later calls.
         """
         return self.cached_matrix().clone()
 
     def cached_matrix(self) -> Tensor:
-        """Return W (N, N) as `matrix` does, but perhaps the cached tensor or a free tensor itself: only to be read."""
+        """Return W (N, N) as in `matrix`, but possibly the cached tensor or a free tensor itself: do not write into
+        it.
+        """
         free = self.free()
         if torch.jit.is_tracing():
             return self._traced_matrix()
@@ -206,11 +214,11 @@ class Transition(nn.Module):
         return cached.W
 
     def _shared_matrix(self, free: tuple[Tensor, ...]) -> Tensor:
-        """Return W with its gradient, made once inside torch.nn.utils.parametrize.cached(), which forgets it at its end.
+        """Return W with its gradient, built once inside torch.nn.utils.parametrize.cached() and discarded at its end.
 
-        It is recomputed after the step of an optimizer, and where a free tensor or a buffer is another one, begins or
-        ceases to be trained, or was changed in a way that torch counts: not through `.data`. Comparing values would take
-        longer than a step.
+        It is recomputed after the step of an optimizer, and if a free tensor or a buffer is replaced, starts or stops
+        being trained, or is changed in a way that torch counts: changes through `.data` are not. Comparing values would
+        take longer than a step.
         """
         store: dict[Any, Any] = parametrize._cache
         made_from = (*free, *self.method.buffers())
@@ -224,7 +232,7 @@ class Transition(nn.Module):
         return found[1]
 
     def _traced_matrix(self) -> Tensor:
-        """Return W for a TorchScript trace; for ONNX a constant, since it has no operators for what W is made of."""
+        """Return W for a TorchScript trace; for ONNX a constant, since ONNX lacks the operators that build W."""
         if not torch.onnx.is_in_onnx_export():
             return self.method(*self.wide_free())
         state = torch._C._get_tracing_state()
@@ -241,17 +249,19 @@ class Transition(nn.Module):
 
     @property
     def _method(self) -> BoundParametrization:
-        """`method`, found in a tenth of the time that torch takes for an attribute."""
+        """`method`, looked up ten times faster than torch looks up an attribute."""
         return self._modules["method"]  # type: ignore[return-value]
 
     @property
     def learns(self) -> bool:
-        """Whether W, built now, would require a gradient."""
+        """Whether W would require a gradient if built now."""
         return _learns(self.free())
 
     @property
     def builds(self) -> bool:
-        """True if each call builds W and its gradient, since W is not cached. No tool of torch computes anything for this."""
+        """True if each call builds W and its gradient because W is not cached. Does not run any torch tool to find
+        out.
+        """
         if not torch.is_grad_enabled() or parametrize._cache_enabled:
             return False
         held = {**self.__dict__, **self._parameters}  # a replica of data parallelism has tensors as attributes
@@ -260,16 +270,16 @@ class Transition(nn.Module):
 
     @property
     def num_reflections(self) -> int | None:
-        """The number of reflections of the compact form, or None if there is no such form."""
+        """Number of reflections of the compact form, or None if there is no such form."""
         return self._method.num_reflections
 
     @property
     def operator_cost(self) -> tuple[int, int] | None:
-        """The cost of applying W by its structure, or None if there is no such way."""
+        """Cost of applying W by its structure, or None if this is not possible."""
         return self._method.operator_cost
 
     def operator(self) -> Operator | None:
-        """Return W h and its adjoint on the real state, where the parametrization can apply W without building it."""
+        """Return W h and its adjoint on the real state, if the parametrization can apply W without building it."""
         method = self.method
         if method.operator_cost is None:
             return None
@@ -283,7 +293,7 @@ class Transition(nn.Module):
         return Operator(embedded(method.multiply), embedded(method.multiply_adjoint), operands)
 
     def after_update_(self) -> None:
-        """Do what the parametrization requires after an optimizer's step."""
+        """Do what the parametrization requires after an optimizer step."""
         care_for(self.method, self.free())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -301,27 +311,27 @@ class Transition(nn.Module):
 
 
 class _CachedMatrix(NamedTuple):
-    """W, what it was made from, and the version it had: the caller may have written into it."""
+    """W, the tensors that it was built from, and the version it had: the caller may have written into it."""
 
     made_from: tuple[Tensor, ...]
     W: Tensor
     version: int
 
     def holds(self, now: tuple[Tensor, ...]) -> bool:
-        """Return whether W is still that of the tensors `now`.
+        """Return whether W still belongs to the tensors `now`.
 
-        These by value: torch's fused optimizers, and `.data`, change a tensor but not its version.
+        The tensors are compared by value: torch's fused optimizers, and `.data`, change a tensor but not its version.
         """
         return self.W._version == self.version and all(map(_same, self.made_from, now))
 
 
 def _learns(free: Sequence[Tensor]) -> bool:
-    """Return whether a W that is built now of these free tensors would require a gradient."""
+    """Return whether a W built now from these free tensors would require a gradient."""
     return torch.is_grad_enabled() and any([p.requires_grad for p in free])
 
 
 def _wide(parameter: Tensor) -> Tensor:
-    """Return a free tensor as W is computed from it."""
+    """Return a free tensor in the form from which W is computed."""
     return at_least_float32(gathered(parameter))
 
 
@@ -332,7 +342,7 @@ def _same(then: Tensor, now: Tensor) -> bool:
 
 
 class BuiltTransition(NamedTuple):
-    """A transition whose tensors are computed already; what a layer asks of one."""
+    """A transition whose tensors are already computed, with the interface that a layer needs."""
 
     method: BoundParametrization
     W: Tensor
@@ -346,17 +356,17 @@ class BuiltTransition(NamedTuple):
 
     @property
     def builds(self) -> bool:
-        """Return False: W is there."""
+        """Return False: W is already built."""
         return False
 
     @property
     def num_reflections(self) -> int | None:
-        """The number of reflections of the compact form, or None if there is no such form."""
+        """Number of reflections of the compact form, or None if there is no such form."""
         return self.method.num_reflections
 
     @classmethod
     def of(cls, transition: Transition | BuiltTransition) -> BuiltTransition:
-        """Return W (N, N) and the compact form, if there is one, as they are now."""
+        """Return the current W (N, N) and its compact form, if there is one."""
         return cls(transition.method, transition.cached_matrix(), transition.compact())
 
     def matrix(self) -> Tensor:
@@ -364,7 +374,7 @@ class BuiltTransition(NamedTuple):
         return self.W.clone()
 
     def cached_matrix(self) -> Tensor:
-        """Return W (N, N) itself: only to be read."""
+        """Return W (N, N) itself: do not write into it."""
         return self.W
 
     def compact(self) -> tuple[Tensor, Base] | None:
@@ -372,5 +382,5 @@ class BuiltTransition(NamedTuple):
         return self.factors
 
     def operator(self) -> Operator | None:
-        """Return None: there is no structure left."""
+        """Return None: no structure is left."""
         return None

@@ -1,4 +1,4 @@
-"""Optimizers that stay on the Stiefel manifold, and which parameter belongs to which of them."""
+"""Optimizers that stay on the Stiefel manifold, and parameter groups for them."""
 
 from . import recipes
 from .attachment import attach

@@ -1,4 +1,6 @@
-"""Hooks that run what a parametrization requires after an optimizer's step, and refuse optimizers that do not fit."""
+"""Hooks that apply the corrections of a parametrization after an optimizer step and refuse optimizers that do not
+fit.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +20,31 @@ from .joint import leaves
 from .stiefel import StiefelOptimizer
 
 _stepping: WeakKeyDictionary[BoundParametrization, dict[int, bool]] = WeakKeyDictionary()
-"""By the ids of the optimizers of a parametrization's tensors that step now: whether they had a gradient for it before."""
+"""Whether the tensors of the optimizers that step now had a gradient before the step, by the optimizers' ids."""
 
 
 def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandle:
-    """Run, after each `optimizer.step()`, `after_update_` of every parametrization in `model` that it has moved.
+    """Run `after_update_` of every parametrization in `model` that an `optimizer.step()` has changed, after each step.
 
-    With several optimizers attach each (or one JointOptimizer): a parametrization belongs to the optimizer that has
-    the first of its trained tensors. One that is frozen now is cared for once it is trained. What is attached twice
-    runs once per step all the same: the optimizers of `optim.recipes` are attached already.
+    If there are several optimizers, attach each of them (or one JointOptimizer): a parametrization belongs to the
+    optimizer that has the first of its trained tensors. A parametrization that is frozen now is handled once it is
+    trained. Attaching twice still runs the corrections once per step. The optimizers of `optim.recipes` are already
+    attached.
 
-    A copy of the optimizer (deepcopy, pickle) has no hooks, as is torch's way: attach it to the copy of the model.
+    As usual in torch, a copy of the optimizer (deepcopy, pickle) has no hooks: attach it to the copy of the model.
 
     Args:
         model: The network, with parametrizations in any of its modules.
-        optimizer: Of all or some of its parameters.
+        optimizer: Optimizer of all or some of its parameters.
 
     Returns:
-        A handle whose `remove()` ends it; the next step then warns if a parametrization needs care.
+        A handle whose `remove()` detaches the optimizer; the next step then warns if a parametrization needs
+        corrections.
 
     Raises:
-        ArgumentError: If the optimizer has a tensor that must stay on a manifold and does not keep it there, or one of
+        ArgumentError: If a tensor must stay on a manifold and the optimizer does not keep it there, or if one of
             torch's tools (parametrize, pruning) computes a tensor that `after_update_` writes.
-        ArgumentTypeError: For arguments in another order.
+        ArgumentTypeError: If the arguments are in another order.
     """
     if not (isinstance(model, nn.Module) and isinstance(optimizer, torch.optim.Optimizer)):
         raise ArgumentTypeError(
@@ -55,7 +59,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
             part = next((owner[id(tensor)] for tensor in behind if id(tensor) in owner), None)
             if tensor_name in method.manifolds and part is not None and not isinstance(part, StiefelOptimizer):
                 raise ArgumentError(
-                    f"Expected an optimizer that leaves {bound.name}.{tensor_name} on the {method.manifolds[tensor_name]} "
+                    f"Expected an optimizer that keeps {bound.name}.{tensor_name} on the {method.manifolds[tensor_name]} "
                     f"manifold, but got {type(part).__name__}. Pass the parameter to CayleySGD or CayleyRMSprop: it is "
                     f'in the group "manifold" of param_groups(model, lr).'
                 )
@@ -76,10 +80,11 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> RemovableHandl
 
 
 class _Care:
-    """The care for one parametrization after the steps that move it.
+    """The corrections of one parametrization after each step that changes it.
 
-    It belongs to the optimizer that has the first of its tensors that is trained then. A closure may compute gradients
-    inside the step, and a hook delete them at its end, so that they are looked for before and after it.
+    The parametrization belongs to the optimizer that has the first of its tensors that is trained at that time. A
+    closure may compute gradients inside the step, and a hook may delete them at its end, so gradients are checked
+    before and after it.
     """
 
     def __init__(self, bound: Bound, owner: Mapping[int, torch.optim.Optimizer], parts: Sequence[int]) -> None:
@@ -113,7 +118,9 @@ class _Care:
 
 
 class _Attachment(RemovableHandle):
-    """The hooks of an attachment, and for which parametrizations its optimizers care. A copy has none to remove."""
+    """The hooks of an attachment, and the parametrizations that its optimizers handle. A copy has no hooks to
+    remove.
+    """
 
     _hooks: Sequence[RemovableHandle] = ()
     _cared: Sequence[tuple[ref[BoundParametrization], ref[torch.optim.Optimizer]]] = ()
@@ -126,7 +133,7 @@ class _Attachment(RemovableHandle):
         self._cared = [(ref(method), ref(part)) for method, part in cared]  # a handle keeps neither of them alive
 
     def remove(self) -> None:
-        """End it; once more does nothing."""
+        """Detach; calling it again does nothing."""
         for hook in self._hooks:
             hook.remove()
         for method, part in ((method(), part()) for method, part in self._cared):

@@ -3,11 +3,11 @@
     M(eta) = (I + eta/2 A)^-1 (I - eta/2 A) M,   A = G M^H - M G^H          (Vorontsov et al., 2017, eq. 9, as a
     product)
 
-A is skew-Hermitian, so the factor before M is unitary and M(eta)^H M(eta) = M^H M. With G the gradient of L at M, as a
-complex matrix dL/dRe + i dL/dIm, dL/d eta = -||A||_F^2 / 2 at eta = 0 where M is square.
+A is skew-Hermitian, so the factor in front of M is unitary and M(eta)^H M(eta) = M^H M. Let G be the gradient of L at
+M, as a complex matrix dL/dRe + i dL/dIm; then dL/d eta = -||A||_F^2 / 2 at eta = 0 if M is square.
 
-M (N, P) has at least as many rows as columns. A = U V^H with U = [G, M] and V = [M, -G] has rank 2P at most; where that
-is below N the Sherman-Morrison-Woodbury form solves 2P equations in place of N (Wen & Yin, 2013, Lemma 4):
+M (N, P) has at least as many rows as columns. A = U V^H with U = [G, M] and V = [M, -G] has rank 2P at most; if 2P < N
+the Sherman-Morrison-Woodbury form solves 2P equations instead of N (Wen & Yin, 2013, Lemma 4):
 
     M(eta) = M - eta U (I + eta/2 V^H U)^-1 V^H M.
 """
@@ -23,12 +23,12 @@ _HUGE = 1e4  # A of odd order has an eigenvalue 0: where 1 next to such an entry
 
 
 def cayley_update(M: Tensor, G: Tensor, lr: float, carried: Tensor | None = None) -> Tensor:
-    """Return M(eta) for eta = lr: (N, P), of M's dtype. G: (N, P), real or complex as M is.
+    """Return M(eta) for eta = lr: (N, P), with M's dtype. G: (N, P), real or complex like M.
 
-    LinAlgError where eta A is so large that the identity is lost next to it.
+    Raise LinAlgError if eta A is so large that adding the identity has no effect.
 
-    carried: (N, K); what the factor before M makes of it is appended, (N, P + K). A vector tangent at M becomes one
-    tangent at M(eta), of the same norm.
+    carried: (N, K). The factor in front of M is applied to it, and the result is appended, (N, P + K). A vector tangent
+    at M becomes one tangent at M(eta), with the same norm.
     """
     n, p = M.shape
     moved = M if carried is None else torch.cat([M, carried], dim=1)
@@ -48,14 +48,16 @@ def cayley_update(M: Tensor, G: Tensor, lr: float, carried: Tensor | None = None
 
 
 def tangent_part(M: Tensor, G: Tensor) -> Tensor:
-    """Return A M = G - M G^H M (N, P): the gradient in the tangent space, zero where the loss is stationary on the
-    manifold.
+    """Return A M = G - M G^H M (N, P): the gradient in the tangent space, which is zero if the loss is stationary on
+    the manifold.
     """
     return G - M @ (G.mH @ M)
 
 
 def generator(M: Tensor, V: Tensor) -> Tensor:
-    """Return D (N, P) with (D M^H - M D^H) M = V, for V tangent at M: the gradient whose Cayley step sets out along -V."""
+    """Return D (N, P) with (D M^H - M D^H) M = V, for V tangent at M: the gradient whose Cayley step starts along
+    -V.
+    """
     return V - 0.5 * (M @ (M.mH @ V))
 
 

@@ -1,4 +1,4 @@
-"""Parameter groups by kind, each with its learning rate."""
+"""Parameter groups by kind, each with a learning rate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .stiefel import rate
 
 
 class Bound(NamedTuple):
-    """A bound parametrization in a model: its name there, the module that has its free tensors, and their names in it."""
+    """A bound parametrization in a model: its name, the module that holds its free tensors, and their names in it."""
 
     name: str
     method: BoundParametrization
@@ -26,14 +26,14 @@ class Bound(NamedTuple):
     tensors: tuple[str, ...]
 
     def trained(self) -> list[tuple[str, tuple[nn.Parameter, ...]]]:
-        """Return for each free tensor its name in the parametrization and the parameter that it is, or those from which a
-        tool of torch computes it.
+        """Return for each free tensor its name in the parametrization, and the parameter itself or the parameters from
+        which a torch tool computes it.
         """
         behind = [parameters_behind(self.module, tensor) for tensor in self.tensors]
         return list(zip(self.method.names, behind))
 
     def check_own(self, name: str, what: str) -> None:
-        """Raise ArgumentError if a tool of torch computes a free tensor, which nothing can then write into."""
+        """Raise ArgumentError if a torch tool computes a free tensor, which then cannot be written into."""
         if self.module._parameters.get(self.tensors[self.method.names.index(name)]) is None:
             raise ArgumentError(
                 f"Expected {self.name}.{name} to be a parameter, {what}, but got a tensor that parametrize, pruning or "
@@ -41,12 +41,12 @@ class Bound(NamedTuple):
             )
 
     def after_update_(self) -> None:
-        """Do what the parametrization requires after an update, with the tensors that are there now."""
+        """Apply the corrections that the parametrization requires after an update to its current tensors."""
         care_for(self.method, [getattr(self.module, tensor) for tensor in self.tensors])
 
 
 def bound_methods(model: nn.Module) -> Iterator[Bound]:
-    """Yield every transition's parametrization and that of every weight under `orthogonalize`, each once."""
+    """Yield the parametrizations of all transitions and of all weights under `orthogonalize`, each once."""
     check_module("model", model)
     for name, module in model.named_modules():
         if isinstance(module, Transition):
@@ -67,36 +67,36 @@ def param_groups(
     manifold_lr: float | Tensor | None = None,
     spectrum_lr: float | Tensor | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the trained parameters of `model` as groups {"name", "params", "lr"}; those that are empty are left out.
+    """Return the trained parameters of `model` as groups {"name", "params", "lr"}, omitting empty groups.
 
     name         what                                                              rate
     "other"      input weights, biases, heads                                      lr
     "recurrent"  free tensors of recurrent matrices that may move freely           recurrent_lr, or else lr / 10
-    "spectrum"   of SpectralMargin, a group per margin; there is none at margin 0  spectrum_lr, or else that of
+    "spectrum"   of SpectralMargin, a group per margin; none at margin 0           spectrum_lr, or else that of
                                                                                    "recurrent", over 2 margin
     "manifold"   tensors that must stay on the Stiefel manifold                    manifold_lr, or else that of
                                                                                    "recurrent"
 
-    The last group is for CayleySGD or CayleyRMSprop; any other optimizer takes it off the manifold (`attach` raises
-    then).
+    Pass the last group to CayleySGD or CayleyRMSprop; any other optimizer moves it off the manifold (`attach` then
+    raises an error).
 
-    A schedule that sets rates instead of multiplying them, OneCycleLR or CyclicLR, gives all groups the same rate if its
-    max_lr is a number: pass the rates of the groups, a list.
+    A schedule that sets rates instead of multiplying them, like OneCycleLR or CyclicLR, gives all groups the same rate
+    if its max_lr is a number: pass a list with the groups' rates.
 
-    The spectrum's rate is divided by 2 margin, as Vorontsov et al. (2017) do after eq. 11, because ds/dp = 2 margin
-    sigma'(p). What that means depends on the optimizer. Under SGD a step changes s by lr 2 margin sigma'^2 dL/ds, so
-    that it still grows with the margin (dividing by its square would be needed). Under RMSprop and Adam, which take the
-    scale out of the gradient, p without the division moves at a rate independent of the margin, and with it s does:
-    ds is about lr sigma'(p). We divide under every optimizer; spectrum_lr = 2 margin times the rate undoes it. With
-    margin=None s itself is the parameter, and nothing is divided.
+    The spectrum's rate is divided by 2 margin, as in Vorontsov et al. (2017) after eq. 11, because ds/dp = 2 margin
+    sigma'(p). The effect depends on the optimizer. Under SGD a step changes s by lr 2 margin sigma'^2 dL/ds, which
+    still grows with the margin (removing this growth would require dividing by its square). RMSprop and Adam remove the
+    scale of the gradient, so without the division p moves at a rate independent of the margin; with the division s
+    does: ds is about lr sigma'(p). We divide under every optimizer; spectrum_lr = 2 margin times the rate undoes the
+    division. With margin=None s itself is the parameter, and nothing is divided.
 
     Args:
         model: The network.
-        lr: Learning rate of the others. This and the next three are numbers, or tensors of one number, of which the groups
-            get the value.
-        recurrent_lr: Of what makes recurrent matrices. Default: None, lr / 10.
-        manifold_lr: Of tensors on the Stiefel manifold. Default: None, recurrent_lr.
-        spectrum_lr: Of spectra, before the division by 2 margin. Default: None, recurrent_lr.
+        lr: Learning rate of the other parameters. This and the next three arguments are numbers, or tensors with one
+            number, whose value the groups get.
+        recurrent_lr: Learning rate of the free tensors of recurrent matrices. Default: None, lr / 10.
+        manifold_lr: Learning rate of tensors on the Stiefel manifold. Default: None, recurrent_lr.
+        spectrum_lr: Learning rate of spectra, before the division by 2 margin. Default: None, recurrent_lr.
     """
     other = rate(lr)
     recurrent = other / 10 if recurrent_lr is None else rate(recurrent_lr, "recurrent_lr")
@@ -118,7 +118,7 @@ def param_groups(
                 bound.check_own(name, "which an optimizer keeps on its manifold")
                 if method.manifolds[name] != "stiefel":
                     raise ArgumentError(
-                        f"Expected a manifold that an optimizer here knows, but got {method.manifolds[name]!r} for "
+                        f"Expected a manifold that has an optimizer in orthornn, but got {method.manifolds[name]!r} for "
                         f"{name}."
                     )
                 on_manifold += new

@@ -1,8 +1,8 @@
-"""Several optimizers that step together, in the place of one.
+"""Several optimizers that step together and act as one.
 
-A JointOptimizer has nothing of its own: `param_groups` and `state` read and write those of its parts, so that nothing
-can get out of step. Its `state_dict` has torch's layout, as if one optimizer had all groups; `load_state_dict` gives
-each part what the part's own `state_dict` had returned.
+A JointOptimizer stores nothing itself: `param_groups` and `state` read and write its parts, so the two cannot diverge.
+Its `state_dict` has torch's layout, as if one optimizer had all groups; `load_state_dict` passes each part the state
+that the part's `state_dict` returned.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _OWN = "parts"  # in a state_dict: what parts have besides torch's layout; witho
 class JointOptimizer(torch.optim.Optimizer):
     """Several optimizers as one: schedules, gradient scalers, hooks and checkpoints see all their groups.
 
-    Each `step` runs a step of every part. `param_groups` and `state` are those of the parts, live: change the groups
-    (``group["lr"] = 0.1``), not the list of them, which is made at each access. `defaults` are the options that all
-    parts have, with the values of the first.
+    Each `step` runs a step of every part. `param_groups` and `state` are live views of the parts: change the groups
+    (``group["lr"] = 0.1``), but not the list, which is rebuilt on each access. `defaults` contains the options that all
+    parts share, with the values of the first part.
 
     Args:
-        parts: The optimizers, in the order in which they step. No tensor may be in two of them. The first takes the
-            groups of `add_param_group`.
+        parts: The optimizers, in the order in which they step. A tensor must not be in two of them. `add_param_group`
+            adds groups to the first.
 
     Raises:
-        ArgumentTypeError: If a part is no torch.optim.Optimizer.
+        ArgumentTypeError: If a part is not a torch.optim.Optimizer.
         ArgumentError: If there is no part, a tensor is in two groups, or a part (LBFGS) calls the closure itself.
     """
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
         if not parts:
-            raise ArgumentError("Expected at least one optimizer, but got none.")
+            raise ArgumentError("Expected at least one optimizer, but got an empty list.")
         for part in parts:
             kind = type(part).__name__
             if not isinstance(part, torch.optim.Optimizer):
@@ -69,7 +69,7 @@ class JointOptimizer(torch.optim.Optimizer):
 
     @property  # type: ignore[override]
     def state(self) -> MutableMapping[Any, Any]:
-        """The state of each parameter, which the part that updates it has."""
+        """The state of each parameter, stored by the part that updates it."""
         return _States(self._parts())
 
     @state.setter
@@ -85,12 +85,12 @@ class JointOptimizer(torch.optim.Optimizer):
         return vars(self).get("parts", ())  # none yet in torch's constructor
 
     def _distribute(self, groups: list[dict[str, Any]]) -> Iterator[tuple[torch.optim.Optimizer, list[dict[str, Any]]]]:
-        """Yield each part with its share of the groups. Raise ArgumentError, before the first, if they do not fit."""
+        """Yield each part with its share of the groups. Before the first, raise ArgumentError if they do not match."""
         sizes = [[len(group["params"]) for group in part.param_groups] for part in self._parts()]
         expected, found = list(chain(*sizes)), [len(group["params"]) for group in groups]
         if self._parts() and expected != found:
             raise ArgumentError(
-                f"Expected {len(expected)} parameter groups of {_listed(expected)} tensors, those of {self._names()}, "
+                f"Expected {len(expected)} parameter groups of {_listed(expected)} tensors, as in {self._names()}, "
                 f"but got {len(found)} of {_listed(found)}. Build the optimizer as it was when the state was saved."
             )
         rest = iter(groups)
@@ -115,8 +115,8 @@ class JointOptimizer(torch.optim.Optimizer):
         """Run one step of every part, and return the loss.
 
         Args:
-            closure: Computes the gradients and returns the loss; it is called once. Default: None, the gradients are there,
-                and None is returned.
+            closure: Function that computes the gradients and returns the loss; it is called once. Default: None, for
+                gradients that are already computed; the result is then None.
         """
         loss = None
         if closure is not None:
@@ -130,7 +130,7 @@ class JointOptimizer(torch.optim.Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """Return {"state": by the number of each parameter, "param_groups": of all parts}, as torch's optimizers do.
 
-        What a part has besides, which none of torch's does, is under "parts", by the part's index.
+        Additional entries of a part, which torch's optimizers do not have, are under "parts", by the part's index.
         """
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
@@ -152,10 +152,10 @@ class JointOptimizer(torch.optim.Optimizer):
         """Restore the state of the same parts.
 
         Args:
-            state_dict: What `state_dict` returned: in torch's layout, or {"parts": one of each}.
+            state_dict: Result of `state_dict`: in torch's layout, or {"parts": one state_dict per part}.
 
         Raises:
-            ArgumentError: If it is that of other optimizers.
+            ArgumentError: If the state belongs to other optimizers.
         """
         state_dict = state_dict.copy()
         for before in self._optimizer_load_state_dict_pre_hooks.values():
@@ -167,13 +167,13 @@ class JointOptimizer(torch.optim.Optimizer):
             after(self)
 
     def _split(self, state_dict: dict[str, Any]) -> Iterator[tuple[torch.optim.Optimizer, dict[str, Any]]]:
-        """Yield each part with its own state_dict."""
+        """Yield each part with the part's state_dict."""
         if "param_groups" not in state_dict:
             states = state_dict.get(_OWN, ())
             if len(states) != len(self.parts):
                 raise ArgumentError(
-                    f"Expected the state of {len(self.parts)} optimizers ({self._names()}), but got that of "
-                    f"{len(states)}. Pass what state_dict() of the same optimizers returned."
+                    f"Expected the state of {len(self.parts)} optimizers ({self._names()}), but got the state of "
+                    f"{len(states)}. Pass the state_dict() of the same optimizers."
                 )
             yield from zip(self.parts, states)
             return
@@ -186,15 +186,15 @@ class JointOptimizer(torch.optim.Optimizer):
             yield part, {**numbered, **others, "state": {**numbered["state"], **others.get("state", {})}}
         if left:
             raise ArgumentError(
-                f"Expected the state of parameters of the groups, but got entries for {', '.join(map(repr, left))}. "
-                f"Pass what state_dict() of the same optimizers returned."
+                f"Expected states of parameters in the groups, but got entries for {', '.join(map(repr, left))}. "
+                f"Pass the state_dict() of the same optimizers."
             )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group to the first part. Another part takes one by its own `add_param_group`.
+        """Add a group to the first part. To add a group to another part, call the part's `add_param_group`.
 
         Args:
-            param_group: As for torch.optim.Optimizer: "params", and options of this group.
+            param_group: Same as for torch.optim.Optimizer: "params", and options of this group.
 
         Raises:
             ArgumentError: If another part has one of the parameters.
@@ -212,7 +212,7 @@ class JointOptimizer(torch.optim.Optimizer):
 
 
 class _States(MutableMapping[Any, Any]):
-    """The state of several optimizers, by parameter: that of the optimizer that has it."""
+    """The state of several optimizers, by parameter; each entry belongs to the optimizer that has the parameter."""
 
     def __init__(self, parts: tuple[torch.optim.Optimizer, ...]) -> None:
         self._parts = parts
@@ -240,14 +240,16 @@ class _States(MutableMapping[Any, Any]):
 
 
 def leaves(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
-    """Return the optimizers that update tensors themselves: the parts, those of parts that are joint ones, or itself."""
+    """Return the optimizers that update tensors themselves: the parts, parts of joint parts, or the optimizer
+    itself.
+    """
     if not isinstance(optimizer, JointOptimizer):
         return [optimizer]
     return [leaf for part in optimizer.parts for leaf in leaves(part)]
 
 
 def _owner(parts: tuple[torch.optim.Optimizer, ...], key: Any) -> torch.optim.Optimizer:
-    """Return the part whose state has `key`, or else the one that updates this parameter."""
+    """Return the part whose state has `key`, or otherwise the part that updates this parameter."""
     for part in parts:
         if key in part.state:
             return part
@@ -256,7 +258,7 @@ def _owner(parts: tuple[torch.optim.Optimizer, ...], key: Any) -> torch.optim.Op
             return part
     got = f"a tensor of shape {tuple(key.shape)}" if isinstance(key, Tensor) else repr(key)
     names = ", ".join(type(part).__name__ for part in parts)
-    raise KeyError(f"Expected a parameter of {names}, but got {got}. Add it to one of them by add_param_group.")
+    raise KeyError(f"Expected a parameter of {names}, but got {got}. Add it to one of them with add_param_group.")
 
 
 def _tensors(optimizer: torch.optim.Optimizer) -> list[Tensor]:
@@ -269,8 +271,8 @@ def _check_disjoint(groups: list[list[Tensor]]) -> None:
         for tensor in tensors:
             if id(tensor) in seen:
                 raise ArgumentError(
-                    f"Expected each tensor in one parameter group, but got one of shape {tuple(tensor.shape)} in more "
-                    f"than one. Give each optimizer its own groups."
+                    f"Expected each tensor in one parameter group, but got a tensor of shape {tuple(tensor.shape)} in more "
+                    f"than one. Pass each optimizer separate groups."
                 )
         seen.update(map(id, tensors))
 
@@ -280,7 +282,7 @@ def _listed(sizes: list[int]) -> str:
 
 
 def _renumbered(state_dict: dict[str, Any], first: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (a state_dict with its parameters numbered from `first`, what it has besides torch's layout)."""
+    """Return (a state_dict with its parameters numbered from `first`, its entries outside torch's layout)."""
     groups = state_dict["param_groups"]
     ids = {key: first + i for i, key in enumerate(chain.from_iterable(group["params"] for group in groups))}
     state = {ids[key]: entry for key, entry in state_dict["state"].items() if key in ids}

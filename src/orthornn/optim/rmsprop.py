@@ -1,13 +1,13 @@
 """RMSprop along the Stiefel manifold: the update of the full-capacity uRNN (Wisdom et al., 2016, section 4 and released
 code, "natGradRMS"; Helfrich et al., 2018, eq. 1).
 
-    v <- alpha v + (1 - alpha) G^2,   then the Cayley step of cayley.py with G / (sqrt(v) + eps) in the place of G.
+    v <- alpha v + (1 - alpha) G^2,   then the Cayley step of cayley.py with G / (sqrt(v) + eps) instead of G.
 
-G^2 is by real number: the real and the imaginary part of a complex entry have each their own v, as in the released
-code. Scaling the entries of G changes its direction, so that a step need not descend, however short it is; and where
-the loss is stationary on the manifold G itself is not zero, but normal to it, and what is left of the scaled G in the
-tangent space moves M on. So the published update does not come to rest at a minimum. `project=True` scales the tangent
-G - M G^H M in the place of G, which is zero there.
+G^2 is taken per real number: the real and the imaginary part of a complex entry each have a v, as in the released code.
+Scaling the entries of G changes its direction, so a step need not descend, however short it is. If the loss is
+stationary on the manifold, G is not zero but normal to it, and the scaled G has a part in the tangent space that still
+moves M. So the published update does not come to rest at a minimum. `project=True` scales the tangent part G - M G^H M
+instead, which is zero there.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class CayleyRMSprop(StiefelOptimizer):
     """RMSprop's scaling of the gradient, then the Cayley step.
 
     Args:
-        params: Matrices on the Stiefel manifold, real or complex, as for any optimizer of torch.
-        lr: Of the Cayley step; the released code of the full-capacity uRNN has 1e-6. The scaled gradient has entries of
-            about 1, so a step turns M by at most about lr N radians. Default: 1e-4.
-        alpha: Of the running mean of G^2. Default: 0.9.
-        eps: Added to its root. Default: 1e-8.
-        project: Scale the gradient's tangent part. The published update scales the whole gradient, and does not come to rest
-            at a minimum. Default: False.
+        params: Matrices on the Stiefel manifold, real or complex, as for any torch optimizer.
+        lr: Learning rate of the Cayley step; the released code of the full-capacity uRNN uses 1e-6. The scaled gradient
+            has entries of about 1, so a step turns M by at most about lr N radians. Default: 1e-4.
+        alpha: Decay of the running mean of G^2. Default: 0.9.
+        eps: Term added to the square root of the mean. Default: 1e-8.
+        project: Scale the gradient's tangent part. The published update scales the whole gradient, and does not come to
+            rest at a minimum. Default: False.
         reorthogonalize_every: Updates between two corrections of drift. Default: 10.
     """
 
@@ -58,7 +58,7 @@ class CayleyRMSprop(StiefelOptimizer):
 
     def _check_group(self, group: dict[str, Any]) -> None:
         super()._check_group(group)
-        check_below_1("alpha", group["alpha"], "With 1 the running mean of G^2 stays 0.")
+        check_below_1("alpha", group["alpha"], "With 1 the running mean of G^2 would stay 0.")
         check_flag("project", group["project"])
         if check_number("eps", group["eps"], 0) == 0:
             raise ArgumentError("Expected eps to be positive, but got 0. A gradient of 0 would be divided by 0.")

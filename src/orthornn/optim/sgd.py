@@ -17,13 +17,13 @@ class CayleySGD(StiefelOptimizer):
     """M <- (I + lr/2 A)^-1 (I - lr/2 A) M with A = G M^H - M G^H (Wen & Yin, 2013; Vorontsov et al., 2017, eq. 9).
 
     Args:
-        params: Matrices on the Stiefel manifold, real or complex, as for any optimizer of torch.
-        lr: Of the Cayley step; the paper has 1e-6 on the bases of its factorized matrix. Default: 1e-3.
-        momentum: As in torch.optim.SGD, in the tangent space: V <- momentum V + A M takes the place of A M, and is carried
-            to the next M by the step's own unitary factor. (A buffer of the plain gradient G, as for a vector space, keeps
-            parts of it that were normal to the manifold at earlier points and are not any more; on the Procrustes problem
-            it does not converge.) Default: 0.
-        nesterov: Take A M + momentum V in place of V; needs a momentum. Default: False.
+        params: Matrices on the Stiefel manifold, real or complex, as for any torch optimizer.
+        lr: Learning rate of the Cayley step; the paper uses 1e-6 for the bases of its factorized matrix. Default: 1e-3.
+        momentum: Momentum factor as in torch.optim.SGD, applied in the tangent space: V <- momentum V + A M replaces A
+            M, and the unitary factor of the step carries it to the next M. (A buffer of the plain gradient G, as for a
+            vector space, would keep parts that were normal to the manifold at earlier points and no longer are; on the
+            Procrustes problem it does not converge.) Default: 0.
+        nesterov: Use A M + momentum V instead of V. Requires a momentum. Default: False.
         reorthogonalize_every: Updates between two corrections of drift. Default: 10.
     """
 

@@ -1,10 +1,9 @@
-"""The common part of the optimizers on the Stiefel manifold: which tensors they take, the step, and the control of
-drift.
+"""The base of the optimizers on the Stiefel manifold: the tensors that they accept, the step, and the control of drift.
 
-Each update is exact up to rounding, but rounding adds up: with M stored in float32 the error ||M^H M - I||_F grows as
-the square root of the number of updates, whatever the precision of the update (at N = 512 past 1e-5 after some
-hundred). So the update runs in float64, and every `reorthogonalize_every` updates a Newton-Schulz step, in float64 too,
-takes M back. What it found before is stored in the state as "drift".
+Each update is exact up to rounding, but rounding errors accumulate: with M stored in float32, ||M^H M - I||_F grows as
+the square root of the number of updates, whatever the precision of the update (at N = 512 it exceeds 1e-5 after some
+hundred updates). Therefore the update runs in float64, and every `reorthogonalize_every` updates a Newton-Schulz step,
+also in float64, takes M back to the manifold. The error before that step is stored in the state as "drift".
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ _REFUSED = {
 
 
 def rate(lr: object, name: str = "lr") -> float:
-    """Return a learning rate as a float: of any real number, or a tensor of one as in torch's optimizers. Raise
-    ArgumentError or ArgumentTypeError if it is negative, not finite or no number.
+    """Return a learning rate as a float, from any real number or a tensor with one, as in torch's optimizers. Raise
+    ArgumentError or ArgumentTypeError if it is negative, not finite, or not a number.
     """
     if isinstance(lr, Tensor) and lr.numel() == 1:
         lr = lr.item()
@@ -44,15 +43,15 @@ def rate(lr: object, name: str = "lr") -> float:
 
 
 class StiefelOptimizer(torch.optim.Optimizer):
-    """An optimizer of matrices with orthonormal columns, which stay so.
+    """An optimizer for matrices with orthonormal columns that keeps them orthonormal.
 
     A parameter is real (N, P), complex (N, P), or pairs (N, P, 2) of real and imaginary parts, N >= P, in float32 or
-    float64, on the manifold to the rounding of its dtype. There is no weight decay: ||M||_F is constant. ArgumentError for
-    a group that asks for one, or for ``maximize``.
+    float64, and on the manifold to the rounding of its dtype. Weight decay does not apply, since ||M||_F is constant: a
+    group with weight decay, or with ``maximize``, raises ArgumentError.
 
-    Raises NotOnGroupError for a parameter off the manifold, with its distance; ShapeError, DTypeError for one that
-    cannot be on it; NonFiniteError, with the parameter and the running means untouched, for a gradient that is not finite,
-    or of which they overflow; ArgumentError for a sparse one.
+    Raises NotOnGroupError for a parameter off the manifold, with its distance; ShapeError or DTypeError for a parameter
+    that cannot be on it; NonFiniteError for a gradient that is not finite or whose running means overflow, before
+    changing the parameter and the means; and ArgumentError for a sparse gradient.
     """
 
     manifold = "stiefel"  # on which its parameters stay
@@ -73,27 +72,29 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
     @abstractmethod
     def _moved(self, M: Tensor, G: Tensor, state: dict[str, Any], group: dict[str, Any], parameter: Tensor) -> Tensor:
-        """Return the next M, from M and the gradient G in double precision; buffers, like `parameter`, go to `state`."""
+        """Return the next M from M and the gradient G in double precision; buffers, shaped like `parameter`, go to
+        `state`.
+        """
 
     def _check_group(self, group: dict[str, Any]) -> None:
-        """Raise ArgumentError for a value of a group, or a default, outside its range."""
+        """Raise ArgumentError if a value of a group, or a default, is outside its range."""
         rate(group["lr"])
         check_integer("reorthogonalize_every", group["reorthogonalize_every"], 1)
         for name, advice in _REFUSED.items():  # a group may hold anything; of these torch's optimizers make something
             if group.get(name):
                 raise ArgumentError(
-                    f"Expected no {name} of a matrix on the manifold, but got {group[name]!r}. {advice}"
+                    f"Expected no {name} for a matrix on the manifold, but got {group[name]!r}. {advice}"
                 )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group, after its values and its matrices have been checked.
+        """Add a group after checking its values and its matrices.
 
         Args:
-            param_group: As for torch.optim.Optimizer: "params", and options of this group.
+            param_group: Same as for torch.optim.Optimizer: "params", and options of this group.
 
         Raises:
-            ArgumentError: For a value that no group may have.
-            ShapeError, NotOnGroupError: For a matrix that is not on the manifold.
+            ArgumentError: If a value is not allowed.
+            ShapeError, NotOnGroupError: If a matrix is not on the manifold.
         """
         self._check_group({**self.defaults, **param_group})
         given = param_group["params"]
@@ -114,8 +115,8 @@ class StiefelOptimizer(torch.optim.Optimizer):
         """Update every parameter that has a gradient, and return the loss.
 
         Args:
-            closure: Computes the gradients again and returns the loss. Default: None, the gradients are there, and None is
-                returned.
+            closure: Function that recomputes the gradients and returns the loss. Default: None, for gradients that are
+                already computed; the result is then None.
         """
         loss = None
         if closure is not None:
@@ -131,7 +132,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
     def _update(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         if grad.layout != torch.strided:
             raise ArgumentError(
-                f"Expected a dense gradient of the parameter of shape {tuple(parameter.shape)}, since a step along the "
+                f"Expected a dense gradient for the parameter of shape {tuple(parameter.shape)}, since a step along the "
                 f"manifold moves every entry, but got {grad.layout}. Pass grad.to_dense()."
             )
         whole, grad = gathered(parameter), gathered(grad)
@@ -154,7 +155,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
             M = self._moved(widen(as_matrix(whole)), widen(as_matrix(grad)), state, group, whole)
         except torch.linalg.LinAlgError:
             raise NonFiniteError(
-                f"Expected an update that can be computed, but got a singular equation with lr={group['lr']:g} and a "
+                f"Expected a computable update, but got a singular equation with lr={group['lr']:g} and a "
                 f"gradient with an entry of size {float(grad.abs().max()):.3g}. Lower lr, or clip the gradient."
             ) from None
         state["step"] += 1
@@ -163,7 +164,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
             if not error <= _FAR:
                 raise NotOnGroupError(
                     f"Expected the parameter of shape {tuple(whole.shape)} to be on the manifold, but got "
-                    f"||M^H M - I||_F = {error:.3g} before update {state['step']} was written. Let only this optimizer "
+                    f"||M^H M - I||_F = {error:.3g} before update {state['step']}. Let only this optimizer "
                     f"change it."
                 )
             state["drift"] = max(state["drift"], error)
@@ -177,7 +178,7 @@ class StiefelOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def orthogonality_errors(self) -> list[float]:
-        """Return ||M^H M - I||_F of every parameter now, in float64, in the order of the groups."""
+        """Return the current ||M^H M - I||_F of every parameter, in float64, in the order of the groups."""
         return [orthogonality_error(as_matrix(gathered(p))) for group in self.param_groups for p in group["params"]]
 
     def drift(self) -> float:
@@ -191,15 +192,17 @@ def as_matrix(tensor: Tensor) -> Tensor:
 
 
 def stored(M: Tensor, like: Tensor) -> Tensor:
-    """Return a matrix as `like` holds it: in its dtype, as pairs if it has them."""
+    """Return a matrix in the form of `like`: with its dtype, and as pairs if it has pairs."""
     return (M if like.is_complex() else as_pairs(M)).to(like.dtype)
 
 
 def check_buffer(buffer: Tensor, grad: Tensor) -> Tensor:
-    """Return what an update is about to store for the next ones; NonFiniteError if it overflows: it would for good."""
+    """Return the value that an update stores for the next ones; raise NonFiniteError if it overflows, since that is
+    permanent.
+    """
     if not bool(torch.isfinite(buffer).all()):
         raise NonFiniteError(
-            f"Expected a gradient whose running mean fits {buffer.dtype}, but got one with an entry of size "
+            f"Expected a gradient whose running mean fits {buffer.dtype}, but got an entry of size "
             f"{float(grad.abs().max()):.3g}. Clip the gradient."
         )
     return buffer
@@ -222,7 +225,7 @@ def check_on_manifold(name: str, tensor: Tensor) -> None:
     if error > rounding(M):
         raise NotOnGroupError(
             f"Expected {name} of shape {tuple(tensor.shape)} to be on the manifold, but got ||M^H M - I||_F = "
-            f"{error:.3g}, where rounding of {tensor.dtype} allows {rounding(M):.1g}. Start from an orthogonal matrix (for "
+            f"{error:.3g} (rounding of {tensor.dtype} allows {rounding(M):.1g}). Start from an orthogonal matrix (for "
             f"instance torch.nn.init.orthogonal_), or pass the parameter to another optimizer."
         )
 

@@ -1,4 +1,4 @@
-"""Free numbers -> W: one method, one file."""
+"""Parametrizations: free tensors -> W, one method per file."""
 
 from .cayley import ScaledCayley
 from .exponential import MatrixExponential

@@ -1,17 +1,18 @@
-"""The product of many layers of rotations of neighbours, as a few products of block-diagonal matrices.
+"""The product of many layers of rotations of neighboring units, as a few products of block-diagonal matrices.
 
-Layer l, counted from 0, rotates the pairs (p, p + 1) with p = l mod 2. Of K successive layers, K even and the first one even,
-a window of 2K units holds a trapezoid: in the i-th of them its pairs within i units of neither end. It needs nothing from
-outside the window, and what is left between two trapezoids is another one, upside down, in the window that is K units
-further on. So the K layers are B A, with A and B block-diagonal, in blocks of 2K units:
+Layer l, counted from 0, rotates the pairs (p, p + 1) with p = l mod 2. Take K successive layers, K even and the first
+one even. A window of 2K units contains a trapezoid: the pairs of the i-th layer that are at least i units away from
+both ends. It depends on nothing outside the window. Between two trapezoids remains another one, upside down, in the
+window that is shifted by K units. So the K layers are B A, with A and B block-diagonal, in blocks of 2K units:
 
     units    0           2K          4K
     layer 0  |oooooooooooo|oooooooooooo|        o  in A, windows from 0
     layer 1  |.oooooooooo.|.oooooooooo.|        .  in B, windows from -K
     layer 2  |..oooooooo..|..oooooooo..|
 
-The blocks of all windows and of all groups of K layers are made at once, in K steps; then 2 L/K products make W of L layers,
-in about 4 N^2 L multiply-adds. One layer after another they would be L steps on the whole matrix, each of which is saved.
+All blocks of all windows and of all groups of K layers are built at once, in K steps; then 2 L/K products yield W for L
+layers, in about 4 N^2 L multiply-adds. Applying one layer after another would take L steps on the whole matrix, each
+saved for backward.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ def brick_product(c: Tensor, s: Tensor, group: int = GROUP) -> Tensor:
     """Return F_L ... F_1 (N, N), where F_l h = c_l * h + s_l * (h with the units of each pair of layer l exchanged).
 
     Args:
-        c: (L, N), of the dtype of the result; 1 for a unit without partner.
-        s: (L, N), in which it is 0.
-        group: K.
+        c: (L, N), with the dtype of the result; 1 for a unit without a partner.
+        s: (L, N); 0 for a unit without a partner.
+        group: Number of layers per group, K.
     """
     layers, n = c.shape
     width, windows, groups = 2 * group, -(-n // (2 * group)), -(-layers // group)
@@ -42,7 +43,7 @@ def brick_product(c: Tensor, s: Tensor, group: int = GROUP) -> Tensor:
 
 
 def _blocks(c: Tensor, s: Tensor, group: int, windows: int, groups: int) -> tuple[Tensor, Tensor]:
-    """Return the blocks of A (groups, windows, 2K, 2K), and of B, with one window more."""
+    """Return the blocks of A (groups, windows, 2K, 2K), and the blocks of B, which has one more window."""
     layers, n = c.shape
     below, behind = groups * group - layers, 2 * group * windows - n
     step, unit = torch.arange(group, device=c.device).unsqueeze(1), torch.arange(2 * group, device=c.device)

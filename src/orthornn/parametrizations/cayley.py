@@ -2,14 +2,15 @@
 
 W = (I + A)^-1 (I - A) D,   A skew-symmetric (skew-Hermitian if complex),   D = diag(+-1), its last rho entries -1.
 
-Every orthogonal W has this form with some D and |a_ij| <= 1 (Kahan, 2006). For the D that is bound here W ranges over
-all orthogonal matrices with det W = det D = (-1)^rho for which I + W D is nonsingular; in the complex case over all
-unitary W with I + W D nonsingular.
+Every orthogonal W has this form with some D and |a_ij| <= 1 (Kahan, 2006). With D fixed, W ranges over all orthogonal
+matrices with det W = det D = (-1)^rho and I + W D nonsingular; in the complex case over all unitary W with I + W D
+nonsingular.
 
 Gradient (Theorem 3.2; docs/derivations/parametrizations.md): with V = (I + A)^-H (dL/dW) (D^H + W^H), dL/dA = V^H - V.
 Here with P = (I + A)^-1: W = (2 P - I) D, so D^H + W^H = 2 D^H P^H and V = 2 P^H (dL/dW) D^H P^H.
 
-With phases (Maduranga et al., 2018, scuRNN): D = diag(+-e^{i theta_j}), theta trained. Every unitary W has this form.
+With phases (Maduranga et al., 2018, scuRNN), D = diag(+-e^{i theta_j}) with trained theta. Every unitary W has this
+form.
 With Z = W D^-1, dL/dd_j = sum_i conj(z_ij) (dL/dW)_ij.
 """
 
@@ -33,18 +34,19 @@ Init = Literal["blocks", "zero", "uniform"]
 
 @dataclass(frozen=True, repr=False)
 class ScaledCayley(Parametrization):
-    """An orthogonal matrix by the scaled Cayley transform, W = (I + A)^-1 (I - A) D.
+    """An orthogonal matrix given by the scaled Cayley transform, W = (I + A)^-1 (I - A) D.
 
     Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
-    `diagonal`, (n,): a_jj = i diagonal_j. `phases` of D, (n,), are a third one if phases=True.
+    `diagonal`, (n,): a_jj = i diagonal_j. With phases=True the `phases` of D, (n,), are a third free tensor.
 
     Args:
-        negatives: rho, how many entries of D are -1, the others 1. Default: 0.
+        negatives: Number of entries of D that are -1, rho; the others are 1. Default: 0.
         field: ``"real"``, or ``"complex"`` for a skew-Hermitian A and a unitary W. Default: ``"real"``.
-        phases: Train D's entries as phases, with initial values U[0, 2 pi] (the authors' code); needs
+        phases: Train D's entries as phases, initialized from U[0, 2 pi] as in the authors' code. Requires
             ``field="complex"``. Default: False.
-        init: The first A. ``"blocks"``: section 4.2. To compare with: ``"zero"``: A = 0, so W = D; ``"uniform"``: every
-            a_ij from U(-sqrt(3/n), sqrt(3/n)), as Glorot's. Default: ``"blocks"``.
+        init: Initial A. ``"blocks"``: as in section 4.2 of the paper. For comparison: ``"zero"``: A = 0, so W = D;
+            ``"uniform"``: every a_ij from U(-sqrt(3/n), sqrt(3/n)), as in Glorot's initialization. Default:
+            ``"blocks"``.
     """
 
     negatives: int = 0
@@ -59,7 +61,7 @@ class ScaledCayley(Parametrization):
         check_flag("phases", self.phases)
         if self.phases and self.field != "complex":
             raise ArgumentError(
-                "Expected phases=True only with field='complex', but got field='real', where D holds signs. Use "
+                "Expected phases=True only with field='complex', but got field='real', for which D holds signs. Use "
                 "field='complex'."
             )
 
@@ -72,7 +74,7 @@ class ScaledCayley(Parametrization):
 
 
 class _Cayley(torch.autograd.Function):
-    """(A, d) -> W, both in double precision; d is the diagonal of D. The gradient needs products only."""
+    """(A, d) -> W, both in double precision; d is the diagonal of D. The gradient needs only matrix products."""
 
     @staticmethod
     def forward(ctx: Any, A: Tensor, d: Tensor) -> Tensor:
@@ -109,7 +111,7 @@ def _transform(P: Tensor, d: Tensor) -> Tensor:
 
 
 class BoundScaledCayley(BoundParametrization):
-    """The real transform. Buffer `D`: its diagonal, (N,)."""
+    """The real transform. Buffer `D`: the diagonal of D, (N,)."""
 
     names: tuple[str, ...] = ("skew",)
     D: Tensor
@@ -121,7 +123,7 @@ class BoundScaledCayley(BoundParametrization):
 
     @property
     def group(self) -> str:  # type: ignore[override]
-        """ "SO" or "det=-1" by the signs in D, which right_inverse may have changed; "U" if complex."""
+        """ "SO" or "det=-1", according to the signs in D, which right_inverse may have changed; "U" if complex."""
         return "U" if self.field == "complex" else group_of_signs(self.D, self.negatives)
 
     @property
@@ -139,10 +141,11 @@ class BoundScaledCayley(BoundParametrization):
         return torch.tan(t / 2)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return the values of section 4.2: A = 0 but for blocks [[0, s_j], [-s_j, 0]] on the diagonal; D as described.
+        """Return the initial values of section 4.2: A has blocks [[0, s_j], [-s_j, 0]] on the diagonal, and D is as
+        described.
 
-        W then has eigenvalues e^{+-i t_j}; where D is -1 on a whole block, -e^{+-i t_j}. An odd rho splits one block
-        into (+1, -1): its two eigenvalues are 1 and -1. An odd n leaves one row alone, with eigenvalue +-1.
+        W then has eigenvalues e^{+-i t_j}, or -e^{+-i t_j} for a block on which D is -1. An odd rho splits one block
+        into (+1, -1): its two eigenvalues are 1 and -1. An odd n leaves one row by itself, with eigenvalue +-1.
         """
         self.D.copy_(self._initial_D())
         if self.init == "blocks":
@@ -154,7 +157,7 @@ class BoundScaledCayley(BoundParametrization):
         return (above,)
 
     def matrix_A(self, skew: Tensor, diagonal: Tensor | None = None) -> Tensor:
-        """Return A (N, N) from its free numbers, in double precision."""
+        """Return A (N, N), built from its free numbers, in double precision."""
         return skew_matrix(self.n, skew, diagonal)
 
     def forward(self, *free: Tensor) -> Tensor:  # noqa: D102
@@ -163,19 +166,20 @@ class BoundScaledCayley(BoundParametrization):
         return narrowed(_cayley(A, signs_of(self.D).to(A.device, A.dtype)), free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return the free numbers of an A with |a_ij| <= 1, and in the buffer D the signs for which that holds. If complex,
-        |a_jj| <= 1 and |a_ij| <= sqrt(2).
+        """Return the free numbers of an A with |a_ij| <= 1, and set the buffer D to signs that make this possible. If
+        complex, |a_jj| <= 1 and |a_ij| <= sqrt(2).
 
-        D starts as bound, changed in one sign if det D and det W differ; then signs i and j are flipped while some
-        |a_ij| > 1 (docs/derivations/parametrizations.md). The number of negatives is then whatever this has made it.
+        D keeps its signs, except that one changes if det D and det W differ. Then signs i and j are flipped as long as
+        some |a_ij| > 1 (docs/derivations/parametrizations.md). The number of negatives may therefore change.
         """
         return skew_numbers(self._invert(check_on_group(W, self.n, self.field)))
 
     def _invert(self, Q: Tensor) -> Tensor:
-        """Return A for the signs D that this finds and leaves in the buffer.
+        """Return A for the signs D that this function finds and stores in the buffer.
 
-        Flipping the signs of a set of rows multiplies |det(I + Q D)| by that principal minor of A: a_ij^2 for two rows
-        of a real A; |a_jj| for one and ||a_ij|^2 + a_ii a_jj| for two of a complex one. While one exceeds 1, flip.
+        Flipping the signs of a set of rows multiplies |det(I + Q D)| by the corresponding principal minor of A: a_ij^2
+        for two rows of a real A; |a_jj| for one row and ||a_ij|^2 + a_ii a_jj| for two rows of a complex A. Flip while
+        one exceeds 1.
         """
         D = self._nonsingular_signs(Q)
         identity = torch.eye(self.n, dtype=Q.dtype, device=Q.device)
@@ -198,9 +202,9 @@ class BoundScaledCayley(BoundParametrization):
     def _nonsingular_signs(self, Q: Tensor) -> Tensor:
         """Return signs D with det D = det Q and I + Q D well away from singular.
 
-        I + Q D = Q (Q^H + D). Eliminating in Q^H + D, the k-th pivot is s + d_k with s a number that d_1 ... d_{k-1}
-        determine; d_k = sign(Re s) makes it at least 1 in modulus, so |det(I + Q D)| >= 1. Then Q D has no eigenvalue
-        -1, so in the real case det Q D = 1.
+        I + Q D = Q (Q^H + D). In Gaussian elimination of Q^H + D, the k-th pivot is s + d_k, and d_1 ... d_{k-1}
+        determine s; d_k = sign(Re s) makes its modulus at least 1, so |det(I + Q D)| >= 1. Then Q D does not have the
+        eigenvalue -1, so det Q D = 1 in the real case.
         """
         n = self.n
         D = signs_of(self.D).to(Q.device, Q.dtype)
@@ -224,7 +228,7 @@ class BoundComplexScaledCayley(BoundScaledCayley):
     field: Field = "complex"
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return the real initialization, a_jj = 0."""
+        """Return the real initialization with a_jj = 0."""
         (skew,) = super().initial(generator)
         diagonal = torch.zeros(self.n, dtype=torch.float64, device="cpu")
         return torch.stack([skew, torch.zeros_like(skew)], dim=-1), diagonal
@@ -240,7 +244,7 @@ class BoundPhasedCayley(BoundComplexScaledCayley):
         return *skew_shapes(self.n, "complex"), (self.n,)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return the real initialization of A, a_jj = 0; phases U[0, 2 pi]."""
+        """Return the real initialization of A with a_jj = 0, and phases from U[0, 2 pi]."""
         free = super().initial(generator)
         phases = torch.rand(self.n, dtype=torch.float64, device="cpu", generator=generator)
         return *free, 2 * math.pi * phases
@@ -253,6 +257,6 @@ class BoundPhasedCayley(BoundComplexScaledCayley):
         return narrowed(_cayley(self.matrix_A(skew, diagonal), d), skew)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return the free tensors without phases, and phases of zero: the buffer D has the signs."""
+        """Return the free tensors of the transform without phases, and zero phases: the buffer D stores the signs."""
         free = super().right_inverse(W)
         return *free, torch.zeros_like(free[1])

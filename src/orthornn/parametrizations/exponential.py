@@ -3,15 +3,15 @@ dynamic trivialization (Lezcano-Casado, 2019).
 
 W = exp(A),   A skew-symmetric (real) or skew-Hermitian (complex).
 
-exp maps the skew-symmetric matrices onto SO(n) and the skew-Hermitian ones onto U(n); Hyland & Raetsch write A as a
-sum of n^2 real numbers times a basis of u(n), which is what the free numbers here are. The map is regular where no two
-eigenvalues of A differ by a non-zero multiple of 2 pi i; dynamic trivialization keeps A small:
+exp maps the skew-symmetric matrices onto SO(n) and the skew-Hermitian ones onto U(n). Hyland & Raetsch write A as a sum
+of n^2 real numbers times a basis of u(n); these are the free numbers here. The map is regular if no two eigenvalues of
+A differ by a non-zero multiple of 2 pi i; dynamic trivialization keeps A small:
 
 W = B exp(A),   and after every K updates  B <- B exp(A), A <- 0.
 
 Gradient: with the differential of exp at A, dexp_A(E), given by exp([[A, E], [0, A]]) = [[e^A, dexp_A(E)], [0, e^A]],
 dL/dA = dexp_{A^H}(dL/dW), since the adjoint of dexp_A is dexp_{A^H}. It is computed by differentiating the algorithm of
-skew_exponential.py, at a third of that block matrix's cost.
+skew_exponential.py, at a third of the cost of that block matrix.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ _OFF = 1e-11  # how far ||B||^2 / N may be from 1 in a base that counts as ortho
 
 @dataclass(frozen=True, repr=False)
 class MatrixExponential(Parametrization):
-    """W = exp(A), or with ``rebase_every`` = K the dynamic trivialization W = B exp(A).
+    """W = exp(A), or with ``rebase_every=K`` the dynamic trivialization W = B exp(A).
 
     Free tensors: `skew`, the n(n-1)/2 numbers a_ij (i < j, row by row; (n(n-1)/2, 2) if complex), and if complex
-    `diagonal`, (n,): a_jj = i diagonal_j. As many as the group has dimensions: n(n-1)/2, or n^2.
+    `diagonal`, (n,): a_jj = i diagonal_j. Their number equals the dimension of the group: n(n-1)/2, or n^2.
 
     Args:
         field: ``"real"``, or ``"complex"`` for a skew-Hermitian A and a unitary W. Default: ``"real"``.
-        rebase_every: Updates of an optimizer between two moves of the base B. K = 1 is a Riemannian gradient step. What
-            an optimizer stores about A (Adam's averages) is unchanged by a move. Default: None, B stays at I.
-        init: Blocks [[0, t], [-t, 0]] on A's diagonal, ``"henaff"``: t ~ U[-pi, pi]; ``"cayley"``: tan(t/2), t ~
-            U[0, pi/2], in place of t; the two initializations of expRNN's published code. Default: ``"henaff"``.
+        rebase_every: Number of optimizer updates, K, between two moves of the base B. K = 1 is a Riemannian gradient
+            step. A move does not change what an optimizer stores about A (Adam's averages). Default: None, B stays at
+            I.
+        init: Blocks [[0, t], [-t, 0]] on A's diagonal. ``"henaff"``: t ~ U[-pi, pi]; ``"cayley"``: tan(t/2) instead of
+            t, with t ~ U[0, pi/2]. Both are initializations of expRNN's published code. Default: ``"henaff"``.
     """
 
     field: Field = "real"
@@ -79,7 +80,7 @@ class BoundMatrixExponential(BoundParametrization):
 
     @property
     def group(self) -> str:  # type: ignore[override]
-        """``"SO"`` or ``"det=-1"`` by the base, which right_inverse may have moved; ``"U"`` if complex."""
+        """``"SO"`` or ``"det=-1"``, according to the base, which right_inverse may have moved; ``"U"`` if complex."""
         if self.field == "complex":
             return "U"
         moved = self.rebase_every is not None and not self.base.is_meta and type(self.base) is Tensor
@@ -94,7 +95,7 @@ class BoundMatrixExponential(BoundParametrization):
         return as_pairs(torch.eye(self.n, dtype=dtype, device="cpu"))
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return a block-diagonal A, see MatrixExponential; an odd n leaves one row of zeros. The base is I."""
+        """Return a block-diagonal A, see MatrixExponential; an odd n leaves one zero row. The base is I."""
         if self.rebase_every is not None:
             self.base.copy_(self._identity())
             self.updates.zero_()
@@ -104,12 +105,12 @@ class BoundMatrixExponential(BoundParametrization):
         return skew_numbers(A.to(torch.complex128) if self.field == "complex" else A)
 
     def matrix_A(self, skew: Tensor, diagonal: Tensor | None = None) -> Tensor:
-        """Return A (N, N) from its free numbers, in double precision."""
+        """Return A (N, N), built from its free numbers, in double precision."""
         return skew_matrix(self.n, skew, diagonal)
 
     def _base_point(self) -> Tensor:
-        """Return B in double precision. A moving average of buffers averages bases, too: the nearest orthogonal one
-        counts.
+        """Return B in double precision. A moving average of buffers also averages bases, so this is the nearest
+        orthogonal matrix to the buffer.
         """
         base = self.base.double()
         near = _nearest_base(base) if is_plain_eager() else torch.ops.orthornn.nearest_base(base)
@@ -130,7 +131,7 @@ class BoundMatrixExponential(BoundParametrization):
 
     @torch.no_grad()
     def after_update_(self, *free: Tensor) -> None:
-        """Count the update; after every K-th move the base to W, made orthogonal again, and A to 0."""
+        """Count the update; after every K-th, move the base to W, re-orthogonalized, and set A to 0."""
         if self.rebase_every is None:
             return
         self.updates += 1
@@ -140,9 +141,9 @@ class BoundMatrixExponential(BoundParametrization):
                 value.zero_()
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return a logarithm of W; with rebase_every the base moves to W, whatever its determinant, and A is 0.
+        """Return a logarithm of W. With rebase_every the base moves to W, whatever its determinant, and A is 0.
 
-        Raises NotOnGroupError also for a real W of determinant -1 where the base is I: exp(A) has determinant 1.
+        Raises NotOnGroupError for a real W of determinant -1 if the base is I, since exp(A) has determinant 1.
         """
         Q = check_on_group(W, self.n, self.field)
         if self.rebase_every is not None:
@@ -157,10 +158,11 @@ class BoundMatrixExponential(BoundParametrization):
 
 
 def _nearest_base(base: Tensor) -> Tensor:
-    """Return `base` itself, (N, N) or (N, N, 2), if it is orthogonal, else the polar factor.
+    """Return `base` itself, (N, N) or (N, N, 2), if it is orthogonal, otherwise its polar factor.
 
-    Of an average of orthogonal matrices, I - B'B is positive semidefinite: its trace N - ||B||^2 bounds its norm.
-    While a CUDA graph is captured there is no polar factor, whose decomposition the host waits for, but NaN.
+    For an average of orthogonal matrices, I - B'B is positive semidefinite, so its trace N - ||B||^2 bounds its norm.
+    While a CUDA graph is captured, the host cannot wait for the decomposition of a polar factor, and the result is NaN
+    instead.
     """
     n = base.shape[0]
     if base.is_meta:

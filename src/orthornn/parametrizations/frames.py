@@ -1,7 +1,7 @@
-"""Rectangular weights with orthonormal columns or rows, whichever are shorter in number: points of a Stiefel manifold.
+"""Rectangular weights with orthonormal columns or rows, whichever are fewer: points of a Stiefel manifold.
 
-A frame X (n, k), n > k, has orthonormal columns. A weight with fewer rows than columns is X'. With E the first k
-columns of the identity:
+A frame X (n, k), n > k, has orthonormal columns. A weight with fewer rows than columns is X'. Let E be the first k
+columns of the identity.
 
 Householder            X = H_n(u_n) ... H_{n-k+1}(u_{n-k+1}) E: every frame, nk - k(k-1)/2 numbers; H_{n-k} and below
                        would leave E as it is.
@@ -45,12 +45,12 @@ def bind_frame(parametrization: Parametrization, rows: int, columns: int) -> Bou
     if isinstance(parametrization, Householder) and parametrization.field == "real":
         return HouseholderFrame(rows, columns, _reflections(parametrization, n, k))
     if isinstance(parametrization, Unconstrained):
-        raise _refused(parametrization, rows, columns, "it keeps no matrix orthogonal")
+        raise _refused(parametrization, rows, columns, "it does not keep matrices orthogonal")
     method = parametrization.bind(n)
     if method.field == "complex":
         raise _refused(parametrization, rows, columns, "its matrices are complex")
     if method.group in ("margin", "all"):
-        reason = "the singular values of some columns of U S V' are not bounded as those of the whole matrix are"
+        reason = "the singular values of some columns of U S V' may leave the bounds of the whole matrix"
         raise _refused(parametrization, rows, columns, reason)
     if method.group not in ("O", "SO", "det=-1"):
         raise _refused(parametrization, rows, columns, f"it does not reach every orthogonal matrix of size {n}")
@@ -65,14 +65,14 @@ def _refused(parametrization: Parametrization, rows: int, columns: int, reason: 
 
 
 def _reflections(parametrization: Householder, n: int, k: int) -> BoundHouseholder:
-    """Return the square matrix's parametrization, with as many reflections as act on k columns."""
+    """Return the square matrix's parametrization, limited to the reflections that act on k columns."""
     if parametrization.base != "identity":
         raise ArgumentError(
-            f"Expected base='identity' for a rectangular weight, but got {parametrization!r}: of a rotation that mixes "
-            f"columns of the weight with those left out, reflections do not reach every frame. Use base='identity'."
+            f"Expected base='identity' for a rectangular weight, but got {parametrization!r}: if rotations mix columns of "
+            f"the weight with columns outside it, reflections do not reach every frame. Use base='identity'."
         )
     m = k if parametrization.reflections is None else parametrization.reflections
-    advice = f"Those after the first {k} change none of the {k} orthonormal vectors of length {n}; pass None for {k}."
+    advice = f"Only {k} reflections act on {k} orthonormal vectors of length {n}; pass None for {k}."
     check_integer("reflections", m, 1, k, advice)
     method = replace(parametrization, reflections=m).bind(n)
     assert isinstance(method, BoundHouseholder)
@@ -81,7 +81,7 @@ def _reflections(parametrization: Householder, n: int, k: int) -> BoundHousehold
 
 class BoundFrame(BoundParametrization):
     """Free tensors -> a real weight (rows, columns) with orthonormal rows or columns; n is the longer side, k the
-    other.
+    shorter.
     """
 
     def __init__(self, rows: int, columns: int) -> None:
@@ -94,7 +94,7 @@ class BoundFrame(BoundParametrization):
         raise NotImplementedError
 
     def from_frame(self, X: Tensor, allowed: float) -> tuple[Tensor, ...]:
-        """Return free tensors of X (n, k), which is orthonormal to float64. allowed: the distance that rounding
+        """Return free tensors of X (n, k), which is orthonormal to float64. allowed: The distance that rounding
         explains.
         """
         raise NotImplementedError
@@ -106,7 +106,9 @@ class BoundFrame(BoundParametrization):
         return X.mT if self.is_wide else X
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return free tensors of a weight (rows, columns); NotOnGroupError, with the distance, if it is no frame."""
+        """Return free tensors of a weight (rows, columns); raise NotOnGroupError, with the distance, if it is not a
+        frame.
+        """
         shape = (self.k, self.n) if self.is_wide else (self.n, self.k)
         check_shape("W", W, shape)
         if not W.is_floating_point():
@@ -120,13 +122,13 @@ class BoundFrame(BoundParametrization):
             kind = "rows" if self.is_wide else "columns"
             raise NotOnGroupError(
                 f"Expected W of shape {shape} with orthonormal {kind}, but got a distance from them of {error:.3g} "
-                f"(Frobenius norm of the Gram matrix minus I), where rounding of {W.dtype} allows {allowed:.1g}. Take "
+                f"(Frobenius norm of the Gram matrix minus I; rounding of {W.dtype} allows {allowed:.1g}). Take "
                 f"its polar factor."
             )
         return self.from_frame(polar_factor(X.double()), allowed)
 
     def extra_repr(self) -> str:
-        """Return the weight's shape and those of the free tensors."""
+        """Return the shapes of the weight and of the free tensors."""
         rows, columns = (self.k, self.n) if self.is_wide else (self.n, self.k)
         return ", ".join(
             [str(rows), str(columns), *(f"{name}={shape}" for name, shape in zip(self.names, self.shapes))]
@@ -138,7 +140,7 @@ class BoundFrame(BoundParametrization):
 
 
 class StiefelFrame(BoundFrame):
-    """The frame as its own free tensor `weight`, (n, k), also where the weight is its transpose."""
+    """The frame as its own free tensor `weight`, (n, k), even if the weight is its transpose."""
 
     names: tuple[str, ...] = ("weight",)
 
@@ -155,7 +157,7 @@ class StiefelFrame(BoundFrame):
         return self.n * self.k - self.k * (self.k + 1) // 2
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return a frame that is uniform: the first k columns of a matrix from the Haar measure."""
+        """Return a uniformly distributed frame: the first k columns of a matrix from the Haar measure."""
         Q, R = torch.linalg.qr(torch.randn(self.n, self.k, dtype=torch.float64, device="cpu", generator=generator))
         return (Q * torch.sgn(R.diagonal()),)
 
@@ -167,7 +169,7 @@ class StiefelFrame(BoundFrame):
 
 
 class FactorFrame(BoundFrame):
-    """The first k columns of a square orthogonal matrix, whose parametrization is `method`."""
+    """The first k columns of a square orthogonal matrix with the parametrization `method`."""
 
     def __init__(self, rows: int, columns: int, method: BoundParametrization) -> None:
         super().__init__(rows, columns)
@@ -186,8 +188,8 @@ class FactorFrame(BoundFrame):
         return self.method(*free)[:, : self.k]
 
     def from_frame(self, X: Tensor, allowed: float) -> tuple[Tensor, ...]:
-        """Return those of X with n - k more columns, the last one signed so that the determinant is 1, or -1 where it
-        must be.
+        """Return the free tensors of X extended by n - k columns. The sign of the last column makes the determinant 1,
+        or -1 if the parametrization requires it.
         """
         rest = torch.linalg.qr(X, mode="complete").Q[:, self.k :]
         Q = torch.cat([X, rest], dim=1)
@@ -215,9 +217,7 @@ class HouseholderFrame(FactorFrame):
         return (E - U @ (S @ U[: self.k].mT)).to(free[0].dtype)
 
     def from_frame(self, X: Tensor, allowed: float) -> tuple[Tensor, ...]:
-        """Return one reflector for each column; with fewer reflections than columns, a search for an exact
-        representation.
-        """
+        """Return one reflector per column; with fewer reflections than columns, search for an exact representation."""
         if self.method.m < self.k:
             free = search(self, X.mT if self.is_wide else X, allowed)
         else:

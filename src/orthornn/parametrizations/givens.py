@@ -5,14 +5,14 @@ W = D F_L ... F_2 F_1.   A layer F_l rotates disjoint pairs of units (p, q), p <
 [h_p]     [e^{i phi} cos theta   -sin theta] [h_p]
 [h_q]  <- [e^{i phi} sin theta    cos theta] [h_q],
 
-and leaves a unit without partner as it is. Complex: theta and phi for every pair, D = diag(e^{i omega}). Real: phi = 0,
-and D = diag(+-1) is not trained. (The phase is on the input's side of the rotation: on the other, those of the last
-layer would be D's over again, and n // 2 numbers would move nothing.)
+and leaves a unit without a partner unchanged. Complex: theta and phi for every pair, D = diag(e^{i omega}). Real: phi =
+0, and D = diag(+-1) is not trained. (The phase acts on the input side of the rotation. On the output side the phases of
+the last layer would duplicate D, and n // 2 numbers would have no effect.)
 
-Tunable: odd layers pair (0, 1), (2, 3), ..., even ones (1, 2), (3, 4), ...; L = n of them reach every unitary matrix
-(Clements et al., 2016), in n(n-1) + n real numbers; fewer reach matrices of bandwidth L.
-FFT-like: layer l pairs i with i + 2^(l-1) within blocks of 2^l, l = 1, ..., ceil(log2 n), so that for n a power of two
-every output depends on every input. For other n, units whose partner would be n or more stay alone in that layer.
+Tunable: odd layers pair (0, 1), (2, 3), ..., even layers (1, 2), (3, 4), ...; L = n layers reach every unitary matrix
+(Clements et al., 2016), with n(n-1) + n real numbers; fewer layers reach matrices of bandwidth L.
+FFT-like: layer l pairs i with i + 2^(l-1) within blocks of 2^l, l = 1, ..., ceil(log2 n), so for n a power of two every
+output depends on every input. For other n, units whose partner would be n or more have no partner in that layer.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ from .search import refine, search
 
 @dataclass(frozen=True, repr=False)
 class Givens(Parametrization):
-    """W by L layers of rotations of pairs of units.
+    """W as a product of L layers of rotations of pairs of units.
 
     Free tensors: `theta` (K,), layer by layer in the order in which they act, and if complex `phi` (K,) and `omega`
-    (n,). K is L(n-1)/2 for odd n, L n/2 - L//2 for even n. Initial values: U[-pi, pi] (the authors' code).
+    (n,). K is L(n-1)/2 for odd n and L n/2 - L//2 for even n. Initial values: U[-pi, pi] (as in the authors' code).
 
     Args:
-        layers: L; or ``"fft"``, the FFT-like arrangement. Default: None, n of them, which span the whole group.
+        layers: Number of layers, L; or ``"fft"`` for the FFT-like arrangement. Default: None, n layers, which span the
+            whole group.
         field: ``"real"``, or ``"complex"`` for a unitary W. Default: ``"real"``.
     """
 
@@ -67,7 +68,7 @@ def brick_pairs(n: int, layers: int) -> list[list[tuple[int, int]]]:
 
 
 def fft_pairs(n: int) -> list[list[tuple[int, int]]]:
-    """Return the pairs of every layer of the FFT-like arrangement; a single unit has one layer, without pairs."""
+    """Return the pairs of every layer of the FFT-like arrangement; a single unit yields one layer without pairs."""
     strides = [2**k for k in range(max(1, (n - 1).bit_length()))]
     return [[(i, i + s) for i in range(n - s) if i % (2 * s) < s] for s in strides]
 
@@ -75,8 +76,8 @@ def fft_pairs(n: int) -> list[list[tuple[int, int]]]:
 class Tables(NamedTuple):
     """The pairs of an arrangement as int64 tensors.
 
-    layer, first, second: (K,), of each pair its layer and its units. partner: (L, n), of each unit the other one of its
-    pair, or itself.
+    layer, first, second: (K,), the layer and the two units of each pair. partner: (L, n), the other unit of each unit's
+    pair, or the unit itself.
     """
 
     layer: Tensor
@@ -86,7 +87,7 @@ class Tables(NamedTuple):
 
 
 def make_tables(n: int, layers: int, fft: bool, count: int, device: torch.device) -> Tables:
-    """Build the tables of an arrangement of `count` pairs, by operations whose shapes do not depend on values."""
+    """Build the tables of an arrangement of `count` pairs, with operations whose shapes do not depend on values."""
     unit = torch.arange(n, device=device)
     layer = torch.arange(layers, device=device).unsqueeze(1)
     partner = unit ^ (1 << layer) if fft else ((unit - layer % 2) ^ 1) + layer % 2
@@ -98,13 +99,17 @@ def make_tables(n: int, layers: int, fft: bool, count: int, device: torch.device
 
 @functools.lru_cache(maxsize=32)
 def cached_tables(n: int, layers: int, fft: bool, count: int, device: torch.device) -> Tables:
-    """Return what `make_tables` does, cached for the latest arrangements: ordinary tensors in inference mode, too."""
+    """Do the same as `make_tables`, cached for the latest arrangements; the tensors are ordinary even in inference
+    mode.
+    """
     with torch.inference_mode(False):
         return make_tables(n, layers, fft, count, device)
 
 
 class BoundGivens(BoundParametrization):
-    """Buffer of a real product: `signs`, D (n,). What follows from the sizes is no state: see `tables`."""
+    """Buffer of a real product: `signs`, D (n,). Tables that follow from the sizes are not part of the state: see
+    `tables`.
+    """
 
     signs: Tensor
 
@@ -127,13 +132,15 @@ class BoundGivens(BoundParametrization):
 
     @property
     def group(self) -> str:  # type: ignore[override]
-        """``"SO"`` or ``"det=-1"`` by the signs, which right_inverse may have changed; ``"U"``; or ``"subset"``."""
+        """``"SO"`` or ``"det=-1"``, according to the signs, which right_inverse may have changed; ``"U"``; or
+        ``"subset"``.
+        """
         if not self._spans:
             return "subset"
         return "U" if self.field == "complex" else group_of_signs(self.signs)
 
     def tables(self, device: torch.device) -> Tables:
-        """Return the tables on a device: they are no buffers, so that there is nothing to save, move or lose."""
+        """Return the tables on a device: they are not buffers, so they need not be saved or moved."""
         captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()  # into a graph, which owns them
         make = cached_tables if is_plain_eager() and not captured else make_tables
         return make(self.n, self.layers, self.arrangement == "fft", self._count, device)
@@ -144,7 +151,7 @@ class BoundGivens(BoundParametrization):
         return ((pairs,),) if self.field == "real" else ((pairs,), (pairs,), (self.n,))
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return angles U[-pi, pi]."""
+        """Return angles from U[-pi, pi]."""
         if self.field == "real":
             self.signs.fill_(1.0)
         sizes = [shape[0] for shape in self.shapes]
@@ -198,9 +205,10 @@ class BoundGivens(BoundParametrization):
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Return the angles of W; a real W of determinant -1 sets a sign in D.
 
-        With n layers or more by elimination (Clements et al., 2016; mesh.py). With fewer, and for the FFT-like
-        arrangement, layer by layer (peeling.py): exact for "fft" and up to two layers. With more, what that returns, or
-        else a random start, is refined by least squares; NotOnGroupError then does not prove that W is out of reach.
+        With n layers or more, use elimination (Clements et al., 2016; mesh.py). With fewer, and for the FFT-like
+        arrangement, take off layer by layer (peeling.py), which is exact for "fft" and for up to two layers. With more
+        layers, refine that result, or else a random start, by least squares; a NotOnGroupError then does not prove that
+        W is out of reach.
         """
         Q = check_on_group(W, self.n, self.field)
         if not self._spans:
@@ -213,7 +221,7 @@ class BoundGivens(BoundParametrization):
         return theta[order], phi[order], diagonal.angle()
 
     def _few_layers(self, Q: Tensor, allowed: float) -> tuple[Tensor, ...]:
-        """Return the angles of a matrix of the subset; the signs that they need are left in the buffer."""
+        """Return the angles of a matrix of the subset, and store the signs that they need in the buffer."""
         peeled, exact = peel(Q, self._pairs), is_exact(self._pairs, self.n)
         if peeled is not None:
             theta, phi, diagonal = peeled
@@ -228,8 +236,8 @@ class BoundGivens(BoundParametrization):
                 self.signs.copy_(signs)
             if exact:
                 raise NotOnGroupError(
-                    f"Expected W to be a product of {self.layers} layers of these rotations, but got one at Frobenius "
-                    f"distance {distance:.3g} from that which fits its parts, where rounding allows {allowed:.1g}. Use "
-                    f"Givens(), or orthornn.convert, which takes the nearest that it finds."
+                    f"Expected W to be a product of {self.layers} layers of these rotations, but got a matrix at Frobenius "
+                    f"distance {distance:.3g} from the product that fits its parts (rounding allows {allowed:.1g}). Use "
+                    f"Givens(), or orthornn.convert, which uses the nearest one it finds."
                 )
         return search(self, Q, allowed)

@@ -1,16 +1,16 @@
-"""Products of Householder reflections (Mhammedi et al., 2017, eqs. 6-9; section 4.3 for complex ones).
+"""Products of Householder reflections (Mhammedi et al., 2017, eqs. 6-9; complex ones in section 4.3).
 
 Real:     W = H_n(u_n) ... H_{n-m+1}(u_{n-m+1}) B,          u_k of R^k,
           at m = n: W = H_n(u_n) ... H_2(u_2) H_1(u_1) B,   H_1(u_1) = diag(1, ..., 1, u_1).
 Complex:  the same with u_k of C^k, at m = n: W = H^_n(u_n) ... H^_2(u_2) H^_1(theta), H^_1(theta) = diag(e^{i theta}).
 
-The base B is I, or R (base="rotations"): fixed or trained 2x2 rotations of the pairs (i, i + n - n//2) of a real state;
-phases e^{i phi_j} of a complex one. Without it an m-fold product with m < n has at least n - m eigenvalues 1
-(docs/derivations/parametrizations.md). At m = n the complex phases theta are themselves such a base.
+The base B is I, or R with base="rotations": fixed or trained 2x2 rotations of the pairs (i, i + n - n//2) of a real
+state, or phases e^{i phi_j} of a complex one. Without R, a product of m < n reflections has at least n - m eigenvalues
+equal to 1 (docs/derivations/parametrizations.md). At m = n the complex phases theta already are such a base.
 
-All of O(n), or U(n), is reached at m = n (Theorem 1, Corollary 1). det W = (-1)^m det B for m < n; at m = n it is
-(-1)^(n-1) u_1 det B, and u_1 is fixed at initialization: gradient steps are continuous, the two components of O(n) are
-not connected.
+With m = n all of O(n), or U(n), is reached (Theorem 1, Corollary 1). det W = (-1)^m det B for m < n; at m = n it is
+(-1)^(n-1) u_1 det B, and u_1 is fixed at initialization, because gradient steps are continuous and the two components
+of O(n) are not connected.
 
 H(u) depends only on the direction of u. A reflector whose entries are all below compact_wy.NEGLIGIBLE represents no
 reflection (H = I) and has gradient zero.
@@ -38,7 +38,7 @@ _FEWEST_RADIANS = 1e-3  # of the log-uniform angles
 
 
 def draw_angles(count: int, how: Angles, generator: torch.Generator | None) -> Tensor:
-    """Return the angles (count,) of rotations, float64 on the CPU: "full", "quarter" or "log"; see `Householder`."""
+    """Return angles (count,) of rotations, float64 on the CPU: "full", "quarter" or "log"; see `Householder`."""
     uniform = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator)
     if how == "log":
         sign = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator).sub(0.5).sign()
@@ -51,24 +51,24 @@ def draw_angles(count: int, how: Angles, generator: torch.Generator | None) -> T
 class Householder(Parametrization):
     """A product of Householder reflections and a base.
 
-    Free tensors: `reflectors`, packed one after another, u_n first: (nm - m(m-1)/2,). Complex ones have a last dimension
-    of 2; at m = n they are without u_1, in whose place is `phases` (n,). With train_angles also `angles`.
+    Free tensors: `reflectors`, packed one after another, u_n first: (nm - m(m-1)/2,). Complex reflectors have a last
+    dimension of 2; at m = n they exclude u_1, which `phases` (n,) replaces. With train_angles also `angles`.
 
     Args:
-        reflections: m. Default: None, as many as W has rows, which span the whole group.
+        reflections: Number of reflections, m. Default: None, m = n, which spans the whole group.
         field: ``"real"``, or ``"complex"`` for a unitary W. Default: ``"real"``.
-        base: ``"identity"``, or ``"rotations"`` with their angles in the buffer (or free tensor) `angles`. Default:
+        base: ``"identity"``, or ``"rotations"`` with angles in the buffer (or free tensor) `angles`. Default:
             ``"identity"``.
-        u1: At m = n the last entry of `reflectors` is u_1. ``"sign"``: read as its sign (u_1 <= 0 as -1), drawn at
-            initialization, gradient zero. ``"soft"``: any number in [-1, 1] (Mhammedi et al., 2017, section 6), clamped
-            after each update; W is orthogonal only where it is +-1. Default: ``"sign"``.
-        angles: How those of base="rotations" are drawn: ``"full"`` U(-pi, pi), ``"quarter"`` U(-pi/2, pi/2), or
-            ``"log"``, a random sign times log-uniform in (1e-3, pi). Default: ``"full"``.
-        train_angles: Whether these angles are a free tensor; a buffer otherwise. Default: False.
-        unit: Reflectors begin with norm 1 and are brought back to it after each update (the released code of Mhammedi et
-            al., 2017). W depends only on directions, but an optimizer whose steps have the size of its rate, like Adam,
-            turns a reflector of norm 1 sqrt(n) times as fast as one whose entries have variance 1. With complex ones it is
-            not offered. Default: False.
+        u1: How to use the last entry of `reflectors`, u_1, at m = n. ``"sign"``: only its sign counts (u_1 <= 0 is read
+            as -1); it is drawn at initialization and has gradient zero. ``"soft"``: any number in [-1, 1] (Mhammedi et
+            al., 2017, section 6), clamped after each update; W is orthogonal only if it is +-1. Default: ``"sign"``.
+        angles: Initial angles of base="rotations": ``"full"``, U(-pi, pi); ``"quarter"``, U(-pi/2, pi/2); or ``"log"``,
+            a random sign times log-uniform in (1e-3, pi). Default: ``"full"``.
+        train_angles: Whether these angles are a free tensor; otherwise they are a buffer. Default: False.
+        unit: Whether reflectors start with norm 1 and are rescaled to norm 1 after each update (released code of
+            Mhammedi et al., 2017). W depends only on directions, but an optimizer with steps as large as its learning
+            rate, like Adam, turns a reflector of norm 1 sqrt(n) times faster than one whose entries have variance 1.
+            Not available for complex reflectors. Default: False.
     """
 
     reflections: int | None = None
@@ -148,10 +148,10 @@ class BoundHouseholder(BoundParametrization):
         return free
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return reflectors with independent standard normal entries: directions uniform on the sphere.
+        """Return reflectors with independent standard normal entries, whose directions are uniform on the sphere.
 
-        (The paper draws the entries uniformly; only directions matter, and those would crowd towards the corners of a
-        cube.) u_1 is -1 or 1 with equal chance.
+        (The paper draws the entries uniformly. Only directions matter, and uniform entries would favor the corners of a
+        cube.) u_1 is -1 or 1 with equal probability.
         """
         reflectors = torch.randn(self.shapes[0], dtype=torch.float64, device="cpu", generator=generator)
         if self.full:
@@ -164,7 +164,7 @@ class BoundHouseholder(BoundParametrization):
     def _to_norm_one_(self, reflectors: Tensor) -> None:
         """Scale each reflector to norm 1, whatever its length; W does not change.
 
-        u_1, the last one at m = n, stays as it is, and so does a negligible reflector, which represents no reflection.
+        u_1, the last one at m = n, does not change, nor does a negligible reflector, which represents no reflection.
         """
         m = self.m - 1 if self.full else self.m
         packed = reflectors[: compact_wy.packed_size(self.n, m)]
@@ -232,12 +232,13 @@ class BoundHouseholder(BoundParametrization):
             self._to_norm_one_(free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return reflectors by the constructive proof of Theorem 1; for m < n that of docs/derivations/parametrizations.md.
+        """Return reflectors by the constructive proof of Theorem 1, or for m < n of
+        docs/derivations/parametrizations.md.
 
-        The latter needs rank(W B^-1 - I) <= m.
+        The second proof requires rank(W B^-1 - I) <= m.
 
-        The rotations are those that are bound. Trained angles are set to zero: for m < n a matrix made with others is
-        then out of reach.
+        Fixed rotations are used as they are bound. Trained angles are set to zero, so for m < n a matrix built with
+        other angles is out of reach.
         """
         soft = self.description.u1 == "soft"
         Q = check_square(W, self.n, self.field) if soft else check_on_group(W, self.n, self.field)
@@ -258,7 +259,7 @@ class BoundHouseholder(BoundParametrization):
         return (packed, zero) if self.trains_angles else (packed,)
 
     def _target(self) -> str:
-        """Return what the reflections must make on their own, for messages."""
+        """Return the part of W that the reflections must represent, for messages."""
         return "W" if self.description.base == "identity" else "W B^-1"
 
     def _dense(self, base: tuple[Tensor, Tensor]) -> Tensor:
@@ -266,15 +267,17 @@ class BoundHouseholder(BoundParametrization):
         return compact_wy.apply_base(identity, base).mT
 
     def _split_u1(self, M: Tensor, tolerance: float) -> tuple[Tensor, float]:
-        """Return Q and u in [-1, 1] with M = Q diag(1, ..., 1, u), Q orthogonal; NotOnGroupError if there are none."""
+        """Return Q and u in [-1, 1] with M = Q diag(1, ..., 1, u), Q orthogonal; raise NotOnGroupError if none
+        exist.
+        """
         left, _, right = torch.linalg.svd(M[:, :-1], full_matrices=True)
         Q = torch.cat([left[:, :-1] @ right, left[:, -1:]], dim=1)
         u = float((Q[:, -1] @ M[:, -1]).clamp(-1, 1))
         distance = float(torch.linalg.matrix_norm(M - torch.cat([Q[:, :-1], u * Q[:, -1:]], dim=1)))
         if distance > tolerance:
             raise NotOnGroupError(
-                f"Expected {self._target()} to be orthogonal but for the length of its last column, at most 1, but got "
-                f"a distance of {distance:.3g}, where rounding allows {tolerance:.1g}. Take its polar factor, or "
+                f"Expected {self._target()} to be orthogonal except for the length of its last column, at most 1, but got "
+                f"a distance of {distance:.3g} (rounding allows {tolerance:.1g}). Take its polar factor, or "
                 f"Unconstrained()."
             )
         return Q, u
@@ -308,7 +311,7 @@ class BoundComplexHouseholder(BoundHouseholder):
         return (reflectors, *((self.n,) for _ in self.names[1:]))
 
     def _phases(self, free: tuple[Tensor, ...]) -> Tensor | None:
-        """Return the phases of B (N,) in float64, or None: theta, the rotations', or their sum."""
+        """Return the phases of B (N,) in float64, or None: theta, the phases of the rotations, or their sum."""
         total = free[1].double() if self.full else None
         if self.description.base == "rotations":
             angles = (free[-1] if self.trains_angles else self.angles).double().to(free[0].device)
@@ -337,11 +340,11 @@ class BoundComplexHouseholder(BoundHouseholder):
         return narrowed(W, free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return reflectors of any unitary matrix at m = n; at m < n of what m reflections make, trained angles again
-        set to zero.
+        """Return reflectors of any unitary matrix if m = n, or of a product of m reflections if m < n, with trained
+        angles again set to zero.
 
-        A complex reflection I - 2uu*/||u||^2 maps q to e_j only if q_j is real, so that most unitary matrices, even
-        with rank(W B^-1 - I) <= m, are no such product; NotOnGroupError names the rank or the distance that remains.
+        A complex reflection I - 2uu*/||u||^2 maps q to e_j only if q_j is real. Most unitary matrices, even with rank(W
+        B^-1 - I) <= m, are therefore not such a product; NotOnGroupError names the rank or the remaining distance.
         """
         Q = check_on_group(W, self.n, self.field)
         zero = torch.zeros(self.n, dtype=torch.float64, device=W.device)

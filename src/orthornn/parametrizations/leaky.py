@@ -1,24 +1,26 @@
-r"""Householder reflections on rotations, of which a part forgets.
+r"""Householder reflections on rotations, part of which forget.
 
     W = (I - U T^-1 U') B,    B h = c * h + s * swap(h),    c = g cos(a),  s = -+ g sin(a)
 
-as `householder.py` has it with base="rotations", but for the factor g of each pair of units (i, i + N - N//2), or of the odd
-unit: 1 exactly for the first pairs, which remember, and g = exp(-exp(d)) with a trained d for the others, which are
-leaky and forget with the time constant exp(-d), in steps. W'W = B'B = diag(g^2), so that ||W h|| <= ||h||, with
-equality on the units that remember.
+This is `householder.py` with base="rotations", except for the factor g of each pair of units (i, i + N - N//2), or of
+the odd unit. The first pairs remember: g is exactly 1. The other pairs are leaky: g = exp(-exp(d)) with a trained d,
+and they forget with the time constant exp(-d), in steps. W'W = B'B = diag(g^2), so ||W h|| <=
+||h||, with equality on the units that remember.
 
-Initial values. The angles are uniform on the circle, and g is drawn uniform by area on a ring (rotations.py). Reflectors are
-zero on the units that remember and have independent normal entries on the leaky ones, so that
+Initial values: the angles are uniform on the circle, and g is drawn uniformly by area from a ring (rotations.py).
+Reflectors are zero on the units that remember and have independent normal entries on the leaky ones, so
 
     W = [R 0; 0 W_leaky]    up to the order of the units.
 
-The first part is turned, and neither lost nor mixed, over any number of steps, and so are gradients there; the second part is
-an ordinary recurrent network whose past fades. Training couples them. (If all units are mixed from the start, everything
-fades: of Q diag(g) with a random orthogonal Q the eigenvalues have modulus at most sqrt(mean g^2) for large N.)
+The first part rotates its state, neither losing nor mixing it over any number of steps, and the same holds for
+gradients there. The second part is an ordinary recurrent network whose past fades. Training couples the two. (If all
+units are mixed from the start, everything fades: for a random orthogonal Q, the eigenvalues of Q diag(g) have modulus
+at most sqrt(mean g^2) for large N.)
 
-Reflectors begin with norm 1. W depends on their directions alone, and an optimizer whose steps have the size of its rate,
-like Adam, turns them sqrt(N) times as fast as those whose entries have variance 1. Their gradient is orthogonal to them, so
-their norm grows by about rate^2 N / 2 per update, which slowly lowers the rate of turning; nothing rescales them.
+Reflectors start with norm 1. W depends only on their directions, and an optimizer with steps as large as its learning
+rate, like Adam, turns them sqrt(N) times faster than reflectors whose entries have variance 1. Their gradient is
+orthogonal to them, so their norm grows by about rate^2 N / 2 per update, which slowly lowers the rate of turning;
+nothing rescales them.
 """
 
 from __future__ import annotations
@@ -40,18 +42,18 @@ from .rotations import RADII, check_radii, decay_of, draw_decay, factors_of
 
 @dataclass(frozen=True, repr=False)
 class LeakyHouseholder(Parametrization):
-    """Householder reflections on fixed rotations, of which a part decays at trained rates; the others keep the norm.
+    """Householder reflections on fixed rotations, some of which decay at trained rates; the others keep the norm.
 
-    Free tensors: ``reflectors``, as those of :class:`~orthornn.Householder`, and ``decay`` (K,), one for each leaky
-    pair or odd unit, minus the logarithm of its time constant in steps. The angles of the rotations are the buffer ``angles``
-    (N//2,).
+    Free tensors: ``reflectors``, as in :class:`~orthornn.Householder`, and ``decay`` (K,), one entry for each leaky
+    pair or odd unit, minus the logarithm of its time constant in steps. The angles of the rotations are the buffer
+    ``angles`` (N//2,).
 
     Args:
-        reflections: m. Default: None, as many as W has rows.
+        reflections: Number of reflections, m. Default: None, m = N.
         leaky: Share of the pairs that decay, from 0 to 1, rounded down: K = leaky (N - N//2). Default: 0.5.
-        radii: Bounds of the ring on which the factors of the leaky pairs are drawn, uniform by area. Default:
+        radii: Bounds of the ring from which the factors of the leaky pairs are drawn, uniformly by area. Default:
             ``(0.9, 0.999)``.
-        angles: How those of the rotations are drawn; see :class:`~orthornn.Householder`. Default: ``"full"``.
+        angles: Initial angles of the rotations; see :class:`~orthornn.Householder`. Default: ``"full"``.
 
     Example::
 
@@ -100,13 +102,13 @@ class BoundLeakyHouseholder(BoundHouseholder):
         return self._by_unit(torch.arange(self.n - self.n // 2, device="cpu") < self.n - self.n // 2 - self.leaky_pairs)
 
     def _by_unit(self, pairs: Tensor) -> Tensor:
-        """Return what belongs to each pair, and to the odd unit, for every unit: (N - N//2,) -> (N,)."""
+        """Return a value per unit from one per pair, which includes the odd unit: (N - N//2,) -> (N,)."""
         return torch.cat([pairs, pairs[: self.n // 2]])
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
         """Return reflectors of norm 1 in random directions of the leaky units, and the decay.
 
-        A reflector that has no leaky unit points in any direction.
+        A reflector without a leaky unit points in any direction.
         """
         (reflectors,) = super().initial(generator)
         return self._on_leaky_units(reflectors), draw_decay(self.leaky_pairs, self.radii, generator)
@@ -132,10 +134,10 @@ class BoundLeakyHouseholder(BoundHouseholder):
         return False
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return the decay of a W whose columns are orthogonal, by their lengths, and the reflectors of what remains; see
-        :class:`~orthornn.Householder`.
+        """Return the decay of a W with orthogonal columns, derived from their lengths, and the reflectors of the
+        remaining orthogonal matrix; see :class:`~orthornn.Householder`.
 
-        The columns of a leaky pair must have one length, below 1, and those of the other units length 1.
+        Both columns of a leaky pair must have the same length, below 1, and the columns of the other units length 1.
         """
         wide, half = check_square(W, self.n, "real"), self.n // 2
         squares = wide.square().sum(0)
@@ -146,9 +148,9 @@ class BoundLeakyHouseholder(BoundHouseholder):
         off = float(torch.linalg.matrix_norm(Q.mT @ Q - torch.eye(self.n, dtype=Q.dtype, device=Q.device)))
         if not off <= rounding(W):
             raise NotOnGroupError(
-                f"Expected the columns of W to be orthogonal, those of the units that remember of length 1 and those of each "
-                f"leaky pair of one length below 1, but got a distance of {off:.3g}, where rounding allows "
-                f"{rounding(W):.1g}. Use another parametrization, such as Unconstrained()."
+                f"Expected W to have orthogonal columns, of length 1 for units that remember and of one length below 1 in "
+                f"each leaky pair, but got a distance of {off:.3g} (rounding allows "
+                f"{rounding(W):.1g}). Use another parametrization, such as Unconstrained()."
             )
         orthogonal = self.description.bind(self.n)
         orthogonal.angles = self.angles

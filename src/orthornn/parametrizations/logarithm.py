@@ -4,10 +4,10 @@ Principal square roots. If W has no eigenvalue -1, its square root with angles i
 factor of I + W, because 1 + e^{i theta} = 2 cos(theta/2) e^{i theta/2}. After k roots all angles are small, and with
 C = (W - I)(W + I)^-1, which has eigenvalues i tan(theta/2), log W = 2 artanh C = 2 (C + C^3/3 + C^5/5 + ...).
 
-Eigenvalues near -1. Complex: W e^{i s} with the shift s that moves the widest gap between eigenvalues to -1. Real:
-the symmetric part (W + W')/2 has eigenvalues cos theta; a gap of them between -0.9 and 0.5 splits the space into two
-invariant subspaces. On the one with the small cosines, -W has a logarithm X, and log W = X + pi J for any J with
-J' = -J, J^2 = -I and J X = X J: such a J is the polar factor of -X.
+Eigenvalues near -1. Complex: use W e^{i s} with the shift s that moves the widest gap between eigenvalues to -1. Real:
+the symmetric part (W + W')/2 has eigenvalues cos theta; a gap between them, from -0.9 to 0.5, splits the space into two
+invariant subspaces. On the subspace with the small cosines, -W has a logarithm X, and log W = X + pi J for any J with
+J' = -J, J^2 = -I and J X = X J. The polar factor of -X is such a J.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TILT = 1e-13  # makes a singular X regular; J then commutes with X up to this
 def logarithm(W: Tensor) -> Tensor:
     """Return A (N, N) with exp(A) = W and A = -A^H, in double precision.
 
-    W: (N, N), unitary to double precision; if real, of determinant 1.
+    W: (N, N), unitary to double precision; if real, with determinant 1.
     """
     return _of_unitary(W) if W.is_complex() else _of_rotation(W)
 
@@ -71,7 +71,7 @@ def _of_rotation(W: Tensor) -> Tensor:
 
 
 def _near_minus_one(Q: Tensor) -> Tensor:
-    """Return the logarithm of rotations Q of an even dimension all of whose angles exceed pi/3 in modulus."""
+    """Return the logarithm of rotations Q of an even dimension whose angles all exceed pi/3 in modulus."""
     X = _away_from_minus_one(-Q)
     half = torch.eye(Q.shape[0] // 2, dtype=Q.dtype, device=Q.device)
     J = torch.kron(half, half.new_tensor([[0.0, 1.0], [-1.0, 0.0]]))

@@ -1,4 +1,6 @@
-"""Matrices of either field: precisions, pairs of real numbers, Haar draws, polar factors, the checks of `right_inverse`."""
+"""Real and complex matrices: precisions, pairs of real numbers, Haar draws, polar factors, checks of
+`right_inverse`.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,17 @@ from ..errors import DTypeError, NotOnGroupError
 
 
 def as_complex(pairs: Tensor) -> Tensor:
-    """Return (...) complex from (..., 2) real; at least float32, since complex numbers have no 16-bit arithmetic.
+    """Return (...) complex from (..., 2) real; at least complex64, since complex numbers have no 16-bit arithmetic.
 
-    Not a view, which strides and offsets of some tensors do not allow: the parameters of FSDP and of
-    torch.nn.utils.vector_to_parameters begin anywhere in one vector.
+    The result is not a view, since strides and offsets of some tensors do not allow one: parameters of FSDP and of
+    torch.nn.utils.vector_to_parameters may start anywhere in one vector.
     """
     real, imaginary = (pairs.float() if pairs.dtype in (torch.bfloat16, torch.float16) else pairs).unbind(-1)
     return torch.complex(real, imaginary)
 
 
 def as_pairs(W: Tensor) -> Tensor:
-    """Return (...) complex -> (..., 2) real; a real tensor stays as it is."""
+    """Return (...) complex -> (..., 2) real; a real tensor is returned unchanged."""
     return torch.view_as_real(W.resolve_conj()) if W.is_complex() else W
 
 
@@ -47,7 +49,8 @@ def orthogonality_error(W: Tensor) -> float:
 def haar(n: int, is_complex: bool, generator: torch.Generator | None = None) -> Tensor:
     """Return a matrix from the Haar measure on O(n) or U(n), in double precision on the CPU.
 
-    Q of a Gaussian matrix, its columns multiplied by the signs (phases) of R's diagonal (Mezzadri, 2007).
+    The result is Q of a Gaussian matrix, with its columns multiplied by the signs (phases) of R's diagonal (Mezzadri,
+    2007).
     """
     dtype = torch.complex128 if is_complex else torch.float64
     Q, R = torch.linalg.qr(torch.randn(n, n, dtype=dtype, device="cpu", generator=generator))
@@ -63,8 +66,8 @@ def polar_factor(A: Tensor) -> Tensor:
 
 
 def polar_of_determinant(A: Tensor, sign: float) -> Tensor:
-    """Return the nearest orthogonal matrix of determinant `sign`: the polar factor of the real square A, if need be with the
-    other sign on the least singular direction of A.
+    """Return the orthogonal matrix with determinant `sign` nearest to A: the polar factor of the real square A, if
+    necessary with the sign on the least singular direction of A flipped.
     """
     left, _, right = torch.linalg.svd(A, full_matrices=False)
     if float(torch.linalg.slogdet(left @ right)[0]) != sign:
@@ -73,8 +76,8 @@ def polar_of_determinant(A: Tensor, sign: float) -> Tensor:
 
 
 def solve(A: Tensor, B: Tensor) -> Tensor:
-    """Return A^-1 B. Raise torch.linalg.LinAlgError if A is singular; on CUDA, where the host would have to wait for what it
-    has launched, and may not while a graph is captured, return NaN then.
+    """Return A^-1 B. Raise torch.linalg.LinAlgError if A is singular. On CUDA return NaN instead, since the host would
+    have to wait for the device, which is not allowed while a graph is captured.
     """
     if not (A.is_cuda or is_captured(A)):
         return torch.linalg.solve(A, B)
@@ -83,7 +86,7 @@ def solve(A: Tensor, B: Tensor) -> Tensor:
 
 
 def check_square(W: Tensor, n: int, field: str) -> Tensor:
-    """Return W in double precision, after its shape, field and finiteness have been checked."""
+    """Return W in double precision, after checking its shape, field and finiteness."""
     check_shape("W", W, (n, n))
     if W.is_complex() and field == "real":
         raise DTypeError(f"Expected W to be real, like this parametrization, but got {W.dtype}. Use field='complex'.")
@@ -100,11 +103,11 @@ _SINGLE = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
 def rounding(W: Tensor) -> float:
-    """Return how far from orthogonal (Frobenius) a matrix may be that is orthogonal up to the rounding of its dtype.
+    """Return the error (Frobenius) of a matrix that is orthogonal up to the rounding of its dtype.
 
-    Algorithms in float32 or float64 lose up to about n eps. 16-bit matrices are such results rounded: entries of
-    relative error eps/2 and Frobenius norm sqrt(n) change W^H W by at most eps sqrt(n). A matrix in double precision
-    whose entries are all numbers of float32 was computed there, and widened.
+    Algorithms in float32 or float64 lose up to about n eps. 16-bit matrices are such results rounded: entries with
+    relative error eps/2 and Frobenius norm sqrt(n) change W^H W by at most eps sqrt(n). A double-precision matrix whose
+    entries are all representable in float32 is taken as computed in float32 and widened.
     """
     if W.dtype in _SINGLE and torch.equal(W.to(_SINGLE[W.dtype]).to(W.dtype), W):
         W = W.to(_SINGLE[W.dtype])
@@ -113,17 +116,17 @@ def rounding(W: Tensor) -> float:
 
 
 def check_on_group(W: Tensor, n: int, field: str) -> Tensor:
-    """Return W in double precision, made orthogonal (unitary) to that precision; NotOnGroupError if it is not to its
-    own.
+    """Return W in double precision, orthogonal (unitary) to that precision; raise NotOnGroupError if W is not
+    orthogonal to the precision of its dtype.
 
-    A matrix rounded to float32 is orthogonal to that accuracy only; its polar factor is the nearest exact one.
+    A matrix rounded to float32 is orthogonal only to that accuracy; its polar factor is the nearest exact one.
     """
     wide = check_square(W, n, field)
     error = orthogonality_error(wide)
     if error > rounding(W):
         kind = "orthogonal" if field == "real" else "unitary"
         raise NotOnGroupError(
-            f"Expected W to be {kind}, but got ||W^H W - I||_F = {error:.3g}, where rounding of {W.dtype} allows "
-            f"{rounding(W):.1g}. Take its polar factor, or use Unconstrained()."
+            f"Expected W to be {kind}, but got ||W^H W - I||_F = {error:.3g} (rounding of {W.dtype} allows "
+            f"{rounding(W):.1g}). Take its polar factor, or use Unconstrained()."
         )
     return polar_factor(wide)

@@ -1,12 +1,12 @@
 """A unitary matrix as a rectangular mesh of rotations of neighbors (Clements et al., 2016).
 
-With T(theta, phi) on the units (k, k+1) as in givens.py, entries below the diagonal are eliminated one antidiagonal
-after the other, by turns from the right (V T^H, columns) and from the left (T V, rows), until a diagonal matrix is
+With T(theta, phi) on the units (k, k+1) as in givens.py, eliminate the entries below the diagonal one antidiagonal
+after the other, alternating between the right (V T^H, columns) and the left (T V, rows), until a diagonal matrix is
 left: W = T_1^H ... T_j^H D' T_k ... T_{j+1}. Then each T^H on the left of D' moves to its right,
 
 T(theta, phi)^H diag(e^{ia}, e^{ib}) = diag(-e^{i(b - phi)}, e^{ib}) T(theta, a - b + pi),
 
-and W = D T ... T has the order of a mesh of n layers. Real: all phases are 0, all signs are in D.
+and W = D T ... T has the order of a mesh of n layers. Real: all phases are 0, and all signs are in D.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Rotation = tuple[int, float, float]  # k, theta, phi
 
 
 def decompose(W: Tensor, layers: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (theta, phi, d): angles (L, n), those of the pair (k, k+1) of a layer at [layer, k], and D's diagonal
-    (n,).
+    """Return (theta, phi, d): angles (L, n), with the angles of the pair (k, k+1) of a layer at [layer, k], and D's
+    diagonal (n,).
 
     W: (n, n), unitary to double precision; layers >= n.
     """

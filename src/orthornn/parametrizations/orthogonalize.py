@@ -1,4 +1,4 @@
-"""Any weight of any torch layer, square or rectangular, under a parametrization, by torch.nn.utils.parametrize."""
+"""Parametrize any weight of any torch layer, square or rectangular, with torch.nn.utils.parametrize."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Init = Literal["new", "polar"]
 class _Registered(nn.Module):
     """The module that torch.nn.utils.parametrize calls: the free tensors are stored under original0, original1, ...
 
-    On registration torch asks right_inverse for the initial values; it gets `initial`. Afterwards `belongs_to` names the list
-    that holds the free tensors; a copy belongs to the copy of that list.
+    On registration torch asks right_inverse for the initial values and gets `initial`. Afterwards `belongs_to` names
+    the list that holds the free tensors; a copy of the module belongs to the copy of that list.
     """
 
     def __init__(self, method: BoundParametrization, initial: tuple[Tensor, ...]) -> None:
@@ -73,39 +73,39 @@ class _Registered(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the free tensors, and the random buffers of the parametrization, again."""
+        """Redraw the free tensors and the random buffers of the parametrization."""
         for tensor, value in zip(self.free(), self.method.initial()):
             tensor.copy_(sharded_like(value, tensor))
 
 
 @recording()
 def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, init: Init = "new") -> Layer:
-    """Put `layer`'s weight `name` under a parametrization, initialized on the set that it spans.
+    """Put `layer`'s weight `name` under a parametrization, and initialize it on the set that the parametrization spans.
 
-    A square weight becomes W. Of a rectangular one the rows or the columns are orthonormal, whichever are fewer, as
-    with torch.nn.utils.parametrizations.orthogonal; Householder(), Stiefel(), ScaledCayley(), MatrixExponential(),
-    Givens() and SpectralMargin(0) have this form, and Householder()'s numbers are then the fewest of those that need no
-    special optimizer.
+    A square weight becomes W. For a rectangular weight the rows or the columns become orthonormal, whichever are fewer,
+    as with torch.nn.utils.parametrizations.orthogonal. Householder(), Stiefel(), ScaledCayley(), MatrixExponential(),
+    Givens() and SpectralMargin(0) support rectangular weights; of those that need no special optimizer, Householder()
+    has the fewest numbers.
 
-    Afterwards `layer.weight` is rebuilt at each access (torch.nn.utils.parametrize.cached() caches it), and
+    Afterwards `layer.weight` is rebuilt on each access (torch.nn.utils.parametrize.cached() caches it), and
     `layer.weight = Q` sets it through right_inverse.
 
     Args:
         layer: Any module.
-        name: Name of one of its own parameters, a real matrix (out, in).
-        parametrization: What W is made of; for real matrices.
-        init: ``"new"`` to draw W as the parametrization does, so that the weight's old values are lost; ``"polar"`` to
-            start from the polar factor of the weight, the nearest matrix with orthonormal rows or columns. Where the
-            parametrization fixes the determinant of a square W and the polar factor has the other one, the nearest
-            matrix with that determinant. Default: ``"new"``.
+        name: Name of one of the layer's parameters, a real matrix (out, in).
+        parametrization: Parametrization of W, for real matrices.
+        init: ``"new"`` to draw W from the parametrization's initialization, which discards the weight's old values;
+            ``"polar"`` to start from the polar factor of the weight, the nearest matrix with orthonormal rows or
+            columns. If the parametrization fixes the determinant of a square W and the polar factor has the other one,
+            start from the nearest matrix with that determinant. Default: ``"new"``.
 
     Returns:
         The layer.
 
     Raises:
-        ArgumentTypeError: If the layer is no module, or the parametrization none.
-        ArgumentError: If the name is no parameter, as that of a weight under pruning or the older weight_norm; the
-            parametrization is complex; or it has no rectangular form.
+        ArgumentTypeError: If ``layer`` is not a module, or ``parametrization`` is not a parametrization.
+        ArgumentError: If the name is not a parameter, such as a weight under pruning or the older weight_norm; if the
+            parametrization is complex; or if it does not support rectangular weights.
         ShapeError: If the weight is not a matrix.
         DTypeError: If the weight is not real.
         NotOnGroupError: If init="polar" and the parametrization does not reach the polar factor.
@@ -123,7 +123,7 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
     if isinstance(name, str) and parametrize.is_parametrized(layer, name):
         kind = type(layer).__name__.removeprefix("Parametrized")
         raise ArgumentError(
-            f"Expected {kind}.{name} without a parametrization, but got one. Remove it with "
+            f"Expected {kind}.{name} without a parametrization, but got a parametrized one. Remove it with "
             f"torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first."
         )
     if not isinstance(name, str) or name not in own:
@@ -162,18 +162,18 @@ def orthogonalize(layer: Layer, name: str, parametrization: Parametrization, *, 
 
 
 def _check_is_own(layer: nn.Module, name: str, own: list[str]) -> None:
-    """Raise an error for a name that is none of the layer's own parameters; of one further inside, name its layer."""
+    """Raise an error if a name is not a parameter of the layer; if it belongs to an inner layer, name that layer."""
     if isinstance(name, str):
         inside = next((k for k, _ in layer.named_parameters() if k == name or k.startswith(f"{name}.")), None)
         if inside is not None:
             path, last = inside.rsplit(".", 1)
             raise ArgumentError(
-                f"Expected name to be of a parameter of {type(layer).__name__} itself, but got {name!r}. Pass the layer that "
+                f"Expected name to be a parameter of {type(layer).__name__} itself, but got {name!r}. Pass the layer that "
                 f"has it: orthogonalize(module.{path}, {last!r}, ...)."
             )
     if not own:
         raise ArgumentError(
-            f"Expected a layer with parameters of its own, but got {type(layer).__name__}, which has none. Pass one of its "
+            f"Expected a layer that holds parameters itself, but got {type(layer).__name__}, which has none. Pass one of its "
             f"layers."
         )
     hook = older_tool(layer, name) if isinstance(name, str) else None
@@ -181,13 +181,15 @@ def _check_is_own(layer: nn.Module, name: str, own: list[str]) -> None:
         tool, remove = next(words for kind, words in OLDER_TOOLS.items() if isinstance(hook, kind))
         raise ArgumentError(
             f"Expected {type(layer).__name__}.{name} to be a parameter, but got a tensor that {tool} computes. Make it "
-            f"one first, with torch.nn.utils.{remove}(layer, {name!r})."
+            f"permanent first, with torch.nn.utils.{remove}(layer, {name!r})."
         )
     check_choice("name", name, own)
 
 
 def _nearest(method: BoundParametrization, weight: Tensor, name: str) -> tuple[Tensor, ...]:
-    """Free tensors of the polar factor of the weight, or of the nearest matrix of the determinant that `method` has."""
+    """Free tensors of the polar factor of the weight, or of the nearest matrix with the determinant that `method`
+    requires.
+    """
     if weight.is_meta:
         raise ArgumentError(f"Expected {name} to have values for init='polar', but it is on meta. Use init='new'.")
     check_finite(name, weight)

@@ -1,11 +1,11 @@
-"""The two classes of every parametrization: a description, and what it becomes when bound to a size.
+"""The two base classes of every parametrization: a description, and the module it becomes when bound to a size.
 
 A description (`Householder(reflections=32)`) is a small immutable value that can be compared, printed and pickled.
-`bind(n)` makes a module for one N x N matrix: it holds no parameters, only buffers (what is not trained), and maps
-free real tensors to W. The free tensors belong to whoever trains them: a recurrent layer, or
+`bind(n)` creates a module for one N x N matrix: it has only buffers (values that are not trained), no parameters, and
+maps free real tensors to W. The free tensors belong to the module that trains them: a recurrent layer, or
 torch.nn.utils.parametrize.
 
-N is the hidden size; a complex matrix is built from real tensors whose last dimension of 2 is (real, imaginary).
+N is the hidden size; a complex matrix is built from real tensors whose last dimension of size 2 is (real, imaginary).
 """
 
 from __future__ import annotations
@@ -33,21 +33,25 @@ ORTHOGONAL_GROUPS = ("O", "SO", "det=-1", "U", "subset")
 
 
 def signs_of(buffer: Tensor) -> Tensor:
-    """Return a buffer of signs as exactly -1 or 1, in float64: a moving average of buffers leaves numbers in between."""
+    """Return a buffer of signs as exactly -1 or 1, in float64: a moving average of buffers produces numbers in
+    between.
+    """
     return torch.where(buffer < 0, -1.0, 1.0).double()
 
 
 def group_of_signs(buffer: Tensor, negatives: int = 0) -> str:
-    """Return "SO" or "det=-1" by how many signs in a buffer are negative: `negatives` while it has no values to read."""
+    """Return "SO" or "det=-1" by the number of negative signs in a buffer, or by `negatives` if it has no values
+    yet.
+    """
     count = negatives if buffer.is_meta or type(buffer) is not Tensor else int((buffer < 0).sum())
     return "SO" if count % 2 == 0 else "det=-1"
 
 
 class Parametrization(ABC):
-    """A description; subclasses are frozen dataclasses and check their arguments in __post_init__."""
+    """A description. Subclasses are frozen dataclasses and check their arguments in __post_init__."""
 
     def __repr__(self) -> str:
-        """Return the constructor's call, without arguments that have their default value."""
+        """Return the constructor's call, omitting arguments that have their default value."""
         given = [
             f"{f.name}={getattr(self, f.name)!r}"
             for f in fields(self)  # type: ignore[arg-type]
@@ -60,10 +64,10 @@ class Parametrization(ABC):
         """Return the module that maps free tensors to W (N, N).
 
         Args:
-            n: N.
+            n: Size of the matrix, N.
 
         Raises:
-            ArgumentError: If the description does not fit N.
+            ArgumentError: If the description does not support N.
         """
 
 
@@ -103,15 +107,16 @@ class BoundParametrization(nn.Module, ABC):
     """Free real tensors -> W, for one matrix.
 
     Attributes:
-        n: The size of W.
+        n: Size of W.
         field: "real" or "complex".
-        names: Of the free tensors, in the order in which `forward` takes them.
-        group: The set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular values within
-            one), "contractions" (orthogonal but for one singular value of at most 1), "decays" (singular values of at most
-            1), or "all" (any matrix).
-        num_reflections: The number of columns of the U of `compact`; None if there is no such form.
-        operator_cost: (multiply-adds for one row, torch operations for one step) of W h without W; None if there is no way.
-        manifolds: The manifold ("stiefel") of each free tensor that an optimizer must keep on one, by name.
+        names: Names of the free tensors, in the order in which `forward` takes them.
+        group: Set that W ranges over: "O", "SO", "det=-1", "U", "subset" (of O or U), "margin" (singular values within
+            a margin), "contractions" (orthogonal except for one singular value of at most 1), "decays" (singular values
+            of at most 1), or "all" (any matrix).
+        num_reflections: Number of columns of the U of `compact`; None if there is no such form.
+        operator_cost: (multiply-adds for one row, torch operations for one step) of applying W without building it;
+            None if this is not possible.
+        manifolds: The manifold ("stiefel") of each free tensor that an optimizer must keep on a manifold, by name.
     """
 
     names: tuple[str, ...]
@@ -128,7 +133,9 @@ class BoundParametrization(nn.Module, ABC):
         self.manifolds = {}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> BoundParametrization:
-        """Move the buffers, but keep their precision: `.bfloat16()` is for what is trained, and W is built in float64."""
+        """Move the buffers but keep their precision: `.bfloat16()` is for trained tensors, and W is built in
+        float64.
+        """
         before = dict(self._buffers)
         super()._apply(fn, recurse)
         for name, buffer in before.items():
@@ -143,13 +150,13 @@ class BoundParametrization(nn.Module, ABC):
         """The shapes of the free tensors, in the order of `names`."""
 
     def check_free(self, free: tuple[Tensor, ...]) -> None:
-        """Raise unless the free tensors are dense and real, of the number and shapes of `names`, on one device.
+        """Raise unless the free tensors match `names` in number and shape, and are dense, real and on one device.
 
         Args:
             free: The free tensors, in the order of `names`.
 
         Raises:
-            ArgumentError, ArgumentTypeError, ShapeError, DTypeError, DeviceError: If they are not.
+            ArgumentError, ArgumentTypeError, ShapeError, DTypeError, DeviceError: If they do not.
         """
         device = getattr(free[0], "device", None) if len(free) > 1 else None
         fits = [
@@ -181,17 +188,18 @@ class BoundParametrization(nn.Module, ABC):
         """Return initial free tensors, float64 on the CPU, and redraw the random buffers of this module.
 
         Args:
-            generator: Of random numbers, on the CPU. Default: None, torch's own.
+            generator: Random number generator, on the CPU. Default: None, torch's default generator.
         """
 
     def reset_parameters(self) -> None:
-        """Draw the random buffers again; FSDP asks every module with tensors of its own, off the meta device."""
+        """Redraw the random buffers; FSDP calls this on every module with tensors when it leaves the meta device."""
         if self._buffers:
             self.initial()
 
     @abstractmethod
     def forward(self, *free: Tensor) -> Tensor:
-        """Return W (N, N), real or complex, built in float64 and cast to the precision of the free tensors; differentiable.
+        """Return W (N, N), real or complex, built in float64 and cast to the precision of the free tensors;
+        differentiable.
 
         Args:
             free: The free tensors, in the order of `names`.
@@ -205,19 +213,19 @@ class BoundParametrization(nn.Module, ABC):
             W: The matrix (N, N), real or complex.
 
         Raises:
-            NotOnGroupError: If W is outside of what this parametrization spans; the message names the distance.
+            NotOnGroupError: If W is outside the set that this parametrization spans; the message names the distance.
         """
 
     @property
     def memory(self) -> Tensor | None:
-        """Which units begin as a memory, whose state W turns, mixes with no other unit and keeps at its norm.
+        """Units that start as a memory: W rotates their state, does not mix it with other units and keeps its norm.
 
-        Bool (N,) on the CPU; None if W makes no difference between units.
+        Bool (N,) on the CPU; None if W does not distinguish between units.
         """
         return None
 
     def count(self) -> int:
-        """Return how many trainable numbers the papers count: those of the free tensors."""
+        """Return the number of trainable numbers as the papers count them: all numbers of the free tensors."""
         return sum(math.prod(shape) for shape in self.shapes)
 
     def compact(self, *free: Tensor) -> tuple[Tensor, Base] | None:
@@ -233,7 +241,7 @@ class BoundParametrization(nn.Module, ABC):
 
     def flow(self, *free: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return (angles (N//2,), rates (N - N//2,)) in float64 if W is one unit of time of a flow of plane rotations:
-        over a time t the pairs (i, i + N - N//2) turn by angle t and are scaled by exp(-rate t). None if it is not.
+        over a time t the pairs (i, i + N - N//2) turn by angle t and are scaled by exp(-rate t). Otherwise return None.
 
         Args:
             free: The free tensors, in the order of `names`.
@@ -242,13 +250,15 @@ class BoundParametrization(nn.Module, ABC):
 
     @property
     def flows(self) -> bool:
-        """True if `flow` returns something; by default, if the class overrides it."""
+        """True if `flow` returns a value; by default, if the class overrides it."""
         return type(self).flow is not BoundParametrization.flow
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
-        """Return what `multiply` reads, made once a sequence from the free tensors and in their precision.
+        """Return the tensors that `multiply` reads, computed once per sequence from the free tensors, in their
+        precision.
 
-        All tensors that it reads, buffers included: the backward pass may run when the module has others.
+        The result contains all tensors that `multiply` reads, buffers included: the module may have other tensors when
+        the backward pass runs.
 
         Args:
             free: The free tensors, in the order of `names`.
@@ -256,30 +266,30 @@ class BoundParametrization(nn.Module, ABC):
         return ()
 
     def multiply(self, h: Tensor, *operands: Tensor) -> Tensor:
-        """Return W h, by the structure of W; where `operator_cost` is not None.
+        """Return W h, computed through the structure of W, if `operator_cost` is not None.
 
         Args:
             h: Rows (R, N).
-            operands: What `operands` returns.
+            operands: Result of `operands`.
         """
         raise NotImplementedError
 
     def multiply_adjoint(self, h: Tensor, *operands: Tensor) -> Tensor:
-        """Return W^H h, by the structure of W.
+        """Return W^H h, computed through the structure of W.
 
         Args:
             h: Rows (R, N).
-            operands: What `operands` returns.
+            operands: Result of `operands`.
         """
         raise NotImplementedError
 
     @property
     def acts_after_update(self) -> bool:
-        """True if `after_update_` does anything; by default, if the class overrides it."""
+        """True if `after_update_` does something; by default, if the class overrides it."""
         return type(self).after_update_ is not BoundParametrization.after_update_
 
     def after_update_(self, *free: Tensor) -> None:
-        """Do, in place, what is necessary after an optimizer has changed the free tensors.
+        """Apply, in place, the corrections required after an optimizer has changed the free tensors.
 
         Args:
             free: The free tensors, in the order of `names`.

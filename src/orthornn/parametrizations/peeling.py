@@ -1,14 +1,14 @@
-"""The rotations of a matrix that few layers make, by taking off one layer after the other.
+"""Find the rotations of a matrix that is a product of few layers by removing one layer after the other.
 
-W = D F_L ... F_1. Row p of F_(l-1) ... F_1 vanishes outside of the columns that p reaches in l - 1 layers. Layer l
-mixes the rows p and q by a unitary K = diag(a, b) F(theta, phi); in the columns that only p reaches, both rows of
-F_l ... F_1 are multiples of p's, with the factors K[:, 0], in those that only q reaches with K[:, 1]. So the left
-singular vector of that part gives K up to phases, which are handed inwards: they end in a diagonal matrix, and from
-there move outwards again, since K times a diagonal is another diag(a, b) F(theta, phi).
+W = D F_L ... F_1. Row p of F_(l-1) ... F_1 vanishes outside the columns that p reaches in l - 1 layers. Layer l mixes
+the rows p and q by a unitary K = diag(a, b) F(theta, phi). In the columns that only p reaches, both rows of F_l ... F_1
+are multiples of p's row, with the factors K[:, 0]; in the columns that only q reaches, with the factors K[:, 1]. So the
+left singular vector of that part determines K up to phases, which are passed inwards. They end in a diagonal matrix,
+and from there they move outwards again, since K times a diagonal is another diag(a, b) F(theta, phi).
 
-Where no two units that meet have reached a common column before (the FFT-like arrangement, one or two layers of the
-tunable one) those parts have norm 1, and the rotations are exact. In more layers they may be small, and what is found
-is the less accurate the smaller they are.
+If no two units that meet have reached a common column before (the FFT-like arrangement, one or two layers of the
+tunable one), those parts have norm 1, and the rotations are exact. With more layers the parts may be small, and the
+smaller they are, the less accurate the result is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Pairs = list[list[tuple[int, int]]]
 
 
 def reached(pairs: Pairs, n: int) -> Tensor:
-    """Return which columns (n,) each row may have after 0, 1, ... layers: (L + 1, n, n) bool."""
+    """Return the columns (n,) that each row may have after 0, 1, ... layers: (L + 1, n, n) bool."""
     now = torch.eye(n, dtype=torch.bool, device="cpu")
     found = [now]
     for layer in pairs:
@@ -38,9 +38,9 @@ def is_exact(pairs: Pairs, n: int) -> bool:
 
 
 def peel(W: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return (theta, phi, d): angles in the order of the pairs, and D's diagonal (n,); None where two units that meet
-    reach no column alone. W: (n, n), unitary to double precision. If W is no such product the result is another
-    matrix.
+    """Return (theta, phi, d): angles in the order of the pairs, and D's diagonal (n,); None if two units that meet
+    share all their columns. W: (n, n), unitary to double precision. If W is not such a product, the result represents
+    another matrix.
     """
     n, device, M = W.shape[0], W.device, W.detach().cpu().clone()
     columns = reached(pairs, n)
@@ -68,7 +68,9 @@ def peel(W: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor] | None:
 
 
 def _mixing(own: Tensor, other: Tensor) -> Tensor:
-    """Return unitary K (2, 2) with own = K[:, :1] (1, ...) and other = K[:, 1:] (1, ...), from the larger of the two."""
+    """Return unitary K (2, 2) with own = K[:, :1] (1, ...) and other = K[:, 1:] (1, ...), from the larger of the
+    two.
+    """
     first = other.shape[1] == 0 or (
         own.shape[1] > 0 and torch.linalg.matrix_norm(own) >= torch.linalg.matrix_norm(other)
     )

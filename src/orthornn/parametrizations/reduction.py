@@ -1,10 +1,10 @@
-"""Reduction of an orthogonal or unitary matrix to its reflectors: Theorem 1 of Mhammedi et al. (2017), made
-constructive.
+"""Reduction of an orthogonal or unitary matrix to its reflectors: a constructive version of Theorem 1 of Mhammedi et
+al. (2017).
 
-Each step finds u with H(u) q = e for a unit vector q and a coordinate vector e, and applies H(u); what is left at the
-end is H_1 (m = n) or I (m < n). Reflectors are (N, M) with j zeros at the head of column j, each column scaled as
-standard normal entries would be: sqrt(k) for one of R^k, sqrt(2k) for one of C^k. Adam's steps turn a reflector by
-learning rate over length, so that matrices that are assigned train as ones that are drawn.
+Each step finds u with H(u) q = e for a unit vector q and a coordinate vector e, and applies H(u); H_1 (m = n) or I (m <
+n) is left at the end. Reflectors are (N, M) with j zeros at the head of column j, and each column is scaled to the
+length that standard normal entries would give it: sqrt(k) for a vector of R^k, sqrt(2k) for one of C^k. Adam's steps
+turn a reflector by learning rate over length, so matrices that are assigned train like matrices that are drawn.
 
 Derivations and conditioning: docs/derivations/parametrizations.md, Which matrices m reflections reach.
 """
@@ -37,7 +37,7 @@ def reflect_rows_(Q: Tensor, u: Tensor) -> None:
 
 
 def as_drawn(U: Tensor) -> Tensor:
-    """Return columns scaled to the length that standard normal entries have in the mean square; zero columns stay zero."""
+    """Return columns scaled to the root mean square length of standard normal entries; zero columns stay zero."""
     n, m = U.shape
     wanted = torch.arange(n, n - m, -1, dtype=torch.float64, device=U.device) * (2 if U.is_complex() else 1)
     norms = torch.linalg.vector_norm(U, dim=0)
@@ -45,9 +45,10 @@ def as_drawn(U: Tensor) -> Tensor:
 
 
 def reduce_frame(X: Tensor) -> tuple[Tensor, Tensor]:
-    """Return reflectors (N, min(K, N-1)), none of them zero, with H_n ... H_{n-K+1} E = X, and what they leave of X.
+    """Return reflectors (N, min(K, N-1)), all nonzero, with H_n ... H_{n-K+1} E = X, and the remainder of X.
 
-    X: (N, K) with orthonormal columns; E: the first K columns of I. What is left is E, for K = N but for the last sign.
+    X: (N, K) with orthonormal columns; E: the first K columns of I. The remainder is E, except for the last sign if K =
+        N.
     """
     n, k = X.shape
     X = X.clone()
@@ -65,13 +66,13 @@ def reduce_frame(X: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reduce_orthogonal(Q: Tensor) -> tuple[Tensor, Tensor]:
-    """Return Q = H_n ... H_2 diag(1, ..., 1, u_1): reflectors (N, N-1), none of them zero, and the sign u_1 ()."""
+    """Return Q = H_n ... H_2 diag(1, ..., 1, u_1): reflectors (N, N-1), all nonzero, and the sign u_1 ()."""
     U, rest = reduce_frame(Q)
     return U, torch.where(rest[-1, -1] > 0, 1.0, -1.0).to(Q.dtype)
 
 
 def reduce_unitary(Q: Tensor) -> tuple[Tensor, Tensor]:
-    """Return Q = H^_n ... H^_2 diag(e^{i theta}): complex reflectors (N, N-1), none of them zero, and theta (N,)."""
+    """Return Q = H^_n ... H^_2 diag(e^{i theta}): complex reflectors (N, N-1), all nonzero, and theta (N,)."""
     n, Q = Q.shape[0], Q.clone()
     U = Q.new_zeros(n, n - 1)
     for j in range(n - 1):
@@ -84,14 +85,15 @@ def reduce_unitary(Q: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
-    """Return m < N reflectors (N, M) with Q = H_n ... H_{n-m+1}; NotOnGroupError if there are none.
+    """Return m < N reflectors (N, M) with Q = H_n ... H_{n-m+1}; raise NotOnGroupError if none exist.
 
-    tolerance: what Q is known to. Singular values of Q - I below it do not count towards the rank; they are still
-    reproduced where reflectors are left for them.
+    tolerance: Precision to which Q is known. Singular values of Q - I below it do not count towards the rank; they are
+    still reproduced if enough reflectors are left.
 
-    The work is done in the range of Q - I, which contains all the reflectors: Q = I + V (R - I) V* with R unitary
-    (r, r). Step j sends x = V* e_j, normalized, to itself and leaves the rest of the range, on which e_j vanishes.
-    Without a reflection to make, an even number of places takes e_n (which cancels), an odd one a zero reflector.
+    The computation takes place in the range of Q - I, which contains all the reflectors: Q = I + V (R - I) V* with R
+    unitary (r, r). Step j maps x = V* e_j, normalized, to itself and leaves the rest of the range, on which e_j
+    vanishes. Places that need no reflection get e_n if their number is even (which cancels), or a zero reflector if it
+    is odd.
     """
     n = Q.shape[0]
     kind = "complex reflections" if Q.is_complex() else "reflections"
@@ -99,7 +101,7 @@ def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
     rank = int((s > tolerance).sum())
     if rank > m:
         raise NotOnGroupError(
-            f"Expected rank({name} - I) <= {m}, which is what {m} {kind} reach, but got rank {rank}. "
+            f"Expected rank({name} - I) <= {m}, the most that {m} {kind} reach, but got rank {rank}. "
             f"Pass reflections={n if Q.is_complex() else rank}{'' if Q.is_complex() else ' or more'}."
         )
     V = V[:, : min(m, int((s > n * torch.finfo(Q.dtype).eps).sum()))]
@@ -121,15 +123,15 @@ def reduce_rank(Q: Tensor, m: int, tolerance: float, name: str = "W") -> Tensor:
     # Real: the construction is backward stable. Complex: what is not such a product ends here.
     if distance > (max(4 * tolerance, _CLOSE) if Q.is_complex() else 4 * tolerance):
         raise NotOnGroupError(
-            f"Expected {name} to be a product of {m} {kind}, but got one at Frobenius distance {distance:.3g} from the "
-            f"nearest found, where {4 * tolerance:.1g} is rounding; rank({name} - I) = {rank} is not enough. Pass "
+            f"Expected {name} to be a product of {m} {kind}, but got a matrix at Frobenius distance {distance:.3g} from the "
+            f"nearest one found (rounding allows {4 * tolerance:.1g}); rank({name} - I) = {rank} is not enough. Pass "
             f"reflections={n}."
         )
     return U
 
 
 def _direction(V: Tensor, R: Tensor, j: int) -> Tensor:
-    """Return a unit x of the range: the one along e_j; if e_j is not in it, any that a reflection can fix."""
+    """Return a unit x of the range: the one along e_j, or if e_j is not in it, any that a reflection can fix."""
     lengths = torch.linalg.vector_norm(V, dim=1)
     if not V.is_complex():
         k = j if lengths[j] > _NOTHING else int(lengths.argmax())
@@ -138,7 +140,7 @@ def _direction(V: Tensor, R: Tensor, j: int) -> Tensor:
 
 
 def _real_direction(R: Tensor) -> Tensor:
-    """Return a unit x with x* R x real: of the eigenvectors farthest to the left and to the right of the real axis."""
+    """Return a unit x with x* R x real, built from the eigenvectors farthest to the left and right of the real axis."""
     # R is normal: the Hermitian (R - R*)/2i has its eigenvectors, with the sines of its angles.
     sines, vectors = torch.linalg.eigh((R - R.mH) / 2j)
     low, high = float(sines[0].clamp(max=0)), float(sines[-1].clamp(min=0))

@@ -1,13 +1,13 @@
-"""The unitary matrix of the uRNN, of restricted capacity (Arjovsky et al., 2016, eq. 6).
+"""The unitary matrix of the uRNN, with restricted capacity (Arjovsky et al., 2016, eq. 6).
 
 W = D_3 R_2 F^-1 D_2 P R_1 F D_1,
 
-D_j = diag(e^{i phases_j}), R_j = I - 2 v_j v_j^H / ||v_j||^2 with v_j complex, F the unitary discrete Fourier
-transform, P a fixed random permutation. 7n real numbers; W h in O(n log n) by the FFT. For n > 7 they are fewer than
-the n^2 dimensions of U(n) (Wisdom et al., 2016). Seven directions move nothing: lengths and phases of the v_j, two
-phases shared by the D_j, and a rotation of v_2 and F^-1 D_2 P v_1 in their plane, by which the product of their two
-reflections is unchanged. The Jacobian's rank at random points is min(n^2, 7n - 7) (n > 1): from n = 6 on W cannot reach
-all of U(n).
+D_j = diag(e^{i phases_j}), R_j = I - 2 v_j v_j^H / ||v_j||^2 with complex v_j, F the unitary discrete Fourier
+transform, P a fixed random permutation. The form has 7n real numbers and costs O(n log n) per product W h, by the FFT.
+For n > 7 the numbers are fewer than the n^2 dimensions of U(n) (Wisdom et al., 2016). Seven directions have no effect:
+lengths and phases of the v_j, two phases shared by the D_j, and a rotation of v_2 and F^-1 D_2 P v_1 in their plane,
+which leaves the product of the two reflections unchanged. The Jacobian's rank at random points is min(n^2, 7n - 7) (n >
+1): for n >= 6 W cannot reach all of U(n).
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class BoundRestrictedUnitary(BoundParametrization):
         return (3, self.n), (2, self.n, 2)
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-        """Return phases U[-pi, pi] and reflectors U[-1, 1]; draws the permutation again."""
+        """Return phases from U[-pi, pi] and reflectors from U[-1, 1]; redraw the permutation."""
         self.permutation.copy_(torch.randperm(self.n, generator=generator, device="cpu"))
         phases = torch.rand(3, self.n, dtype=torch.float64, device="cpu", generator=generator)
         reflectors = torch.rand(2, self.n, 2, dtype=torch.float64, device="cpu", generator=generator)
         return (2 * phases - 1) * math.pi, 2 * reflectors - 1
 
     def _check_permutation(self) -> None:
-        """Raise ArgumentError if an entry is in the permutation twice, which a moving average of buffers can do to it."""
+        """Raise ArgumentError if the permutation contains an entry twice, as after a moving average of buffers."""
         permutation = self.permutation
         if not is_plain_eager() or permutation.is_meta or permutation.is_inference():
             return
@@ -76,15 +76,16 @@ class BoundRestrictedUnitary(BoundParametrization):
             return
         if not torch.equal(permutation.sort().values, torch.arange(self.n, device=permutation.device)):
             raise ArgumentError(
-                f"Expected the buffer permutation to hold each of 0 to {self.n - 1} once, but got some twice, as after a "
+                f"Expected the buffer permutation to contain each of 0 to {self.n - 1} once, but got duplicates, as after a "
                 f"moving average with use_buffers=True. Average only the parameters, or copy this buffer from the network."
             )
         self._found_right = seen
 
     def operands(self, *free: Tensor) -> tuple[Tensor, ...]:
-        """Return (d, v, p): the diagonals (3, n), the reflectors scaled to length sqrt(2) (2, n), complex, the permutation.
+        """Return (d, v, p): the diagonals (3, n), the reflectors scaled to length sqrt(2) (2, n), complex, the
+        permutation.
 
-        Raises ArgumentError if the buffer `permutation` is none.
+        Raise ArgumentError if the buffer `permutation` is not a permutation.
         """
         self._check_permutation()
         phases, reflectors = free[0].double(), free[1].double()
@@ -114,16 +115,16 @@ class BoundRestrictedUnitary(BoundParametrization):
         return narrowed(self.multiply(rows, *self.operands(*(value.double() for value in free))).mT, free[0])
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Search by least squares from several starts: there is no closed form.
+        """Search by least squares from several starts, since no closed form exists.
 
-        NotOnGroupError with the smallest distance if it finds no exact solution, which does not prove that there is
-        none: W is then outside of the set, or has another permutation, or the search stopped short.
+        If no exact solution is found, raise NotOnGroupError with the smallest distance. This does not prove that none
+        exists: W may be outside the set, have another permutation, or the search may have stopped short.
         """
         return search(self, check_on_group(W, self.n, self.field), rounding(W))
 
 
 def _fourier(h: Tensor) -> Tensor:
-    """Return F h for rows h; MKL's transform refuses to have no rows."""
+    """Return F h for rows h, also for zero rows, which MKL's transform does not accept."""
     return torch.fft.fft(h, norm="ortho") if h.shape[0] else h
 
 

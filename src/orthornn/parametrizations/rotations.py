@@ -2,20 +2,21 @@ r"""Plane rotations with trained angles, in a fixed basis, with an optional deca
 
     W h = c * h + s * swap(h),    c = g cos(a), s = g sin(a) on the first half of the units, -g sin(a) on the second
 
-swap exchanges the two halves of the units (compact_wy.py), so that the units (i, i + N - N//2) turn by the angle a_i
-and are scaled by g_i; of an odd N the middle unit is scaled alone, by g or 1. A step costs O(N).
+swap exchanges the two halves of the units (compact_wy.py), so the units (i, i + N - N//2) turn by the angle a_i and are
+scaled by g_i; for odd N the middle unit is only scaled, by g or 1. A step costs O(N).
 
-g = 1 exactly unless ``decay=True``: then the last pairs, by default all, are leaky, with g = exp(-exp(d)), d trained, which
-is in (0, 1) whatever d is, and reaches 1 only where exp(-exp(d)) rounds to it. Its time constant is exp(-d) steps.
+g = 1 exactly unless ``decay=True``. In that case the last pairs, by default all, are leaky, with g = exp(-exp(d)) and a
+trained d. This g is in (0, 1) for every d, and reaches 1 only if exp(-exp(d)) rounds to 1. Its time constant is exp(-d)
+steps.
 
-A linear recurrence with any W of SO(n) is one of rotations in the basis of W's planes, and the input and output weights
-next to it absorb a change of basis; so a linear layer loses only the W of determinant -1 by training the angles alone.
-A nonlinear one loses much more: the planes do not mix.
+A linear recurrence with any W of SO(n) consists of rotations in the basis of W's planes, and the input and output
+weights next to it absorb a change of basis. So a linear layer that trains only the angles loses only matrices W with
+determinant -1. A nonlinear layer loses much more: the planes do not mix.
 
-Relatives. LRU (Orvieto et al., 2023): complex diagonal W with g exp(ia), g = exp(-exp(d)), drawn on a ring (`radii`),
-which is this with decay. RotRNN (Biegun et al., 2024): rotations in a trained orthogonal basis, one g per head. S5
-(Smith et al., 2023): a complex diagonal W from the discretization of a continuous system. LinOSS (Rusch & Rus, 2025):
-two units per oscillator, W from an implicit (or implicit-explicit) discretization.
+Related networks: LRU (Orvieto et al., 2023) has a complex diagonal W with g exp(ia), g = exp(-exp(d)), drawn from a
+ring (`radii`); this equals rotations with decay. RotRNN (Biegun et al., 2024) rotates in a trained orthogonal basis,
+with one g per head. S5 (Smith et al., 2023) obtains a complex diagonal W by discretizing a continuous system. LinOSS
+(Rusch & Rus, 2025) has two units per oscillator, and W from an implicit (or implicit-explicit) discretization.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _SMALLEST = 1e-12  # 1 - g, and g, of a decay that right_inverse can represent
 
 
 def check_radii(radii: object) -> tuple[float, float]:
-    """Return the bounds of a ring; an error unless they are two numbers in (0, 1), the smaller first."""
+    """Return the bounds of a ring; raise an error unless they are two numbers in (0, 1), the smaller first."""
     if not isinstance(radii, (tuple, list)) or len(radii) != 2:
         raise ArgumentTypeError(f"Expected radii to be a pair of numbers, but got {radii!r}.")
     low, high = (check_number("radii", radius, 0, 1) for radius in radii)
@@ -51,37 +52,38 @@ def check_radii(radii: object) -> tuple[float, float]:
 
 
 def draw_decay(count: int, radii: tuple[float, float], generator: torch.Generator | None) -> Tensor:
-    """Return d with g = exp(-exp(d)) uniform by area on a ring: (count,), float64 on the CPU."""
+    """Return d such that g = exp(-exp(d)) is uniform by area on a ring: (count,), float64 on the CPU."""
     low, high = radii
     uniform = torch.rand(count, dtype=torch.float64, device="cpu", generator=generator)
     return decay_of((uniform * (high**2 - low**2) + low**2).sqrt())
 
 
 def decay_of(factors: Tensor) -> Tensor:
-    """Return d with exp(-exp(d)) = g, for factors between 1e-12 and 1 - 1e-12, to which others are clamped."""
+    """Return d with exp(-exp(d)) = g, after clamping g to [1e-12, 1 - 1e-12]."""
     return torch.log(-torch.log(factors.clamp(_SMALLEST, 1 - _SMALLEST)))
 
 
 def factors_of(decay: Tensor, pairs: int) -> Tensor:
-    """Return the factors of all pairs, (pairs,) in float64: 1 but for the last ones, which decay."""
+    """Return the factors of all pairs, (pairs,) in float64: 1, except for the last ones, which decay."""
     kept = decay.new_ones(pairs - len(decay), dtype=torch.float64)
     return torch.cat([kept, torch.exp(-torch.exp(decay.double()))])
 
 
 @dataclass(frozen=True, repr=False)
 class Rotations(Parametrization):
-    """Rotations of pairs of units with trained angles; with decay each is scaled by a trained factor in (0, 1).
+    """Rotations of pairs of units with trained angles; with decay a trained factor in (0, 1) scales each.
 
-    Free tensors: ``angles`` (N//2,); with ``decay`` also ``decay`` (K,), one for each leaky pair or odd unit.
+    Free tensors: ``angles`` (N//2,); with ``decay`` also ``decay`` (K,), one entry for each leaky pair or odd unit.
 
     Args:
-        angles: How they are drawn: ``"full"`` U(-pi, pi), ``"quarter"`` U(-pi/2, pi/2), ``"log"`` a random sign times
+        angles: Initial angles: ``"full"``, U(-pi, pi); ``"quarter"``, U(-pi/2, pi/2); or ``"log"``, a random sign times
             log-uniform in (1e-3, pi). Default: ``"full"``.
-        decay: Scale each rotation by a trained factor; W is then a contraction and not orthogonal. Default: ``False``.
-        radii: Bounds of the ring on which the factors are drawn, uniform by area as in LRU; only with ``decay``.
+        decay: Scale each rotation by a trained factor, which makes W a contraction instead of orthogonal. Default:
+            ``False``.
+        radii: Bounds of the ring from which the factors are drawn, uniformly by area as in LRU. Only with ``decay``.
             Default: ``(0.9, 0.999)``.
-        leaky: Share of the pairs that decay, from 0 to 1, rounded down: K = leaky (N - N//2); only with ``decay``. The others
-            keep the norm. Default: 1.
+        leaky: Share of the pairs that decay, from 0 to 1, rounded down: K = leaky (N - N//2). The other pairs keep the
+            norm. Only with ``decay``. Default: 1.
 
     Example::
 
@@ -162,8 +164,8 @@ class BoundRotations(BoundParametrization):
         return apply_base(identity, self.turns(*free)).mT.to(free[0].dtype)
 
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
-        """Return the angles, and the decay, of a W that consists of rotations of these pairs; NotOnGroupError
-        otherwise.
+        """Return the angles, and the decay, of a W that consists of rotations of these pairs; raise NotOnGroupError for
+        any other W.
         """
         wide, half = check_square(W, self.n, "real"), self.n // 2
         first = torch.arange(half, device=W.device)

@@ -1,7 +1,7 @@
-"""The free tensors whose matrix is nearest to a given one, by least squares: for sets that have no closed form.
+"""Find the free tensors of the matrix nearest to a given one, by least squares, for sets without a closed form.
 
-Minimizes ||W(free) - W||_F^2 from several random starts with L-BFGS, and finishes by Gauss-Newton steps, which
-converge quadratically where the distance is zero. The minimum found is local.
+Minimize ||W(free) - W||_F^2 from several random starts with L-BFGS, then finish with Gauss-Newton steps, which converge
+quadratically if the distance is zero. The minimum found is local.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ def nearest(
 ) -> tuple[tuple[Tensor, ...], float]:
     """Return (free tensors in float64, ||W(free) - W||_F) of the nearest matrix found.
 
-    W: in double precision. enough: no further start once the distance is this or less.
-    The method's buffers stay as they are; starts come from a generator of their own, so that the answer is always
-    the same.
+    W: In double precision. enough: No further start runs once the distance is this or less. The method's buffers do not
+    change. Starts come from a separate generator, so the result is always the same.
     """
     buffers = {name: value.clone() for name, value in method.state_dict().items()}
     generator = torch.Generator("cpu").manual_seed(0)
@@ -44,13 +43,13 @@ def nearest(
 
 
 def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Tensor, ...]:
-    """Return what `nearest` does; raise NotOnGroupError if its distance is more than allowed."""
+    """Do the same as `nearest`, but raise NotOnGroupError if its distance is more than allowed."""
     free, distance = nearest(method, W, allowed)
     if distance > allowed:
         raise NotOnGroupError(
-            f"Expected a W whose free tensors a search finds, but got one at Frobenius distance {distance:.3g} from the "
-            f"nearest matrix after {STARTS} starts. If W is in the set all the same, load its free tensors; orthornn.convert "
-            f"takes the nearest."
+            f"Expected W in the set of the parametrization, but got Frobenius distance {distance:.3g} from the nearest found "
+            f"after {STARTS} starts. If W is in the set nevertheless, load its free tensors; orthornn.convert "
+            f"uses the nearest matrix."
         )
     return free
 
@@ -58,8 +57,8 @@ def search(method: BoundParametrization, W: Tensor, allowed: float) -> tuple[Ten
 def refine(
     method: BoundParametrization, start: tuple[Tensor, ...], W: Tensor, enough: float
 ) -> tuple[tuple[Tensor, ...], float]:
-    """Return `start` and its distance from W if that is `enough`; if it is close, what a descent from there makes of
-    it.
+    """Return `start` and its distance from W if that is `enough`; if it is close, return the result of a descent from
+    there.
     """
     distance = float(torch.linalg.vector_norm(_residual(method, start, W)))
     if distance <= enough or distance > _NEARBY:

@@ -1,4 +1,4 @@
-"""Tensors that FSDP shards over processes (DTensors): gathered to be computed with, and stored as they were sharded."""
+"""Tensors that FSDP shards over processes (DTensors): gather them for computations, and store them sharded."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .parametrization import BoundParametrization
 
 
 def gathered(tensor: Tensor) -> Tensor:
-    """Return the whole of a sharded tensor; any other one as it is."""
+    """Return the whole of a sharded tensor; return any other tensor unchanged."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def sharded_like(value: Tensor, tensor: Tensor) -> Tensor:
-    """Return `value`, sharded as `tensor` is if that is sharded."""
+    """Return `value`, sharded like `tensor` if that is sharded."""
     if not hasattr(tensor, "full_tensor"):
         return value
     from torch.distributed.tensor import distribute_tensor
@@ -27,7 +27,7 @@ def sharded_like(value: Tensor, tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def care_for(method: BoundParametrization, free: Sequence[Tensor]) -> None:
-    """Run `after_update_` on the free tensors, on the whole of those that are sharded."""
+    """Run `after_update_` on the free tensors, after gathering sharded ones."""
     whole = [gathered(tensor) for tensor in free]
     method.after_update_(*whole)
     for value, tensor in zip(whole, free):

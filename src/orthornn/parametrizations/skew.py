@@ -1,4 +1,4 @@
-"""Skew-symmetric and skew-Hermitian matrices A = -A^H by their free numbers, as Cayley transforms and exponentials take them.
+"""Skew-symmetric and skew-Hermitian matrices A = -A^H by their free numbers, for Cayley transforms and exponentials.
 
 Real: the n(n-1)/2 numbers a_ij, i < j, row by row. Complex: the same as pairs, and a_jj = i diagonal_j.
 """
@@ -12,13 +12,15 @@ from .matrices import as_complex, as_pairs
 
 
 def skew_shapes(n: int, field: str) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of the free numbers of A (n, n): those above the diagonal, and the diagonal if complex."""
+    """Return the shapes of the free numbers of A (n, n): the entries above the diagonal, and if complex the
+    diagonal.
+    """
     above = n * (n - 1) // 2
     return ((above,),) if field == "real" else ((above, 2), (n,))
 
 
 def places_above(n: int, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
-    """Return the rows and the columns of the places above the diagonal, row by row."""
+    """Return the rows and the columns of the entries above the diagonal, row by row."""
     row, column = torch.triu_indices(n, n, offset=1, device=device)
     return row, column
 
@@ -34,7 +36,7 @@ def skew_matrix(n: int, skew: Tensor, diagonal: Tensor | None = None) -> Tensor:
 
 
 def block_diagonal(values: Tensor, n: int) -> Tensor:
-    """Return A (n, n), zero but for blocks [[0, t], [-t, 0]] on the diagonal, one for each of the values t (n // 2,)."""
+    """Return A (n, n), zero except for blocks [[0, t], [-t, 0]] on the diagonal, one for each value t of (n // 2,)."""
     A = values.new_zeros(n, n)
     first = torch.arange(0, n - 1, 2, device=values.device)
     A[first, first + 1] = values

@@ -2,16 +2,18 @@
 
 exp(A) = r(A / 2^s)^(2^s),   r(x) = p(x) / p(-x),   p(x) = sum_j c_j x^j,   c_j = m! (2m - j)! / ((2m)! j! (m - j)!).
 
-With U the odd and V the even part of p(A), r(A) = (V - U)^-1 (V + U). As A^H = -A, V - U is the adjoint of V + U and
-commutes with it, so that r(A) is orthogonal (unitary) whatever the error of the approximation. A squaring doubles the
-distance that rounding leaves, so that ||A|| eps of it would remain: where A is large, a Newton-Schulz step towards the
-nearest orthogonal matrix, W <- W + W (I - W^H W) / 2, squares that distance after every few squarings.
+Let U be the odd and V the even part of p(A); then r(A) = (V - U)^-1 (V + U). Since A^H = -A, V - U is the adjoint of V
++ U and commutes with it, so r(A) is orthogonal (unitary) whatever the error of the approximation. Each squaring doubles
+the error due to rounding, which would leave ||A|| eps. If A is large, a Newton-Schulz step towards the nearest
+orthogonal matrix, W <- W + W (I - W^H W) / 2, therefore squares that error after every few squarings.
 
-The derivative is autograd's, through these products. For degree 13 the map and its gradient together cost 22 products
-of n x n matrices; torch.matrix_exp differentiates by the exponential of a 2n x 2n matrix, which costs about 60.
+The derivative comes from autograd, through these products. For degree 13 the map and its gradient together cost 22
+products of n x n matrices; torch.matrix_exp differentiates through the exponential of a 2n x 2n matrix, which costs
+about 60.
 
-Degrees and bounds: Higham (2005); Al-Mohy and Higham (2009), Table 6.1, up to which the derivative is exact to float64.
-A normal matrix is measured by its spectral norm, for which ||A||_1, ||A||_F and ||A^2||_1^(1/2) are upper bounds.
+Degrees and bounds: Higham (2005); Al-Mohy and Higham (2009), Table 6.1, which lists the bounds up to which the
+derivative is exact to float64. A normal matrix is measured by its spectral norm; ||A||_1, ||A||_F and ||A^2||_1^(1/2)
+are upper bounds of it.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ _HUGE = 2.0**400  # entries whose squares, or the sums of those, could overflow
 def skew_exponential(A: Tensor) -> Tensor:
     """Return exp(A) for A (N, N) with A = -A^H in float64 or complex128. Differentiable any number of times.
 
-    The degree depends on values of A; in graphs, under torch.func transforms and on tensors without values
-    torch.matrix_exp and a Newton-Schulz step take its place. While a CUDA graph is captured, the degree and the number of
-    squarings are those of the largest A that it serves; W is NaN for a larger one.
+    The degree depends on values of A. In graphs, under torch.func transforms and for tensors without values,
+    torch.matrix_exp and a Newton-Schulz step replace the algorithm. While a CUDA graph is captured, the degree and the
+    number of squarings are fixed for the largest A that it supports; W is NaN for a larger A.
     """
     if _is_symbolic(A):
         W = torch.matrix_exp(A)
@@ -68,7 +70,9 @@ def _to_nearest(W: Tensor) -> Tensor:
 
 
 def _in_range(A: Tensor) -> tuple[Tensor, int]:
-    """Return A / 2^k and the least k for which A^2 does not overflow: 0 but for an A whose exponential rounding decides."""
+    """Return A / 2^k and the least k for which A^2 does not overflow: 0 unless A is so large that its exponential is
+    noise.
+    """
     largest = float(A.detach().abs().max())
     if not _HUGE < largest < math.inf:
         return A, 0
@@ -77,12 +81,12 @@ def _in_range(A: Tensor) -> tuple[Tensor, int]:
 
 
 def _is_symbolic(A: Tensor) -> bool:
-    """Return whether the values of A cannot be read, or a transform is at work that the choice of a degree would break."""
+    """Return whether values of A cannot be read, or a transform is active that branching on a value would break."""
     return torch.compiler.is_compiling() or is_transformed() or A.is_meta or type(A) is not Tensor
 
 
 def _without_reading(A: Tensor, square: Tensor, bound: Tensor) -> Tensor:
-    """Return exp(A), NaN beyond the largest bound, without a branch on a value."""
+    """Return exp(A), or NaN beyond the largest bound, without branching on a value."""
     limit = _BOUNDS[_LARGEST]
     squarings = torch.log2(bound / limit).ceil().clamp(0, _CAPTURED)
     scale = torch.exp2(-squarings)
@@ -93,7 +97,7 @@ def _without_reading(A: Tensor, square: Tensor, bound: Tensor) -> Tensor:
 
 
 def _spectral_bound(A: Tensor, square: Tensor) -> Tensor:
-    """Return an upper bound on ||A||_2, of shape (). Eigenvalues of a real A come in pairs +-i t, so that ||A||_F^2 is at
+    """Return an upper bound on ||A||_2, of shape (). Eigenvalues of a real A come in pairs +-i t, so ||A||_F^2 is at
     least 2 t^2.
     """
     frobenius = torch.linalg.vector_norm(A) / (1.0 if A.is_complex() else math.sqrt(2))

@@ -1,11 +1,11 @@
-"""Factorized matrix with spectral margins (Vorontsov et al., 2017, eqs. 8 and 10).
+"""Factorized matrix with a spectral margin (Vorontsov et al., 2017, eqs. 8 and 10).
 
 W = U S V^T,   s_i = 2m (sigma(p_i) - 1/2) + 1  in (1 - m, 1 + m),   U and V orthogonal.
 
-m = 0 has no spectrum parameter (s = 1); margin=None leaves s free. With m > 1, or without a margin, an s_i may be
-negative: the singular value is |s_i|; with nonnegative=True it is max(s_i, 0), as in the released code. U and V are on
-the Stiefel manifold: they stay orthogonal only under an optimizer that leaves them there (`manifolds` names them); if
-nothing trains them, they stay where they were initialized.
+With m = 0 there is no spectrum parameter (s = 1); margin=None leaves s free. With m > 1, or without a margin, an s_i
+may be negative: the singular value is |s_i|, or with nonnegative=True max(s_i, 0), as in the released code. U and V are
+on the Stiefel manifold. They stay orthogonal only under an optimizer that keeps them there (`manifolds` names them), or
+if nothing trains them.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ _AT_THE_EDGE = 5e-13  # the share of the margin's range that is as close to its 
 class SpectralMargin(Parametrization):
     """W = U S V^T with singular values within a margin of 1.
 
-    Free tensors: `u`, `v` (N, N), and `spectrum` (N,): p, or s itself if margin is None; none if margin is 0.
+    Free tensors: `u`, `v` (N, N), and `spectrum` (N,), which is p, or s itself if margin is None; absent if margin is
+    0.
 
     Args:
-        margin: m: singular values are in (1 - m, 1 + m); 0 for an orthogonal W, None for a free spectrum. Default: 0.1.
-        init: The matrix whose factors are the initial values. ``"orthogonal"``: U and V from the Haar measure, s = 1;
-            ``"identity"``: U = V = I, s = 1; ``"glorot"``: the singular value decomposition of a Glorot normal matrix, its
-            singular values clipped to within .999 m of 1 where there is a margin. Default: ``"orthogonal"``.
-        nonnegative: Take max(s_i, 0) for s_i, as the released code does: an s_i that the margin lets below 0 gets no
-            gradient. Default: False.
+        margin: Margin m: singular values are in (1 - m, 1 + m). 0 for an orthogonal W, None for a free spectrum.
+            Default: 0.1.
+        init: Matrix whose factors are the initial values. ``"orthogonal"``: U and V from the Haar measure, s = 1;
+            ``"identity"``: U = V = I, s = 1; ``"glorot"``: the singular value decomposition of a Glorot normal matrix,
+            with singular values clipped to within .999 m of 1 if there is a margin. Default: ``"orthogonal"``.
+        nonnegative: Use max(s_i, 0) instead of s_i, as the released code does: an s_i that the margin allows to be
+            negative then has no gradient. Default: False.
     """
 
     margin: float | None = 0.1
@@ -111,7 +113,7 @@ class BoundSpectralMargin(BoundParametrization):
             outside = float((s - 1).abs().max())
             if outside >= self.margin and outside > rounding(W):
                 raise NotOnGroupError(
-                    f"Expected singular values strictly within {self.margin:g} of 1, the margin, but got some between "
+                    f"Expected singular values strictly within {self.margin:g} of 1, the margin, but got values between "
                     f"{float(s.min()):.6g} and {float(s.max()):.6g}. "
                     f"Use a larger margin, or margin=None."
                 )

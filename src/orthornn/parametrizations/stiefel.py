@@ -1,6 +1,6 @@
-"""The matrix itself is free, on the Stiefel manifold {W : W^H W = I} (Wisdom et al., 2016; Vorontsov et al., 2017).
+"""W itself is the free tensor, on the Stiefel manifold {W : W^H W = I} (Wisdom et al., 2016; Vorontsov et al., 2017).
 
-An optimizer on the manifold leaves W there; a plain one does not, and `orthogonality_error(W)` is the distance.
+An optimizer on the manifold keeps W there; other optimizers do not, and `orthogonality_error(W)` returns the distance.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stiefel(Parametrization):
 
 
 class BoundStiefel(BoundParametrization):
-    """forward: the matrix as it is."""
+    """forward: The matrix itself."""
 
     names: tuple[str, ...] = ("weight",)
 
@@ -47,7 +47,7 @@ class BoundStiefel(BoundParametrization):
         return ((self.n, self.n, 2) if self.field == "complex" else (self.n, self.n),)
 
     def count(self) -> int:
-        """Return the dimension of the group, n(n-1)/2 or n^2: what the papers count."""
+        """Return the dimension of the group, n(n-1)/2 or n^2, as the papers count."""
         return self.n * (self.n - 1) // 2 if self.field == "real" else self.n**2
 
     def initial(self, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:

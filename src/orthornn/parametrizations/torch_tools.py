@@ -1,4 +1,4 @@
-"""Torch's own tools that compute a tensor of a module from parameters of other names: parametrize, and the older pruning,
+"""Torch's tools that compute a tensor of a module from parameters with other names: parametrize, and the older pruning,
 weight_norm and spectral_norm.
 """
 
@@ -29,7 +29,7 @@ def older_tool(module: nn.Module, name: str) -> Any:
 
 
 def parameters_behind(module: nn.Module, name: str) -> tuple[nn.Parameter, ...]:
-    """Return the parameters from which a tool computes this tensor, or the parameter that it is."""
+    """Return the parameters from which a tool computes this tensor, or the tensor itself if it is a parameter."""
     own = module._parameters.get(name)
     if own is not None:
         return (own,)

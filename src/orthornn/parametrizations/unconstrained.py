@@ -37,7 +37,7 @@ class Unconstrained(Parametrization):
     """W is its own free tensor `weight`, (N, N), and need not stay orthogonal.
 
     Args:
-        init: The first W: ``"orthogonal"``, from the Haar measure; ``"identity"``; ``"glorot"``, Glorot's normal
+        init: Initial W: ``"orthogonal"``, from the Haar measure; ``"identity"``; ``"glorot"``, Glorot's normal
             distribution; or ``"uniform"``, U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN. Default: ``"orthogonal"``.
     """
 
@@ -51,7 +51,7 @@ class Unconstrained(Parametrization):
 
 
 class BoundUnconstrained(BoundParametrization):
-    """forward: the matrix as it is."""
+    """forward: The matrix itself."""
 
     names: tuple[str, ...] = ("weight",)
     group = "all"

@@ -1,9 +1,9 @@
-"""A warning when an optimizer updates tensors that need care after each update, and nothing takes that care.
+"""Warn if an optimizer updates tensors that need corrections after each update, and nothing makes them.
 
-A parametrization asks for it in two ways: `after_update_` (rebase_every, unit=True, u1="soft"), which
-orthornn.optim.attach calls, and `manifolds` (Stiefel, SpectralMargin), which only some optimizers keep. Training runs
-without either, but leaves the set of the parametrization. After its first step, every optimizer of torch is asked what it has
-moved; and again when it first has a gradient of another such tensor, or another number of groups.
+A parametrization requires corrections in two ways: `after_update_` (rebase_every, unit=True, u1="soft"), which
+orthornn.optim.attach calls, and `manifolds` (Stiefel, SpectralMargin), which only some optimizers respect. Training
+runs without either, but leaves the set of the parametrization. Every torch optimizer is checked after its first step,
+and again when another such tensor first has a gradient or when the number of its groups changes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Owner(Protocol):
         """Return the free tensors, in the order of `method.names`."""
 
     def trained(self) -> tuple[tuple[Tensor, ...], ...]:
-        """Return for each of them the parameter that it is, or those from which a tool of torch computes it."""
+        """Return for each free tensor the parameter itself, or the parameters from which a torch tool computes it."""
 
 
 class _Checked(NamedTuple):
-    """The number of groups that an optimizer had when it was last asked, and the tensors that it had not moved yet."""
+    """Number of groups that an optimizer had at the last check, and the tensors that it had not moved yet."""
 
     groups: int
     waiting: list[ref[Tensor]]
@@ -50,12 +50,12 @@ _watched: WeakSet[Any] = WeakSet()
 _lock = threading.Lock()  # one thread may build a network while another trains
 _checked: WeakKeyDictionary[torch.optim.Optimizer, _Checked] = WeakKeyDictionary()
 _attached: WeakKeyDictionary[BoundParametrization, WeakKeyDictionary[torch.optim.Optimizer, int]] = WeakKeyDictionary()
-"""How many times each optimizer is attached to a parametrization."""
+"""Number of times each optimizer is attached to a parametrization."""
 _hooks: list[Any] = []
 
 
 def watch(owner: Owner) -> None:
-    """Warn if an optimizer updates this owner's tensors without the care that they need, if they need any."""
+    """Warn if an optimizer updates this owner's tensors without the corrections that they need, if any."""
     if not (owner.method.acts_after_update or owner.method.manifolds):
         return
     with _lock:
@@ -65,13 +65,13 @@ def watch(owner: Owner) -> None:
 
 
 def attached(method: BoundParametrization, optimizer: torch.optim.Optimizer) -> None:
-    """Note that `after_update_` of `method` runs after each step of `optimizer`."""
+    """Record that `after_update_` of `method` runs after each step of `optimizer`."""
     times = _attached.setdefault(method, WeakKeyDictionary())
     times[optimizer] = times.get(optimizer, 0) + 1
 
 
 def detached(method: BoundParametrization, optimizer: torch.optim.Optimizer) -> None:
-    """Take one `attached` back; after the last one, the next step is looked at again."""
+    """Undo one `attached`; after the last one, the next step is checked again."""
     times = _attached[method]
     times[optimizer] -= 1
     if not times[optimizer]:
@@ -103,21 +103,21 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
 
 
 def _neglected(owner: Owner, optimizer: torch.optim.Optimizer, moved: set[int]) -> str | None:
-    """Return what is wrong with `optimizer` updating the tensors `moved`, or None."""
+    """Return the problem with `optimizer` updating the tensors `moved`, or None."""
     method, behind, name = owner.method, owner.trained(), type(optimizer).__name__
     kind = type(method).__name__.removeprefix("Bound")
     for tensor_name, tensors in zip(method.names, behind):
         manifold = method.manifolds.get(tensor_name)
         if manifold is not None and _any(tensors, moved) and getattr(optimizer, "manifold", None) != manifold:
             return (
-                f"{name} has updated `{tensor_name}` of {kind}, which must stay on the {manifold} manifold, and does not "
-                f"keep it there. Give it to orthornn.optim.CayleySGD or CayleyRMSprop: it is in the group 'manifold' of "
+                f"{name} has updated `{tensor_name}` of {kind}, which must stay on the {manifold} manifold, but does not "
+                f"keep it there. Pass it to orthornn.optim.CayleySGD or CayleyRMSprop: it is in the group 'manifold' of "
                 f"orthornn.optim.param_groups(model, lr)."
             )
     trained = [tensors for tensors in behind if any(tensor.requires_grad for tensor in tensors)]
     if method.acts_after_update and trained and _any(trained[0], moved) and optimizer not in _attached.get(method, ()):
         return (
-            f"{name} has updated {kind}, which must be corrected or rebased after each update, and nothing does that. "
+            f"{name} has updated {kind}, which must be corrected or rebased after each update, but nothing does that. "
             f"Call orthornn.optim.attach(model, optimizer) once, before training."
         )
     return None

@@ -151,7 +151,7 @@ class Checkpoints:
         return None, damaged
 
     def set_aside(self, damaged: list[Damaged]) -> list[Path]:
-        """Rename damaged checkpoints, so that they are neither counted nor lost; their new places."""
+        """Rename damaged checkpoints, which excludes them without deleting them, and return their new paths."""
         places: list[Path] = []
         if not damaged:
             return places
@@ -210,7 +210,9 @@ class Checkpoints:
 
 
 def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (weights, state) in this folder. CheckpointError, saying which file and why, if anything is wrong with it."""
+    """Return (weights, state) in this folder. CheckpointError, saying which file and why, if anything is wrong with
+    it.
+    """
     path = Path(path)
     sums = _read_sums(path / SUMS)
     limit = read_header(path / WEIGHTS).size
@@ -232,7 +234,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read_plain(path: Path) -> dict[str, Any]:
-    """Return what state.json of a checkpoint holds, tensors apart. CheckpointError if it is damaged."""
+    """Return the content of a checkpoint's state.json, without tensors. Raise CheckpointError if it is damaged."""
     return _read_plain(path, _read_sums(path / SUMS))
 
 
@@ -286,7 +288,7 @@ def _read_summed(path: Path, limit: int, sums: dict[str, str]) -> bytes:
     if sums.get(path.name) != found:
         raise CheckpointError(
             f"Expected {path} to have the sha256 {str(sums.get(path.name))[:12]}... of {SUMS}, but got {found[:12]}...: it "
-            f"is truncated or was changed. {REMEDY}"
+            f"is truncated or modified. {REMEDY}"
         )
     return content
 

@@ -56,7 +56,7 @@ def read_dataclass(kind: type, plain: object, families: Families, where: str = "
     Args:
         kind: The dataclass, or a base in `families`.
         plain: The JSON value.
-        families: Of the fields whose objects name their kind.
+        families: Families of the fields whose objects name their kind.
         where: The dotted name of the value in its file.
     """
     problems: list[str] = []

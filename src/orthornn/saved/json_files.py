@@ -3,8 +3,8 @@
 A file is a regular one of bounded size, in UTF-8, with no key twice in an object, and fits its schema in schemas.py.
 What does not is a DataError of one line that names the file. A byte-order mark, which some editors write, is skipped.
 
-The last entry of a file that a run writes, "sha256", is the sum of all others, so that a change of one digit is an error
-too. Files that a user writes have no such entry and are read as they are.
+The last entry of a file that a run writes, "sha256", is the checksum of all others, so a change of one digit is an
+error too. Files that a user writes lack this entry and are read as they are.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ def without_sum(
     digest: Callable[[dict[str, Any]], str] | None = None,
     needed: bool = False,
 ) -> Any:
-    """Return a parsed JSON value without its sum. DataError, which begins with `where`, if it has one that is not its.
+    """Return a parsed JSON value without its checksum. Raise DataError, beginning with `where`, if the checksum is
+    wrong.
 
-    name: The entry that holds the sum. digest: The sum of the other entries. Default: that of `with_sum`.
-    needed: Whether one without a sum is an error too.
+    name: Entry of the checksum. digest: Checksum of the other entries. Default: the checksum of `with_sum`.
+    needed: Whether a missing checksum is an error.
     """
     if not isinstance(value, dict):
         return value
@@ -71,7 +72,7 @@ def without_sum(
             raise DataError(f"{where} was changed: the name of its entry {name!r} was. Restore the file.")
         if needed:
             raise DataError(
-                f"Expected {where} to have the sum of its entries, {name!r}, but got none. Restore the file."
+                f"Expected {where} to have the checksum of its entries, {name!r}, but it is missing. Restore the file."
             )
         return value
     entries = {other: entry for other, entry in value.items() if other != name}
@@ -90,7 +91,7 @@ def without_sum(
 
 
 def parse(content: bytes, where: str) -> Any:
-    """Return the JSON value in these bytes. DataError, which begins with `where`, if there is none."""
+    """Return the JSON value in these bytes. Raise DataError, beginning with `where`, if there is none."""
     try:
         return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once)
     except RecursionError:

@@ -34,11 +34,11 @@ def load_network(path: str | Path, which: str | int = "last") -> Network:
 
     Args:
         path: The run directory.
-        which: "last" for the weights at the end, or the newest checkpoint of a run without an end; "best" for those of the
-            best validation; "chosen" for the best where there are some, else the last; or the step of a checkpoint.
+        which: "last" for the final weights, or the newest checkpoint of an unfinished run; "best" for the weights of
+            the best validation; "chosen" for the best if they exist, otherwise the last; or the step of a checkpoint.
 
     Raises:
-        ArgumentError: If there is no such run or checkpoint.
+        ArgumentError: If the run or the checkpoint does not exist.
         CheckpointError, ConfigError, DataError: If its files are damaged.
     """
     path, which = Path(path), str(which)

@@ -24,7 +24,9 @@ def read_description(path: str | Path) -> dict[str, Any]:
 
 
 def read_result(path: str | Path) -> dict[str, Any] | None:
-    """Return the content of result.json of a run, or None for a run without an end. DataError if the file is damaged."""
+    """Return the content of result.json of a run, or None for a run without an end. DataError if the file is
+    damaged.
+    """
     file = Path(path) / RESULT
     if not file.exists():
         return None
@@ -48,8 +50,8 @@ def check_is_run(path: Path) -> None:
     if not (path / CONFIG).exists():
         if (path / SEARCH).exists():
             result = read_json(path / SEARCH, "Objects").get("result")
-            named = f"Name that of its result: {path / result}." if isinstance(result, str) else "Resume it first."
+            named = f"Name the run of its result: {path / result}." if isinstance(result, str) else "Resume it first."
             raise ArgumentError(f"Expected a run, but {path} holds a search by model='auto', --model auto. {named}")
         raise ArgumentError(
-            f"Expected a run, but {path} holds no run: there is no {path / CONFIG}. Name a run directory."
+            f"Expected a run, but {path} holds no run: {path / CONFIG} is missing. Name a run directory."
         )

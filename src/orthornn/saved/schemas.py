@@ -1,6 +1,6 @@
 """Types of the JSON files of a run; json_files.py reads by them. Names that are not here are let through.
 
-Numbers may be NaN or infinite only where a run writes such ones: the loss of a run before its first record.
+Numbers may be NaN or infinite only if a run writes such numbers: the loss of a run before its first record.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Description(Struct):
     sound: Sound | None = None
 
     def contradiction(self) -> str | None:
-        """Return what does not fit together, or None."""
+        """Return the inconsistency, or None."""
         widths = {"scale": self.input_size, "offset": self.input_size}
         widths |= {"target_scale": self.output_size, "target_offset": self.output_size}
         for name, width in widths.items():
@@ -87,7 +87,7 @@ class Description(Struct):
             if name == "target_scale" and 0 in values:
                 return "target_scale has a 0, by which nothing can be divided"
         if self.order is not None and sorted(self.order) != list(range(len(self.order))):
-            return f"order is no permutation of 0..{len(self.order) - 1}"
+            return f"order is not a permutation of 0..{len(self.order) - 1}"
         if self.columns is not None and len(self.columns) != self.input_size:
             return f"columns has {len(self.columns)} names, but input_size is {self.input_size}"
         if self.channels is not None and len(self.channels) != self.input_size:
@@ -105,9 +105,7 @@ class Description(Struct):
             ):
                 return f"channels has no fitting value for the kind {kind} of {column[:40]!r}"
         if self.quantiles is not None and self.output_size % len(self.quantiles):
-            return (
-                f"quantiles has {len(self.quantiles)} numbers, of which output_size {self.output_size} is no multiple"
-            )
+            return f"quantiles has {len(self.quantiles)} numbers, which does not divide output_size {self.output_size}"
         if any(place >= self.input_size for place in self.transformed_inputs or ()):
             return f"transformed_inputs has a place beyond the {self.input_size} inputs"
         if self.transformed_inputs and (self.target_transform is None or self.columns is None):
@@ -178,7 +176,7 @@ class Line(Struct):
 
 
 class Record(Line):
-    """A line of metrics.jsonl of a kind that has no schema of its own."""
+    """A line of metrics.jsonl of a kind without a schema."""
 
     seconds: Number
     cpu_seconds: Number
@@ -293,14 +291,14 @@ _SCHEMAS: dict[str, type[Struct]] = {
 
 
 def complaint(value: Any, schema: str | type[Struct]) -> str | None:
-    """Return what is wrong with a parsed JSON value, or None."""
+    """Return the error in a parsed JSON value, or None."""
     kind: Any = _SCHEMAS[schema] if isinstance(schema, str) else schema
     if kind is Record and isinstance(value, dict) and isinstance(value.get("kind"), str):
         kind = KINDS.get(value["kind"], Record)
         if kind is Training:
             words = [name for name, entry in value.items() if name != "kind" and not _fits_float(entry)]
             if words:
-                return f"its {words[0][:40]!r} is no number"
+                return f"its {words[0][:40]!r} is not a number"
     try:
         found = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

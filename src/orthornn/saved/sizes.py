@@ -74,7 +74,7 @@ def on_meta(build: Any) -> dict[str, Tensor]:
 
 
 def memory() -> int | None:
-    """Return bytes of memory of this machine; None where the system does not tell."""
+    """Return the bytes of memory of this machine; None if the system does not report them."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):

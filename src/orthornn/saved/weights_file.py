@@ -68,7 +68,7 @@ def read_header(path: Path) -> Header:
             if size < 8 or length > min(size - 8, _LARGEST_HEADER):
                 raise CheckpointError(
                     f"Expected {path} to begin with a header, but got {size} bytes without a whole one: it is "
-                    f"truncated or was changed. {REMEDY}"
+                    f"truncated or modified. {REMEDY}"
                 )
             plain = json.loads(file.read(length).decode("utf-8"))
             return Header(size, _tensors(plain, size - 8 - length))
@@ -79,7 +79,7 @@ def read_header(path: Path) -> Header:
         raise CheckpointError(f"{reason} {REMEDY}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
-            f"Expected {path} to fit its header, but got others: it is truncated or was changed. {REMEDY}"
+            f"Expected {path} to fit its header, but got others: it is truncated or modified. {REMEDY}"
         ) from error
 
 
@@ -104,8 +104,8 @@ def read_weights(path: Path, expected: Mapping[str, Tensor], sha256: str | None)
 
     Args:
         path: The file.
-        expected: Tensors with the names, shapes and dtypes that there must be, on any device.
-        sha256: The sum in result.json; None where that file is missing.
+        expected: Tensors with the required names, shapes and dtypes, on any device.
+        sha256: The checksum in result.json; None if that file is missing.
 
     Raises:
         CheckpointError: If it is damaged, does not fit, or holds a number that is not finite.
@@ -119,8 +119,8 @@ def read_weights(path: Path, expected: Mapping[str, Tensor], sha256: str | None)
         found = hashlib.sha256(content).hexdigest()
         if sha256 is not None and found != sha256:
             raise CheckpointError(
-                f"{path} is truncated or was changed: its sha256 is {found[:12]}..., result.json has {sha256[:12]}... "
-                f"The weights in checkpoints/ have sums of their own: load those with checkpoint='best' or a step."
+                f"{path} is truncated or modified: its sha256 is {found[:12]}..., result.json has {sha256[:12]}... "
+                f"The weights in checkpoints/ have separate checksums: load them with checkpoint='best' or a step."
             )
         tensors = load(content)
     except CheckpointError:
@@ -150,7 +150,7 @@ def _tensors(plain: dict[str, Any], size: int) -> dict[str, tuple[tuple[int, ...
             continue
         shape, dtype, (start, end) = tuple(entry["shape"]), _DTYPES[entry["dtype"]], entry["data_offsets"]
         if not all(type(number) is int and number >= 0 for number in (*shape, start, end)):
-            raise ValueError("a size is no number")
+            raise ValueError("a size is not a number")
         if end > size or end - start != math.prod(shape) * dtype.itemsize:
             raise ValueError("a tensor does not fit the file")
         found[name] = (shape, dtype)

@@ -1,11 +1,11 @@
 """scikit-learn estimators: sequences in, classes or numbers out.
 
-X is an array (n, T, C), or (n, T) for one channel; a list of arrays (T_i, C) or (T_i,) of unequal lengths; or a table of any
-library that narwhals knows (pandas, polars), one row per sequence, one column per step. A table of pandas with an index of
-two levels, sequence and time, is one row per step, one column per channel. With ``layout="nct"``, the order of aeon and
-sktime, arrays are (n, C, T), and those of a list (C, T_i).
+X is an array (n, T, C), or (n, T) for one channel; a list of arrays (T_i, C) or (T_i,) of unequal lengths; or a table
+from any library that narwhals supports (pandas, polars), with one row per sequence and one column per step. A pandas
+table with a two-level index, sequence and time, has one row per step and one column per channel. With ``layout="nct"``,
+the order of aeon and sktime, arrays are (n, C, T), and lists contain arrays (C, T_i).
 
-The inputs are standardized by the training part. The weights of the best validation are used; the validation part is a
+Inputs are standardized by the training part. The weights with the best validation are used; the validation part is a
 share of the sequences, chosen by `random_state`.
 """
 

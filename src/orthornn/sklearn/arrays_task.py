@@ -1,4 +1,4 @@
-"""The task of sequences in memory, as the trainer needs it."""
+"""The task of in-memory sequences, as the trainer needs it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Weighted(NamedTuple):
 
 @dataclass(frozen=True)
 class ArraysTask(Task):
-    """Sequences in memory, standardized, in training and validation; `kind` is that of the targets."""
+    """In-memory sequences, standardized, in training and validation parts; `kind` is the kind of the targets."""
 
     name: ClassVar[str] = "arrays"
     input: ClassVar[Literal["tokens", "real"]] = "real"
@@ -62,11 +62,11 @@ class ArraysTask(Task):
 
     @property
     def trivial_loss(self) -> float:
-        """The loss of standardized targets that are predicted by their mean."""
+        """Loss of predicting standardized targets by their mean."""
         return 1.0
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return which channels hold values of later steps."""
+        """Return the channels that hold values of later steps."""
         own = self.input_size - self.known
         return {"leads": [0] * own + [1] * self.known} if self.known else {}
 
@@ -84,7 +84,7 @@ class ArraysTask(Task):
     test = validation
 
     def warm_start(self, model: Any) -> bool:
-        """Start from linear regression where the model reads the last steps."""
+        """Start from linear regression if the model reads the last steps."""
         if model.recent is None:
             return False
         rows, ends = self.rows.double().numpy(), np.cumsum(self.lengths) - 1
@@ -104,7 +104,7 @@ class ArraysTask(Task):
         )
 
     def loss(self, prediction: Tensor, targets: Any) -> Tensor:
-        """Return the mean squared error of numbers, the cross-entropy of classes, each sequence times its weight.
+        """Return the mean squared error of numbers, or the cross-entropy of classes, with each sequence weighted.
 
         targets: (B, O) or (B,), or these with their weights.
         """
@@ -121,14 +121,14 @@ class ArraysTask(Task):
         return F.cross_entropy(prediction, targets, reduction="none")
 
     def metrics(self, prediction: Tensor, targets: Any) -> dict[str, tuple[float, float]]:
-        """Return the sum of the losses, each times its weight, and of the weights."""
+        """Return the sum of the weighted losses, and the sum of the weights."""
         loss = float(self.loss(prediction, targets)) * len(prediction)
         return {"loss": (loss, float(targets.weights.sum()) if isinstance(targets, Weighted) else len(targets))}
 
 
 @dataclass(frozen=True)
 class ClassesTask(ArraysTask):
-    """Sequences in memory and their classes, (n,)."""
+    """In-memory sequences and their classes, (n,)."""
 
     metric: ClassVar[str] = "accuracy"
     higher_is_better: ClassVar[bool] = True
@@ -138,20 +138,20 @@ class ClassesTask(ArraysTask):
         return True
 
     def spread_loss(self, prediction: Tensor, targets: Any) -> Tensor:
-        """Return the cross-entropy to the class frequencies of the training part, each sequence times its weight."""
+        """Return the weighted cross-entropy to the class frequencies of the training part."""
         losses = -prediction.log_softmax(-1) @ self._frequencies.to(prediction.dtype)
         return (losses * targets.weights if isinstance(targets, Weighted) else losses).mean()
 
     @cached_property
     def _frequencies(self) -> Tensor:
-        """The shares of the classes in the training part, by weight: float64."""
+        """The weighted shares of the classes in the training part: float64."""
         own = torch.from_numpy(self.parts["train"])
         weights = None if self.weights is None else self.weights[own].double()
         counts = torch.bincount(self.targets[own], weights, self.outputs).double()
         return counts / counts.sum()
 
     def metrics(self, prediction: Tensor, targets: Any) -> dict[str, tuple[float, float]]:
-        """Return the sums of the losses and of the hits, each times its weight, and of the weights."""
+        """Return the sums of the weighted losses, of the weighted hits, and of the weights."""
         classes, weights = targets if isinstance(targets, Weighted) else (targets, torch.ones(len(targets)))
         hits = (prediction.argmax(1) == classes) * weights
         return {**super().metrics(prediction, targets), "accuracy": (float(hits.sum()), float(weights.sum()))}

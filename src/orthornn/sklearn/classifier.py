@@ -1,4 +1,4 @@
-"""Classes of sequences."""
+"""Classification of sequences."""
 
 from __future__ import annotations
 
@@ -23,35 +23,38 @@ from .weights import weights_of, with_class_weights
 class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
     """A classifier of sequences.
 
-    It is trained as ``orthornn train FILE`` trains: with labels of which a tenth is spread over the classes by their
-    frequencies, so that the network is not wrong with certainty. Of validations with the best accuracy, the latest counts.
+    Training works as in ``orthornn train FILE``: a tenth of each label is spread over the classes by their frequencies,
+    which prevents the network from being wrong with certainty. Among validations with the best accuracy, the latest
+    counts.
 
     Args:
         model: Name of a network, as on the command line: "blocks", "ornn-rotations", "lstm", "gru", ...
-        hidden_size: Its width. Default: None, the largest with at most 12000 parameters.
-        options: More options of the network, such as ``{"depth": 3}``. Default: None, those of ``orthornn train FILE``: the
-            mean of all outputs is read, dropout 0.2 for classes, and blocks forget.
-        steps: Updates.
+        hidden_size: Number of hidden units. Default: None, the largest width with at most 12000 parameters.
+        options: More options of the network, such as ``{"depth": 3}``. Default: None, the options of
+            ``orthornn train FILE``: the readout uses the mean of all outputs, dropout is 0.2 for classes, and blocks
+            forget.
+        steps: Number of updates.
         lr: Learning rate.
         batch_size: Sequences per update.
-        clip_norm: Bound of the gradient's norm; None for no bound.
-        validation_share: Share of the sequences by which the best weights are chosen. If it leaves fewer than 2 of them for
-            training or validation, all are for both, with a warning; 0 asks for that.
-        patience: Stop after so many validations without a better one; None to use all steps.
-        layout: "ntc" or "nct": the order of the axes of X.
-        random_state: Of the initial values, the batches and the validation part: an integer, a numpy.random.RandomState,
-            or None for another each time.
-        threshold: With two classes, the probability of the second, in the order of `classes_`, from which on it is
-            predicted; or ``"accuracy"``, ``"balanced_accuracy"`` or ``"f1"``, by which the validation part chooses it.
-            Default: None, the likelier class.
-        class_weight: Weights of the classes in the loss: a dict such as ``{"rare": 10}``, 1 for those that are not named; or
-            ``"balanced"``, with which every class weighs the same. Default: None, every sequence weighs the same.
+        clip_norm: Bound on the norm of the gradient; None for no bound.
+        validation_share: Share of the sequences that choose the best weights. If it leaves fewer than 2 sequences for
+            training or validation, all sequences are used for both, with a warning; 0 requests this.
+        patience: Stop after this many validations without improvement; None to use all steps.
+        layout: ``"ntc"`` or ``"nct"``: the order of the axes of X.
+        random_state: Seed of the initial values, the batches and the validation part: an integer, a
+            numpy.random.RandomState, or None for different numbers on each call.
+        threshold: With two classes, the probability of the second, in the order of `classes_`, from which it is
+            predicted; or ``"accuracy"``, ``"balanced_accuracy"`` or ``"f1"`` to choose it by this metric on the
+            validation part. Default: None, which predicts the likelier class.
+        class_weight: Weights of the classes in the loss: a dict such as ``{"rare": 10}``, with weight 1 for classes not
+            in it; or ``"balanced"`` to give every class the same total weight. Default: None, which gives every
+            sequence the same weight.
 
     Attributes:
         classes_: The classes.
         threshold_: The threshold, or None.
         network_: The trained torch module.
-        feature_names_in_: The names of the columns, where X has some; `predict` wants the same in the same order.
+        feature_names_in_: Names of the columns, if X has names; `predict` requires the same names in the same order.
 
     Example::
 
@@ -96,11 +99,11 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OrthogonalClassifier:
-        """Train on sequences X and their classes y (n,); return self.
+        """Train on sequences X and their classes y (n,), and return self.
 
-        sample_weight: Weights (n,) of the sequences in the loss, of which only the ratios count, times those of
-            `class_weight`; a sequence of weight 0 is left out, but for its class, which stays in `classes_`. They also count
-            in the choice of `threshold`. Default: None, all the same.
+        sample_weight: Weights (n,) of the sequences in the loss, multiplied by those in `class_weight`; only their
+            ratios matter. A sequence of weight 0 is left out, but its class stays in `classes_`. The weights also count
+            in the choice of `threshold`. Default: None, equal weights.
         """
         with restore_on_error(self):
             sequences = sequences_of(X, self.layout)
@@ -134,7 +137,7 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
                 if codes.min() == codes.max():
                     one = self.classes_.tolist()[codes[0]]
                     raise ValueError(
-                        f"Expected at least 2 classes with a weight above 0, but got one class, {one!r}. Weigh another class."
+                        f"Expected at least 2 classes with a weight above 0, but got one class, {one!r}. Weight another one."
                     )
             self._remember_width(X)
             held = self._fit(sequences, codes, len(self.classes_), codes.tolist(), weights=weights)
@@ -155,7 +158,7 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
         return self.classes_[decided(torch.from_numpy(outputs), self.threshold_).numpy()]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy of the predictions for X; y and sample_weight as in fit."""
+        """Return the accuracy of the predictions for X; y and sample_weight are the same as in fit."""
         check_order(X, y)
         check_order(X, sample_weight, "sample_weight")
         weights = weights_of(sample_weight, len(y))
@@ -163,7 +166,7 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
 
 
 def _check_classes(targets: np.ndarray) -> None:
-    """Raise ValueError unless there is one class for each sequence, of one kind, none is missing and none was rounded."""
+    """Raise ValueError unless every sequence has one class, all of one kind, with none missing or rounded."""
     if targets.ndim == 2 and targets.shape[1] != 1:
         raise ValueError(
             f"Expected y (n,), one class for each sequence, but got an array of shape {targets.shape}. Fit one classifier "
@@ -175,7 +178,7 @@ def _check_classes(targets: np.ndarray) -> None:
         missing = next((place for place, cell in enumerate(cells) if _is_missing(cell)), None)
         if missing is not None:
             raise ValueError(
-                f"Expected a class for each sequence, but got {cells[missing]!r} as y[{missing}]. Leave it out."
+                f"Expected a class for each sequence, but got {cells[missing]!r} as y[{missing}]. Leave this sequence out."
             )
         kinds = sorted({type(cell).__name__ for cell in cells})
         if len(kinds) > 1 and "str" in kinds:

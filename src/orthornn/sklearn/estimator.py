@@ -1,4 +1,4 @@
-"""The common part of the estimators: their parameters, training, and the outputs of the trained network."""
+"""The base of the estimators: their parameters, training, and the outputs of the trained network."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _OWN_OPTIONS: dict[str, dict[str, Any]] = {"blocks": {"decay": True}, "lstm": {"
 
 
 def whole(value: Any) -> Any:
-    """Return an integer of NumPy, as a grid search over an array has them, as an int; anything else as it is."""
+    """Return a NumPy integer, as a grid search over an array passes them, as an int; return anything else unchanged."""
     return int(value) if isinstance(value, np.integer) else value
 
 
 @contextlib.contextmanager
 def restore_on_error(estimator: BaseEstimator) -> Iterator[None]:
-    """Inside, an error leaves the estimator as it was: with the attributes of an earlier fit, or without any.
+    """On an error, restore the estimator: its attributes of an earlier fit, or none.
 
-    Gradients are recorded, also where the caller has switched that off.
+    Gradients are recorded even if the caller has disabled them.
     """
     before = dict(vars(estimator))
     try:
@@ -54,7 +54,7 @@ def restore_on_error(estimator: BaseEstimator) -> Iterator[None]:
 
 
 class SequenceEstimator(BaseEstimator):
-    """The common part of the estimators, and their parameters."""
+    """The base of the estimators, with their parameters."""
 
     _dropout: ClassVar[float | None] = None
 
@@ -96,11 +96,12 @@ class SequenceEstimator(BaseEstimator):
         past: Sequence[int] = (),
         weights: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Train, and return which sequences were for validation.
+        """Train, and return which sequences were used for validation.
 
-        targets: Class numbers (n,), or numbers (n, O) in their own units.
-        past: For each output the channel that is its own past; see ArraysTask for `known`.
-        weights: Of the sequences in the loss and in the scale of the inputs, (n,), all above 0. Default: None, all are 1.
+        targets: Class numbers (n,), or numbers (n, O) in the units of the data.
+        past: For each output, the channel that contains its past; see ArraysTask for `known`.
+        weights: Weights of the sequences in the loss and in the scale of the inputs, (n,), all above 0. Default: None,
+            1.
         """
         steps = check_integer("steps", whole(self.steps), 1)
         if self.patience is not None:
@@ -135,28 +136,28 @@ class SequenceEstimator(BaseEstimator):
         return parts["validation"]
 
     def _divided(self, count: int, seed: int, strata: list[int] | None) -> dict[str, np.ndarray]:
-        """Return which of so many sequences are for training and which for validation; too few are for both."""
+        """Divide the sequences into training and validation; if there are too few, use all for both."""
         which, held = np.arange(count), round(self.validation_share * count)
         if held >= 2 and count - held >= 2:
             return divided(which, {"train": count - held, "validation": held}, seed, strata)
         if self.validation_share > 0:
             warn(
-                f"The weights are chosen by the sequences that they are trained on: validation_share="
+                f"The weights are chosen on the sequences that they are trained on: validation_share="
                 f"{self.validation_share:g} leaves {count - held} of {count} sequences for training and {held} for "
-                f"validation, fewer than 2. Give more sequences, or another validation_share, 0 if this is what you want; to "
+                f"validation, fewer than 2. Pass more sequences, or another validation_share (0 if this is intended). To "
                 f"silence this, use warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
             )
         return {"train": which, "validation": which}
 
     def _standardized(self, targets: np.ndarray, train: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return targets as the network is to predict them; numbers: by the scale of those for training.
+        """Return targets in the form that the network predicts; numbers are scaled by the training targets.
 
-        train: Which they are. weights: Of all sequences, or None.
+        train: Which targets are for training. weights: Weights of all sequences, or None.
         """
         return targets
 
     def _model(self) -> Model:
-        """The network: the given options before those of the default."""
+        """The network; given options take precedence over defaults."""
         own = {name: whole(value) for name, value in (self.options or {}).items()}
         if self.hidden_size is None:
             size = {} if {"hidden_size", "parameters"} & {*own} else {"parameters": _BUDGET}
@@ -167,7 +168,7 @@ class SequenceEstimator(BaseEstimator):
         return model_named(self.model, **{**size, **usual, **_OWN_OPTIONS.get(self.model, {}), **own})
 
     def _refuse(self, parameter: str, *options: str) -> None:
-        """Raise ValueError for one of these options, which say again what a parameter of the estimator says."""
+        """Raise ValueError if an option repeats a parameter of the estimator."""
         given = [name for name in options if name in (self.options or {})]
         if given:
             raise ValueError(
@@ -176,7 +177,7 @@ class SequenceEstimator(BaseEstimator):
             )
 
     def _seed(self) -> int:
-        """Return random_state, or a number drawn from it where it is a generator or None, as scikit-learn does."""
+        """Return random_state, or a number drawn from it if it is a generator or None, as scikit-learn does."""
         if isinstance(self.random_state, (int, np.integer)):
             return check_integer("random_state", int(self.random_state), 0)
         return int(check_random_state(self.random_state).randint(2**31))
@@ -186,7 +187,7 @@ class SequenceEstimator(BaseEstimator):
             scaled = ((rows - self.mean_) / self.deviation_).astype(np.float32)
         if not np.isfinite(scaled).all():
             raise ValueError(
-                "Expected numbers of the size of those of fit, but got larger ones than float32 holds, in units of their "
+                "Expected numbers about as large as in fit, but got larger ones than float32 holds, in units of their "
                 "standard deviation. Scale X as in fit."
             )
         return torch.from_numpy(scaled)
@@ -199,8 +200,8 @@ class SequenceEstimator(BaseEstimator):
         self._check_width(X)
         if sequences[0].shape[1] != self.n_channels_in_:
             raise ValueError(
-                f"Expected {self.n_channels_in_} channels, as in fit, but got {sequences[0].shape[1]}. Give those of "
-                f"fit."
+                f"Expected {self.n_channels_in_} channels, as in fit, but got {sequences[0].shape[1]}. Pass the same "
+                f"channels."
             )
         return self._outputs_of(sequences)
 
@@ -215,7 +216,9 @@ class SequenceEstimator(BaseEstimator):
         return torch.cat(found).double().numpy()
 
     def _remember_width(self, X: Any) -> None:
-        """Set scikit-learn's own count of features where X is a matrix: then all sequences have one length; and names."""
+        """Set scikit-learn's count of features if X is a matrix, in which all sequences have equal length, and the
+        names.
+        """
         self.n_features_in_ = _width(X)
         names = names_of(X)
         if names is not None:
@@ -228,7 +231,7 @@ class SequenceEstimator(BaseEstimator):
         if width is not None and found not in (None, width):
             raise ValueError(
                 f"X has {found} features, but {type(self).__name__} is expecting {width} features as input. "
-                f"Give sequences of other lengths as a list."
+                f"Pass sequences of other lengths as a list."
             )
 
     def _check_names(self, names: list[str] | None) -> None:
@@ -257,9 +260,10 @@ class SequenceEstimator(BaseEstimator):
 
 
 def moments(columns: np.ndarray, which: str, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean and the standard deviation of columns (R, C), 1 for a constant. ValueError if they overflow.
+    """Return the mean and the standard deviation of columns (R, C), 1 for a constant. Raise ValueError if they
+    overflow.
 
-    weights: Of the rows (R,), above 0. Default: None, all the same.
+    weights: Weights of the rows (R,), above 0. Default: None, equal weights.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if weights is None or weights.min() == weights.max():
@@ -277,7 +281,7 @@ def moments(columns: np.ndarray, which: str, weights: np.ndarray | None = None) 
 
 
 def _width(X: Any) -> int | None:
-    """Return the number of columns of a matrix, also of one that only knows how to become an array; else None."""
+    """Return the number of columns of a matrix, or of an object that can be converted to an array; otherwise None."""
     if isinstance(X, (list, tuple)):
         return None
     shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape

@@ -1,4 +1,4 @@
-"""The next steps of a series."""
+"""Forecasts of a series."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .times import times_of, warn_of_steps
 
 
 class OrthogonalForecaster(SequenceEstimator):
-    """A forecaster of series: all of the next steps at once, from the steps before them.
+    """A forecaster of series that predicts all of the next steps at once, from the steps before them.
 
-    Training starts from linear autoregression on the last `lags` steps, and the weights that forecast the last part of the
-    series best are used; no window for training is to predict a step of that part. What is known ahead, such as prices or a
-    calendar, is X: its rows are those of the series, and `predict` gets those of the steps to forecast. The other
-    parameters are those of OrthogonalClassifier.
+    Training starts from linear autoregression on the last `lags` steps, and the weights with the best forecasts of the
+    last part of the series are used; no training window predicts a step of that part. Pass values that are known ahead,
+    such as prices or a calendar, as X: in `fit` it has a row per step of the series, and in `predict` a row per step to
+    forecast. The other parameters are the same as for OrthogonalClassifier.
 
-    `fit` takes no weights of sequences: there is one series, whose windows overlap.
+    `fit` does not take weights of sequences: there is one series, with overlapping windows.
 
     Args:
-        horizon: Steps to forecast.
-        lags: Steps that linear autoregression reads: at least one period of the series.
-        window: Steps that the network reads, at least `lags`. Default: None, four times `lags`.
+        horizon: Number of steps to forecast.
+        lags: Number of steps that linear autoregression reads; at least one period of the series.
+        window: Number of steps that the network reads, at least `lags`. Default: None, four times `lags`.
 
     Example::
 
@@ -69,7 +69,7 @@ class OrthogonalForecaster(SequenceEstimator):
         self.window = window
 
     def fit(self, y: Any, X: Any = None) -> OrthogonalForecaster:
-        """Train on a series (T,), or (T, C) with C channels, and return self. X: What is known ahead, (T,) or (T, K)."""
+        """Train on a series (T,), or (T, C) with C channels, and return self. X: Values known ahead, (T,) or (T, K)."""
         with restore_on_error(self):
             check_integer("horizon", whole(self.horizon), 1)
             check_integer("lags", whole(self.lags), 1)
@@ -87,7 +87,7 @@ class OrthogonalForecaster(SequenceEstimator):
             self.window_, self.last_, self.times_ = window, series, times_of(y)
             self.names_ = {"y": names_of(y), "X": names_of(X)}
             _check_times(y, X)
-            self.known_ = None if X is None else self._known(X, len(series), "those of y")
+            self.known_ = None if X is None else self._known(X, len(series), "y")
             _warn_of_steps(y, X)
             inputs = self._inputs(series, self.known_)
             ends = np.arange(self.lags, self.lags + count)
@@ -99,10 +99,11 @@ class OrthogonalForecaster(SequenceEstimator):
             return self
 
     def predict(self, y: Any = None, X: Any = None) -> np.ndarray:
-        """Return the next steps (horizon,), or (horizon, C), after a series like that of fit. Default: after that one.
+        """Return the next steps (horizon,), or (horizon, C), after a series y like the one in fit. Default: after that
+        series.
 
-        X: What is known ahead, if there was some in fit: (horizon, K) for the steps to forecast, or with y
-            (T + horizon, K), also for its own steps.
+        X: Values known ahead, if fit had some: (horizon, K) for the steps to forecast, or with y (T + horizon, K),
+            which includes the steps of y.
         """
         check_is_fitted(self, "network_")
         self._check_columns(y, "y")
@@ -110,13 +111,13 @@ class OrthogonalForecaster(SequenceEstimator):
         if (X is None) != (self.known_ is None):
             got = "some" if self.known_ is None else "none"
             raise ValueError(
-                f"Expected X where fit had one, and only there, but got {got}. Give both calls an X, or none."
+                f"Expected X in both fit and this call, or in neither, but got {got}. Pass X to both, or to neither."
             )
         series, known = self.last_ if y is None else self._series(y), None
         if len(series) < self.lags:
             raise ValueError(
-                f"Expected at least {self.lags} steps, those of lags={self.lags}, but got {len(series)}. "
-                f"Give a longer series."
+                f"Expected at least {self.lags} steps, as many as lags={self.lags}, but got {len(series)}. "
+                f"Pass a longer series."
             )
         if X is not None:
             assert self.known_ is not None
@@ -126,7 +127,7 @@ class OrthogonalForecaster(SequenceEstimator):
                 _check_later(getattr(self, "times_", None), times_of(X))
             else:
                 rows = len(series) + self.horizon
-                known = self._known(X, rows, "those of y and the steps to forecast", self.known_.shape[1])
+                known = self._known(X, rows, "y and the steps to forecast", self.known_.shape[1])
                 _check_times(y, X)
                 _check_later(times_of(y), times_of(X), len(series))
         _warn_of_steps(y, None if y is None else X)
@@ -135,16 +136,16 @@ class OrthogonalForecaster(SequenceEstimator):
         return forecast[:, 0] if self.flat_ else forecast
 
     def score(self, y: Any, X: Any = None) -> float:
-        """Return the coefficient of determination of the forecast of the last `horizon` steps of y from those before.
+        """Return the coefficient of determination of a forecast of the last `horizon` steps of y from the earlier ones.
 
-        y: (T,) or (T, C), T > horizon. X: What is known ahead, with a row for each of y, if there was some in fit.
+        y: (T,) or (T, C), T > horizon. X: Values known ahead, with a row for each step of y, if fit had some.
         """
         check_is_fitted(self, "network_")
         self._check_columns(y, "y")
         series = self._series(y)
         if len(series) <= self.horizon:
             raise ValueError(
-                f"Expected more than {self.horizon} steps, those of the horizon, but got {len(series)}. Give a longer series."
+                f"Expected more than {self.horizon} steps, the horizon, but got {len(series)}. Pass a longer series."
             )
         found = self.predict(getattr(y, "iloc", y)[: -self.horizon], X)
         wanted = series[-self.horizon :]
@@ -153,7 +154,7 @@ class OrthogonalForecaster(SequenceEstimator):
     def _divided(self, count: int, seed: int, strata: list[int] | None) -> dict[str, np.ndarray]:
         """Return which windows are for training and which, the last ones, for validation.
 
-        Between them are horizon - 1 windows of neither part: they are to predict steps of the validation.
+        horizon - 1 windows between them belong to neither part, since they predict steps of the validation part.
         """
         which, held = np.arange(count), round(self.validation_share * count)
         train = count - held - (self.horizon - 1)
@@ -165,14 +166,14 @@ class OrthogonalForecaster(SequenceEstimator):
             else f"{max(0, train)} of {count} windows whose forecasts end before the last part of the series"
         )
         warn(
-            f"The weights are chosen by the steps that they are trained on: horizon={self.horizon} leaves {left}, fewer than "
-            f"2. Give a longer series, or lower horizon or lags; to silence this, use warnings.filterwarnings('ignore', "
+            f"The weights are chosen on the steps that they are trained on: horizon={self.horizon} leaves {left}, fewer than "
+            f"2. Pass a longer series, or lower horizon or lags. To silence this, use warnings.filterwarnings('ignore', "
             f"category=orthornn.errors.OrthornnWarning)."
         )
         return {"train": which, "validation": which}
 
     def _standardized(self, targets: np.ndarray, train: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return targets in the scale of all steps before the first one of the validation."""
+        """Return targets, scaled by all steps before the first step of the validation part."""
         last = self.lags + train[-1] + self.horizon
         self.target_mean_, self.target_deviation_ = moments(self.last_[:last], "y")
         steps = targets.reshape(len(targets), self.horizon, -1)
@@ -184,7 +185,7 @@ class OrthogonalForecaster(SequenceEstimator):
         return super()._model().replace(lags=whole(self.lags))
 
     def _inputs(self, series: np.ndarray, known: np.ndarray | None) -> np.ndarray:
-        """Return what the network sees at each step: the series, what is known of the step, and of the next ones."""
+        """Return the network's input at each step: the series, the values known of this step, and of the next steps."""
         if known is None:
             return series
         steps = len(known) - self.horizon
@@ -192,22 +193,22 @@ class OrthogonalForecaster(SequenceEstimator):
         return np.concatenate([series[:steps], *later], 1)
 
     def _known(self, X: Any, steps: int, which: str, width: int | None = None) -> np.ndarray:
-        """Return X as an array (T, K). which: The rows that it has. width: K, if that is known."""
+        """Return X as an array (T, K). which: Description of its rows. width: K, if known."""
         known = _numbers(X, "X")
         known = known[:, None] if known.ndim == 1 else known
         if known.ndim != 2 or len(known) != steps or not known.shape[1] or not np.isfinite(known).all():
             raise ValueError(
-                f"Expected finite numbers X ({steps},) or ({steps}, K), the rows being {which}, but got an array of shape "
+                f"Expected finite numbers X ({steps},) or ({steps}, K), with rows for {which}, but got an array of shape "
                 f"{np.shape(X)}, or NaN in it."
             )
         if width is not None and known.shape[1] != width:
             raise ValueError(
-                f"Expected {width} column(s) in X, as in fit, but got {known.shape[1]}. Give those of fit."
+                f"Expected {width} column(s) in X, as in fit, but got {known.shape[1]}. Pass the same columns."
             )
         return known
 
     def _check_columns(self, table: Any, which: str) -> None:
-        """Raise ValueError if a table has other columns than that of fit, or another order."""
+        """Raise ValueError if a table has other columns than in fit, or another order."""
         names, fitted = names_of(table), getattr(self, "names_", {}).get(which)
         if names is not None and fitted is not None and names != fitted:
             raise ValueError(
@@ -227,8 +228,8 @@ class OrthogonalForecaster(SequenceEstimator):
 def _numbers(values: Any, which: str) -> np.ndarray:
     """Return an array of float64.
 
-    ValueError for complex numbers, dates, text, lists of unequal lengths, a table whose times are not sorted, and a series
-    of whole numbers that float64 cannot tell apart.
+    Raise ValueError for complex numbers, dates, text, lists of unequal lengths, a table whose times are not sorted, and
+    a series of integers that float64 cannot distinguish.
     """
     times = times_of(values)
     if times is not None and not times.is_monotonic_increasing:
@@ -248,12 +249,12 @@ def _numbers(values: Any, which: str) -> np.ndarray:
         if len(set(sizes)) > 1:
             raise ValueError(
                 f"Expected one series as {which}, (T,) or (T, C), but got {len(sizes)} of {min(sizes)} to {max(sizes)} "
-                f"steps. Fit one forecaster for each; or one network for all of them with orthornn.train, which reads a "
-                f"table with a column that tells them apart: sequence='NAME'."
+                f"steps. Fit one forecaster per series, or one network for all of them with orthornn.train, which reads a "
+                f"table with a column that identifies the series: sequence='NAME'."
             ) from None
         if array is not None and array.ndim:
             got = str(error)
-    raise ValueError(f"Expected real numbers as {which}, but got none: {got}. Convert them to numbers.")
+    raise ValueError(f"Expected real numbers as {which}, but got {got}. Convert them to numbers.")
 
 
 def _sizes(parts: Any) -> list[int]:
@@ -263,7 +264,7 @@ def _sizes(parts: Any) -> list[int]:
 
 
 def _warn_of_steps(y: Any, X: Any) -> None:
-    """Warn if the times of the series, or those of X where the series has none, have gaps or are there twice."""
+    """Warn if times are missing or duplicated in the series, or in X if the series has no times."""
     table, which = (X, "X") if times_of(y) is None and times_of(X) is not None else (y, "y")
     index = getattr(table, "index", None)
     if index is not None and getattr(index, "nlevels", 1) == 1 and hasattr(index, "dtype"):
@@ -271,15 +272,19 @@ def _warn_of_steps(y: Any, X: Any) -> None:
 
 
 def _if_several(y: Any) -> str:
-    """Return what to add to an error of too few steps where a list has longer arrays, which may be several series."""
+    """Return an addition to an error about too few steps if a list contains longer arrays, which may be several
+    series.
+    """
     longest = max(_sizes(y), default=0)
-    return f" (each of {longest}: if these are several series, fit one forecaster for each)" if longest > len(y) else ""
+    return (
+        f" (each of {longest}: if these are several series, fit one forecaster per series)" if longest > len(y) else ""
+    )
 
 
 def _check_times(y: Any, X: Any) -> None:
-    """Raise ValueError if X has other times than y, both being tables of pandas with times of one kind as the index.
+    """Raise ValueError if X has other times than y, if both are pandas tables indexed by times of one kind.
 
-    Rows of X after the last one of y are not read.
+    Rows of X after the last row of y are not read.
     """
     times, others = times_of(y), times_of(X)
     if times is None or type(times) is not type(others):
@@ -296,15 +301,15 @@ def _check_times(y: Any, X: Any) -> None:
 
 
 def _check_later(times: Any, others: Any, rows: int = 0) -> None:
-    """Raise ValueError if what is known ahead does not have the times of the steps to forecast.
+    """Raise ValueError if the values known ahead do not have the times of the steps to forecast.
 
-    They come after those of the series, at distances like those in it: at most one and a half times the longest, since
-    months have unequal lengths.
+    These times follow the series, at distances like those in it: at most one and a half times its longest distance,
+    since months have unequal lengths.
 
     Args:
-        times: Those of the series, or None.
-        others: Those of what is known ahead, or None.
-        rows: Of the others, how many are of the series.
+        times: Times of the series, or None.
+        others: Times of the values known ahead, or None.
+        rows: Number of ``others`` that belong to the series.
     """
     if times is None or type(times) is not type(others):
         return
@@ -319,12 +324,12 @@ def _check_later(times: Any, others: Any, rows: int = 0) -> None:
     if wrong.any():
         row = int(wrong.argmax())
         raise ValueError(
-            f"Expected X to have the times that follow {times[-1]}, the last one of the series, but got {line[row + 1]} "
-            f"after {line[row]}. Give the rows of the steps to forecast."
+            f"Expected X to have the times that follow {times[-1]}, the end of the series, but got {line[row + 1]} "
+            f"after {line[row]}. Pass the rows of the steps to forecast."
         )
 
 
 def _steps_between(times: Any) -> np.ndarray:
-    """Return the differences of neighbouring times of pandas, as numbers: nanoseconds, or a count of periods."""
+    """Return the differences of neighboring pandas times, as numbers: nanoseconds, or a count of periods."""
     exact = times.as_unit("ns") if hasattr(times, "as_unit") else times
     return np.diff(exact.astype("int64"))

@@ -1,4 +1,4 @@
-"""Numbers of sequences."""
+"""Regression of sequences."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from .weights import weights_of
 
 
 class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
-    """A regressor of sequences: one number, or O numbers, for each; the parameters are those of OrthogonalClassifier.
+    """A regressor of sequences: one number, or O numbers, per sequence. The parameters are those of
+    OrthogonalClassifier.
 
     Attributes:
         network_: The trained torch module.
-        feature_names_in_: The names of the columns, where X has some; `predict` wants the same in the same order.
+        feature_names_in_: Names of the columns, if X has names; `predict` requires the same names in the same order.
 
     Example::
 
@@ -28,10 +29,10 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OrthogonalRegressor:
-        """Train on sequences X and their targets y, (n,) or (n, O); return self.
+        """Train on sequences X and their targets y, (n,) or (n, O), and return self.
 
-        sample_weight: Weights (n,) of the sequences in the loss, of which only the ratios count; a sequence of weight 0 is
-            left out. Default: None, all the same.
+        sample_weight: Weights (n,) of the sequences in the loss; only their ratios matter. A sequence of weight 0 is
+            left out. Default: None, equal weights.
         """
         with restore_on_error(self):
             sequences = sequences_of(X, self.layout)
@@ -55,13 +56,15 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
         return ((targets - self.target_mean_) / self.target_deviation_).astype(np.float32)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return numbers, (n,) or (n, O) as y in fit."""
+        """Return numbers, (n,) or (n, O), like y in fit."""
         outputs = self._outputs(X)
         found = outputs * self.target_deviation_ + self.target_mean_
         return found[:, 0] if self.flat_ else found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination of the predictions for X; y and sample_weight as in fit."""
+        """Return the coefficient of determination of the predictions for X; y and sample_weight are the same as in
+        fit.
+        """
         check_order(X, y)
         check_order(X, sample_weight, "sample_weight")
         weights = weights_of(sample_weight, len(y))
@@ -69,7 +72,7 @@ class OrthogonalRegressor(RegressorMixin, SequenceEstimator):
 
 
 def _numbers(targets: np.ndarray) -> np.ndarray:
-    """Return targets as float64. ValueError for dates and text."""
+    """Return targets as float64. Raise ValueError for dates and text."""
     if targets.dtype.kind not in "mM":
         try:
             targets.astype(np.float64)
@@ -78,5 +81,5 @@ def _numbers(targets: np.ndarray) -> np.ndarray:
         else:
             return rounded(targets)
     raise ValueError(
-        f"Expected numbers as y, but got {targets.flat[0]!r} and the like. For classes: OrthogonalClassifier."
+        f"Expected numbers as y, but got values such as {targets.flat[0]!r}. For classes, use OrthogonalClassifier."
     )

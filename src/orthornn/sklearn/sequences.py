@@ -1,4 +1,4 @@
-"""Conversion of X in any of its forms to a list of arrays, and of y to one target for each of them."""
+"""Convert X in any of its forms to a list of arrays, and y to one target per array."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .times import warn_of_steps
 
 
 def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
-    """Return X as a list of float64 arrays (T_i, C). Raises ValueError if it is none of the forms above."""
+    """Return X as a list of float64 arrays (T_i, C). Raise ValueError if X has none of the forms above."""
     check_choice("layout", layout, ("ntc", "nct"))
     if hasattr(X, "to_numpy") and getattr(X, "ndim", None) == 1:
         X = X.to_numpy()  # a Series, each cell of which is a sequence
@@ -62,9 +62,9 @@ def sequences_of(X: Any, layout: str = "ntc") -> list[np.ndarray]:
 
 
 def names_of(X: Any) -> list[str] | None:
-    """Return the names of the columns of a table, or of tables in a list; None if there are none, or not only text.
+    """Return the names of the columns of a table, or of tables in a list; None without names or if some are not text.
 
-    Raises ValueError if the tables of a list have not the same columns in the same order.
+    Raise ValueError if the tables of a list differ in their columns or in the order of columns.
     """
     if isinstance(X, (list, tuple)) and len(X) and hasattr(X[0], "columns"):
         names = list(X[0].columns)
@@ -90,9 +90,9 @@ def _numbers(values: Any) -> np.ndarray:
             "many numbers."
         ) from error
     if array.dtype.kind == "c":
-        raise ValueError("Complex data not supported: expected real numbers. Give two channels.")
+        raise ValueError("Complex data not supported: expected real numbers. Pass two channels.")
     if array.dtype.kind in "mM":
-        raise ValueError(f"Expected numbers in X, but got {array.dtype}. Leave dates out, or give them as numbers.")
+        raise ValueError(f"Expected numbers in X, but got {array.dtype}. Leave dates out, or convert them to numbers.")
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -101,9 +101,9 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def _of_frame(frame: Any, layout: str) -> Any:
-    """Return a table as an array, one row per sequence; or as a list, one sequence for each value of an index of two levels.
+    """Return a table as an array, one row per sequence, or as a list, one sequence per value of a two-level index.
 
-    Sequences are in the order in which they first appear, the steps of each in the order of their times.
+    Sequences keep the order in which they first appear; the steps of each are ordered by time.
     """
     levels = getattr(getattr(frame, "index", None), "nlevels", 1)
     if levels > 2:
@@ -142,22 +142,24 @@ def _is_number(cell: Any) -> bool:
 
 
 def targets_of(sequences: list[np.ndarray], y: Any, X: Any = None) -> np.ndarray:
-    """Return y as an array with one target for each sequence.
+    """Return y as an array with one target per sequence.
 
-    Raises ValueError if it is none, or if it names the sequences of a table X of two levels in another order.
+    Raise ValueError if it is not, or if it orders the sequences of a two-level table X differently.
     """
     if y is None:
-        raise ValueError("requires y to be passed, but the target y is None. Give one target for each sequence.")
+        raise ValueError("requires y to be passed, but the target y is None. Pass one target for each sequence.")
     try:
         targets = as_array(y)
     except ValueError as error:
         raise ValueError(
-            "Expected y (n,) or (n, O), but got lists of unequal lengths. Give one target each."
+            "Expected y (n,) or (n, O), but got lists of unequal lengths. Pass one target per sequence."
         ) from error
     if targets.dtype.kind == "c":
         raise ValueError("Complex data not supported: expected real numbers as y.")
     if targets.ndim not in (1, 2):
-        raise ValueError(f"Expected y (n,) or (n, O), but got an array of shape {targets.shape}. Give one target each.")
+        raise ValueError(
+            f"Expected y (n,) or (n, O), but got an array of shape {targets.shape}. Pass one target per sequence."
+        )
     if len(targets) != len(sequences):
         raise ValueError(f"Expected {len(sequences)} targets, one for each sequence, but got {len(targets)}.")
     check_order(X, y)
@@ -167,7 +169,7 @@ def targets_of(sequences: list[np.ndarray], y: Any, X: Any = None) -> np.ndarray
 def rounded(y: np.ndarray) -> np.ndarray:
     """Return targets (n,) or (n, O), or a series, as float64.
 
-    Raises ValueError if float64 cannot tell whole numbers apart, and warns if it rounds some.
+    Raise ValueError if float64 cannot distinguish whole numbers, and warn if it rounds some.
     """
     values = y.astype(np.float64)
     if y.ndim == 1:
@@ -182,7 +184,7 @@ def rounded(y: np.ndarray) -> np.ndarray:
 def check_order(X: Any, y: Any, which: str = "y") -> None:
     """Raise ValueError if the index of y, or of weights, has the names of the sequences of X in another order than X.
 
-    which: What y is called in the message.
+    which: Name for y in the message.
     """
     if getattr(getattr(X, "index", None), "nlevels", 1) != 2 or getattr(getattr(y, "index", None), "nlevels", 2) != 1:
         return
@@ -190,7 +192,7 @@ def check_order(X: Any, y: Any, which: str = "y") -> None:
     if found != wanted and set(found) == set(wanted):
         raise ValueError(
             f"Expected {which} in the order in which the sequences first appear in X, {listed(map(str, wanted), 3)}, but got "
-            f"it in the order {listed(map(str, found), 3)}. Sort it with "
+            f"the order {listed(map(str, found), 3)}. Sort it with "
             f"{which}.loc[X.index.get_level_values(0).unique()], or pass {which}.to_numpy() if only its index is in another "
             f"order."
         )

@@ -1,4 +1,4 @@
-"""The times of the steps in the index of a table of pandas: their order, and whether steps are missing or there twice."""
+"""The times of the steps in the index of a pandas table: their order, and whether steps are missing or duplicated."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ _SILENCE = "To silence this, use warnings.filterwarnings('ignore', category=orth
 
 
 def times_of(table: Any) -> Any:
-    """Return the index of a table of pandas if it holds times, dates as text as a DatetimeIndex; else None."""
+    """Return the index of a pandas table if it holds times, with dates as text converted to a DatetimeIndex; else
+    None.
+    """
     index = getattr(table, "index", None)
     return as_times(index) if getattr(index, "nlevels", 1) == 1 else None
 
 
 def as_times(index: Any) -> Any:
-    """Return an index of pandas, or a level of one, if it holds times, dates as text as a DatetimeIndex; else None."""
+    """Return a pandas index, or a level of one, if it holds times, with text dates as a DatetimeIndex; else None."""
     dtype = getattr(index, "dtype", None)
     if getattr(dtype, "kind", "") in ("M", "m") or str(dtype).startswith("period["):
         return index
@@ -40,12 +42,13 @@ def as_times(index: Any) -> Any:
 
 
 def warn_of_steps(index: Any, lengths: Sequence[int], which: str) -> None:
-    """Warn if the times of sequences, each in order, say that steps are missing, there twice, or of unequal lengths.
+    """Warn if the times of sequences, each in order, show steps that are missing, duplicated, or of unequal lengths.
 
     Args:
-        index: Of the rows of a table of pandas, a sequence after the other. None, and one without times, is left alone.
-        lengths: Of the sequences.
-        which: What the table is called.
+        index: Index of the rows of a pandas table, one sequence after another. None, or an index without times, is
+            ignored.
+        lengths: Lengths of the sequences.
+        which: Name of the table.
     """
     times = as_times(index)
     grid = _of_numbers(index, lengths) if times is None else _of_times(times, lengths)
@@ -84,9 +87,9 @@ def _of_times(times: Any, lengths: Sequence[int]) -> Grid | None:
 
 
 def _of_numbers(index: Any, lengths: Sequence[int]) -> Grid | None:
-    """Return the grid of an index of numbers that may be times: named, not whole, or row numbers of which few are missing.
+    """Return the grid of an index of numbers that may be times: named, not whole, or row numbers with few missing.
 
-    None for any other, and for numbers at unequal distances.
+    Return None for any other index, and for numbers at unequal distances.
     """
     if getattr(getattr(index, "dtype", None), "kind", "O") not in "iuf" or not len(index):
         return None

@@ -1,4 +1,4 @@
-"""Weights of sequences: what was given, what classes add to it, and the scale on which the weighted loss is a mean."""
+"""Weights of sequences: given weights, multiplied by class weights, scaled so the weighted loss is a mean."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .._masked import as_array
 
 
 def weights_of(sample_weight: Any, count: int) -> np.ndarray | None:
-    """Return the weights of `count` sequences as float64 (n,), of one number that number for each; None for None.
+    """Return the weights of `count` sequences as float64 (n,), expanding a single number; return None for None.
 
-    Raises ValueError unless there is one finite weight of at least 0 for each sequence, and one above 0.
+    Raise ValueError unless every sequence has one finite weight of at least 0, and one weight is above 0.
     """
     if sample_weight is None:
         return None
@@ -27,7 +27,7 @@ def weights_of(sample_weight: Any, count: int) -> np.ndarray | None:
         weights = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"Expected numbers as sample_weight, but got none: {error}. Give one for each sequence."
+            f"Expected numbers as sample_weight, but got {error}. Pass one number per sequence."
         ) from error
     if weights.ndim == 0:
         weights = np.full(count, weights)
@@ -39,7 +39,7 @@ def weights_of(sample_weight: Any, count: int) -> np.ndarray | None:
     if len(wrong):
         raise ValueError(
             f"Expected finite weights of at least 0, but got {weights[wrong[0]]:g} as sample_weight[{wrong[0]}]. Negative "
-            f"weights have no meaning here; 0 leaves a sequence out."
+            f"weights are meaningless here; 0 leaves a sequence out."
         )
     if not weights.any():
         raise ValueError(
@@ -51,14 +51,14 @@ def weights_of(sample_weight: Any, count: int) -> np.ndarray | None:
 def with_class_weights(
     weights: np.ndarray | None, class_weight: Any, classes: np.ndarray, codes: np.ndarray
 ) -> np.ndarray | None:
-    """Return the weights times those of the classes, as scikit-learn has them.
+    """Return the weights multiplied by the weights of the classes, as in scikit-learn.
 
     Args:
-        weights: Those of the sequences (n,), or None.
-        class_weight: None; ``"balanced"``, with which all classes have the same sum of weights; or weights by class, 1 for
-            those that are not named.
+        weights: Weights of the sequences (n,), or None.
+        class_weight: None; ``"balanced"``, which gives all classes the same sum of weights; or weights by class, 1 for
+            classes not in it.
         classes: The classes, sorted.
-        codes: The place of each sequence's class among them, (n,).
+        codes: Index of each sequence's class, (n,).
     """
     if class_weight is None:
         return weights
@@ -71,7 +71,7 @@ def with_class_weights(
         unknown = [name for name in class_weight if name not in names]
         if unknown:
             raise ValueError(
-                f"Expected weights for classes of y in class_weight, but got one for {unknown[0]!r}. The classes are "
+                f"Expected weights for classes of y in class_weight, but got a weight for {unknown[0]!r}. The classes are "
                 f"{', '.join(map(repr, names[:10]))}{', ...' if len(names) > 10 else ''}."
             )
         given = [check_number(f"class_weight[{name!r}]", class_weight.get(name, 1.0), 0) for name in names]
@@ -89,7 +89,7 @@ def with_class_weights(
 
 
 def scaled(weights: np.ndarray, parts: Mapping[str, np.ndarray]) -> Tensor:
-    """Return weights (n,) with the mean 1 over each part, so that means over batches estimate the weighted mean."""
+    """Return weights (n,) with mean 1 over each part, which makes means over batches estimate the weighted mean."""
     found = np.ones(len(weights))
     for which in parts.values():
         own = weights[which] / weights[which].max()

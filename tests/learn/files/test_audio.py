@@ -43,7 +43,7 @@ def test_channels_are_averaged(tmp_path):
 BROKEN = {
     "the 1200 samples that the header of .* promises, but got 400": lambda content: content[: 44 + 800],
     "is truncated: it ends early": lambda content: content[:20],
-    "no sound file": lambda content: b"nothing of the kind",
+    "not a readable sound file": lambda content: b"nothing of the kind",
     "begins with nothing": lambda content: b"",
 }
 

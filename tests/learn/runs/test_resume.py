@@ -288,7 +288,7 @@ def test_no_sound_checkpoint_is_an_error_that_names_each(tmp_path):
     stopped(tmp_path, config(checkpoint_every=6), 13)
     for path in (tmp_path / "checkpoints").glob("step-*/model.safetensors"):
         DAMAGE["truncated"](path)
-    with pytest.raises(CheckpointError, match=r"(?s)no sound checkpoint.*step-00000013.*truncated or was changed"):
+    with pytest.raises(CheckpointError, match=r"(?s)no sound checkpoint.*step-00000013.*truncated or modified"):
         resume(tmp_path)
 
 

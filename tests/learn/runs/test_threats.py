@@ -294,7 +294,7 @@ def test_a_flipped_bit_of_the_weights_is_noticed(tmp_path):
     train(config(), tmp_path)
     orthornn.load(tmp_path)
     flip(tmp_path / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"model.safetensors is truncated or was changed: its sha256"):
+    with pytest.raises(CheckpointError, match=r"model.safetensors is truncated or modified: its sha256"):
         orthornn.load(tmp_path, "last")
     orthornn.load(tmp_path, "best")
 
@@ -838,7 +838,9 @@ def test_a_changed_digit_of_a_record_is_noticed(tmp_path):
     with pytest.raises(DataError, match=f"line {len(records)}, was changed: it ends after its record"):
         read_metrics(log)
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
-    with pytest.raises(DataError, match=r"line 1, to have the sum of its entries, 'crc32', but got none\. Restore"):
+    with pytest.raises(
+        DataError, match=r"line 1, to have the checksum of its entries, 'crc32', but it is missing\. Restore"
+    ):
         read_metrics(log)
 
 

@@ -516,7 +516,7 @@ def test_a_network_that_is_far_worse_on_whole_series_is_warned_of(wave, monkeypa
     monkeypatch.setattr(Forecast, "test_of_whole_series", swollen)
     task = Forecast(data=wave, target="value", inputs="value", skipped=4, window=20)
     result = train(RunConfig(task, model_named("ornn", hidden_size=8), steps=2))
-    found = [str(one.message) for one in recwarn if "where a series is processed as a whole" in str(one.message)]
+    found = [str(one.message) for one in recwarn if "if a series is processed as a whole" in str(one.message)]
     assert bool(found) == warned
     assert (result.whole_test["loss"] > 1.25 * result.best_test["loss"]) == warned
     if warned:
@@ -544,6 +544,6 @@ def test_a_forecast_that_overflows_on_whole_series_is_warned_of(wave, monkeypatc
 
     monkeypatch.setattr(Forecast, "test_of_whole_series", overflowing)
     task = Forecast(data=wave, target="value", inputs="value", skipped=4, window=20, quantiles=quantiles)
-    with pytest.warns(OrthornnWarning, match="but nan where a series is processed as a whole"):
+    with pytest.warns(OrthornnWarning, match="but nan if a series is processed as a whole"):
         result = train(RunConfig(task, model_named("ornn", hidden_size=8), steps=2))
     assert result.whole_test == {}

@@ -386,7 +386,7 @@ def test_damaged_files_are_named(tmp_path, name):
         path.write_bytes(content)
         with pytest.raises(DataError, match=rf"{name} is truncated, corrupt or another file"):
             Forecast(data=str(path), target="x").trivial_loss  # noqa: B018
-    with pytest.raises(DataError, match=r"there is no file .*none.csv"):
+    with pytest.raises(DataError, match=r"the file .*none.csv does not exist"):
         Forecast(data=str(tmp_path / "none.csv"), target="x").trivial_loss  # noqa: B018
     with pytest.raises(DataError, match=r"Expected a file \(\.csv, .* but got 'a.xlsx'"):
         Forecast(data=str(tmp_path / "a.xlsx"), target="x").trivial_loss  # noqa: B018

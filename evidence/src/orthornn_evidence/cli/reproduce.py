@@ -50,7 +50,7 @@ class ReproduceArguments:
     threads: int | None = None
     """Threads of torch. Default: torch's choice."""
     device: str | None = None
-    """Device to train on: cpu, cuda, or cuda:N. Default: cpu, and for runs that there are, where they were begun."""
+    """Device to train on: cpu, cuda, or cuda:N. Default: cpu, or for existing runs the device on which they began."""
     collect: bool = False
     """Only write the results of the runs as they are; train and measure nothing."""
     page: Path | None = None
@@ -166,7 +166,7 @@ def _names(text: str) -> list[str]:
 
 def _overview(chosen: Sequence[Experiment], arguments: ReproduceArguments) -> Table:
     columns = [Column("name", left=True), Column("place", left=True), Column("laptop, h"), Column("full, h")]
-    hours = "hours of one core of this machine, measured" if arguments.measure else "hours of one core, about"
+    hours = "hours on one core of this machine, measured" if arguments.measure else "approximate hours on one core"
     shown = Table(f"{chosen[0].paper}: {hours}", [*columns, Column("what", left=True)])
     for one in chosen:
         costs = [_hours(one, budget, arguments) for budget in ("laptop", "full")]

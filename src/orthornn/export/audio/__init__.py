@@ -1,6 +1,6 @@
 """A trained network for real-time audio: a header-only C++17 class, and the weights as JSON.
 
-`to_audio` writes orthornn_audio.hpp and NAME.json, which the class loads before the audio runs. See docs/how_to/audio.md.
+`to_audio` writes orthornn_audio.hpp and NAME.json, which the class loads before audio starts. See docs/how_to/audio.md.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _CLASSES = {
 
 @dataclass(frozen=True)
 class AudioExport:
-    """The files that `to_audio` wrote.
+    """The files written by `to_audio`.
 
     Attributes:
-        files: The paths.
-        type: The C++ type that the JSON fits.
-        multiply_adds: Per sample.
-        sample_rate: Samples per second of the sounds that the network was trained on; None if that is unknown.
+        files: Paths of the files.
+        type: C++ type that matches the JSON.
+        multiply_adds: Multiply-adds per sample.
+        sample_rate: Sample rate of the training sounds; None if unknown.
     """
 
     files: tuple[Path, ...]
@@ -65,18 +65,19 @@ def to_audio(
     """Write a network of one layer for the C++ class of orthornn_audio.hpp.
 
     Args:
-        network: As for :func:`orthornn.export.to_c`, with one layer and identity, tanh, scaled_tanh, relu, or real modrelu.
-        folder: Where to write; it is made if it is missing.
-        name: Of the JSON file, without its suffix. Default: ``"network"``.
-        form: ``"dense"``, ``"reflections"`` or ``"rotations"``; ``"auto"`` takes the one with the fewest multiply-adds.
-            Default: ``"auto"``.
-        sample_rate: Samples per second of the sounds that the network was trained on, with which the class warns of a host
-            that runs at another rate. Default: that of the run, if `network` is one and learned from sounds.
+        network: Same as for :func:`orthornn.export.to_c`, with one layer and identity, tanh, scaled_tanh, relu, or real
+            modrelu.
+        folder: Output folder; it is created if it does not exist.
+        name: Name of the JSON file, without its suffix. Default: ``"network"``.
+        form: ``"dense"``, ``"reflections"`` or ``"rotations"``; ``"auto"`` chooses the one with the fewest
+            multiply-adds. Default: ``"auto"``.
+        sample_rate: Sample rate of the training sounds; the class warns if the host runs at another rate. Default: the
+            sample rate of the run, if `network` is a run trained on sounds.
         force: Replace files that orthornn did not write. Default: ``False``.
 
     Raises:
-        ArgumentError: If the class has no such network, the network's ``forward`` computes more than its head and core, or a
-            file of somebody else's is in the way. Nothing is written then.
+        ArgumentError: If the class does not support the network, if the network's ``forward`` computes more than its
+            head and core, or if a file that orthornn did not write is in the way. Nothing is written then.
         NonFiniteError: If a weight is NaN, infinite, or beyond float32.
 
     Example::
@@ -120,19 +121,19 @@ def _check(network: FoldedNetwork) -> None:
         "tokens as input": network.tokens,
         f"nonlinearity={layer.phi.name!r}": layer.phi.name not in _CLASSES,
         "a perceptron as readout": network.H is not None,
-        "a sequence that is read in another order": network.order is not None,
+        "a network that reads sequences in another order": network.order is not None,
         "linear_transition=True": layer.linear and layer.phi.name != "identity",
     }
     found = [reason for reason, holds in reasons.items() if holds]
     if found:
         raise ArgumentError(
             f"Expected one layer with identity, tanh, scaled_tanh, relu, or real modrelu, but got {', '.join(found)}. The "
-            f"audio class has no such network; to_c has."
+            f"audio class does not support such a network; to_c does."
         )
 
 
 def _json(network: FoldedNetwork, sample_rate: float | None) -> dict[str, Any]:
-    """Return the content of the file: matrices are rows of rows, as orthornn_audio.hpp stores them."""
+    """Return the content of the file; matrices are rows of rows, as orthornn_audio.hpp stores them."""
     layer = network.layers[0]
     n = layer.size
     V, b = layer.V, np.zeros(n) if layer.b is None else layer.b
@@ -164,7 +165,7 @@ def _json(network: FoldedNetwork, sample_rate: float | None) -> dict[str, Any]:
         found = np.zeros(zeros[name]) if values is None else values
         if not (np.abs(found) <= np.finfo(np.float32).max).all():
             raise NonFiniteError(
-                f"Expected numbers that float32 can hold, but {name} has larger ones. Train the network again."
+                f"Expected numbers that float32 can hold, but got larger ones in {name}. Retrain the network."
             )
         content[name] = np.asarray(found, np.float32).astype(np.float64).tolist()
     return content

@@ -1,4 +1,4 @@
-"""The backends: each runs a whole `Call`, forward and backward, and answers for itself what it cannot run.
+"""The backends: each runs a whole `Call`, forward and backward, and reports what it cannot run.
 
 name         runs on     what it is
 cpp          CPU         compiled kernels (csrc/), all parameter gradients included

@@ -1,8 +1,8 @@
 """A chain of plain torch operations as a CUDA graph: one launch for all its kernels, replayed on copies of its inputs.
 
-For dense transitions that no single multiprocessor can hold: each step is one cuBLAS product and the activation. The
-first call of each shape captures (a few times the price of a plain loop); the CAPTURED latest graphs stay, with their
-buffers, which take the memory of one call each.
+This serves dense transitions that no single multiprocessor can hold: each step is one cuBLAS product and the
+activation. The first call with each shape captures a graph (a few times the cost of a plain loop). The latest CAPTURED
+graphs are cached with their buffers, which take the memory of one call each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Outputs = tuple[Tensor | None, ...]
 
 
 class _Captured:
-    """A captured function. `stream`: where it is warmed up and captured, on the device of the tensors."""
+    """A captured function. `stream`: Stream for warm-up and capture, on the device of the tensors."""
 
     def __init__(
         self, function: Callable[..., Outputs], tensors: tuple[Tensor | None, ...], stream: torch.cuda.Stream
@@ -54,8 +54,8 @@ class _Captured:
 class _Device:
     """The stream in which all graphs of one device are captured, and an event after its latest replay.
 
-    Replays follow one another, whatever streams they are in: a graph has one set of inputs, and all graphs have the
-    workspace of cuBLAS that belongs to the stream of captures.
+    Replays run one after another, whatever streams they are in: a graph has one set of inputs, and all graphs share the
+    cuBLAS workspace of the capture stream.
     """
 
     def __init__(self) -> None:
@@ -68,16 +68,16 @@ _lock = threading.Lock()  # backward passes run in autograd's threads
 
 
 def _settings() -> Hashable:
-    """Return the settings that a capture makes permanent: which arithmetic and which algorithms cuBLAS takes."""
+    """Return the settings that a capture makes permanent: the arithmetic and the algorithms that cuBLAS uses."""
     return tf32.allowed(), torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.preferred_blas_library()
 
 
 @torch.no_grad()
 def run(function: Callable[..., Any], tensors: tuple[Tensor | None, ...], key: Hashable) -> Any:
-    """Run function(*tensors), replayed if it was captured before with tensors of these shapes, the same key, and the
-    same settings of torch.
+    """Run function(*tensors). Replay it if it was captured before with tensors of these shapes, the same key, and the
+    same torch settings.
 
-    Inside somebody else's capture it is called as it is.
+    Inside another capture the function is called directly.
     """
     device = next(t for t in tensors if t is not None).device
     with torch.cuda.device(device):
@@ -104,20 +104,20 @@ def run(function: Callable[..., Any], tensors: tuple[Tensor | None, ...], key: H
 
 
 class GraphBackend(ScanBackend):
-    """The reference's loops, captured."""
+    """The reference's loops, captured as graphs."""
 
     name = "graph"
 
     def unavailable(self, device: torch.device) -> str | None:
-        """Return why it cannot run: it needs a CUDA device."""
+        """Return why the backend cannot run: it needs a CUDA device."""
         return None if device.type == "cuda" else "it runs only on CUDA devices"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """Return why it cannot run a call: it has no rotations."""
+        """Return why the backend cannot run a call: it does not support rotations."""
         return "it has no kernel for rotations" if size.rotations else None
 
     def describe(self, size: Size) -> str:
-        """Return what is captured, for a reader."""
+        """Return a description of the captured operations."""
         return "graph: one cuBLAS product per step, in a CUDA graph"
 
     def scan(self, call: Call, x: Tensor) -> Scan:
@@ -138,7 +138,7 @@ class GraphBackend(ScanBackend):
 
 
 def _own(call: Call) -> tuple[Tensor | None, ...]:
-    """Return the tensors of a call that a graph reads besides the rows."""
+    """Return the tensors of a call that a graph reads in addition to the rows."""
     factors = call.factors or (None, None)
     return (call.h0, call.weight, call.c, call.s, call.parameter, *factors, call.restart, call.layout.resets)
 

@@ -11,7 +11,7 @@ from ..call import Call, Gradients, Needs, Residuals, Size, States
 
 
 class Backend(Protocol):
-    """Runs calls on some device. Found by its name in `BACKENDS`; each derives from this class."""
+    """Runs calls on some device. `BACKENDS` lists backends by name; each derives from this class."""
 
     name: str
 
@@ -21,23 +21,25 @@ class Backend(Protocol):
 
     @abstractmethod
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """Return why it cannot run a call of this dtype and size where it is available, or None if it can."""
+        """Return why an available backend cannot run a call of this dtype and size, or None if it can."""
 
     @abstractmethod
     def prepare(self, call: Call) -> Call:
-        """Return the call with what all its segments share computed once: contiguous weights, or factors."""
+        """Return the call with values shared by all its segments precomputed: contiguous weights, or factors."""
 
     @abstractmethod
     def forward(self, call: Call, save: bool) -> tuple[States, Residuals]:
-        """Return the states and, if ``save``, what the backward pass needs.
+        """Return the states and, if ``save``, the residuals for the backward pass.
 
-        `States.all` is None with ``only_last``; `Residuals.states` then has them, if the backward pass reads them.
+        `States.all` is None with ``only_last``; `Residuals.states` then contains them, if the backward pass reads them.
         """
 
     @abstractmethod
     def backward(self, call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gradients:
-        """Return the gradients that are needed, from those that arrive at the states."""
+        """Return the required gradients, from the gradients of the states."""
 
     def describe(self, size: Size) -> str:
-        """Return the name and, where there are several, the strategy for a float32 call of this size, for a reader."""
+        """Return a description: the name and, if there are several strategies, the one for a float32 call of this
+        size.
+        """
         return self.name

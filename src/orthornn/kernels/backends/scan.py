@@ -1,7 +1,7 @@
-"""The common part of all backends that only run the time loop: input projection, factors, and every parameter gradient.
+"""The base of all backends that only run the time loop: input projection, factors, and every parameter gradient.
 
 A `ScanBackend` provides the two loops. Parameter gradients are sums over rows, that is, matrix products over all steps
-at once; they are derived here, once for all of these backends (derivations: backends/reference/*.md).
+at once; this module computes them for all of these backends (derivations: backends/reference/*.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .reference.compact_wy import factor_gradients
 class Scan(NamedTuple):
     """The results of the forward loop.
 
-    states: (T, B, N), or (R, N) for a ragged batch. preactivations: (R, N), where phi' reads them. h_tilde: (R, M), for
+    states: (T, B, N), or (R, N) for a ragged batch. preactivations: (R, N), if phi' reads them. h_tilde: (R, M), for
     compact WY.
     """
 
@@ -32,7 +32,7 @@ class Scan(NamedTuple):
 
 
 class ScanGradients(NamedTuple):
-    """The results of the backward loop: dL/da (R, N), dL/dh_0 (B, N), dL/dparameter, C~ (R, M) of compact WY,
+    """The results of the backward loop: dL/da (R, N), dL/dh_0 (B, N), dL/dparameter, C~ (R, M) for compact WY,
     dL/drestart.
     """
 
@@ -55,10 +55,10 @@ class ScanBackend(Backend):
         """Run the loop backwards.
 
         Args:
-            call: As in `scan`.
+            call: Same as in `scan`.
             grad: dL/dh for every row (R, N), or with ``last`` for the last state of each sequence (B, N).
-            last: Whether ``grad`` is that of the last states.
-            saved: States or pre-activations (R, N), whichever phi' reads.
+            last: Whether ``grad`` belongs to the last states.
+            saved: States or pre-activations (R, N), depending on which phi' reads.
         """
 
     def prepare(self, call: Call) -> Call:
@@ -68,7 +68,7 @@ class ScanBackend(Backend):
         return call if call.factors is not None else call._replace(factors=factors(call))
 
     def forward(self, call: Call, save: bool) -> tuple[States, Residuals]:
-        """Return the states and what the backward pass needs."""
+        """Return the states and the residuals for the backward pass."""
         call, layout = self.prepare(call), call.layout
         states, preactivations, h_tilde = self.scan(call, project(call.rows, call.weight_ih, call.bias))
         result = States(None if call.options.only_last else states, layout.last(layout.flatten(states), call.h0))
@@ -84,7 +84,7 @@ class ScanBackend(Backend):
         )
 
     def backward(self, call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gradients:
-        """Return the gradients that are needed."""
+        """Return the required gradients."""
         layout, weight, kind = call.layout, call.weight, call.options.kind
         states = None if residuals.states is None else layout.flatten(residuals.states)
         preactivations = residuals.preactivations
@@ -130,13 +130,14 @@ def factors(call: Call) -> tuple[Tensor, Tensor]:
 def reflected(U: Tensor, S: Tensor) -> Tensor:
     """Return U S, computed in float64.
 
-    Rounded to tf32, where torch may, it would move W away from the orthogonal matrices, by as much in every step.
+    Rounding to tf32, if torch allows it, would move W away from the orthogonal matrices, by the same amount in every
+    step.
     """
     return (U.double() @ S.double()).to(U.dtype)
 
 
 def _one_gradient(call: Call, grad: States) -> tuple[Tensor, bool]:
-    """Return the gradient of all rows, or that of the last states and True."""
+    """Return the gradient of all rows, or the gradient of the last states and True."""
     if grad.all is None or (call.layout.rows == 0 and grad.last is not None):
         assert grad.last is not None
         return grad.last.contiguous(), True

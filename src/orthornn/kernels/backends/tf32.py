@@ -1,4 +1,4 @@
-"""Whether float32 products may be rounded to tf32 on a GPU, as torch's settings say."""
+"""Check torch's settings for whether float32 products on a GPU may be rounded to tf32."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 def allowed() -> bool:
     """Return whether float32 products may be rounded to tf32 (torch.set_float32_matmul_precision).
 
-    Newer versions of torch have a setting per backend, and asking for the general one is then an error.
+    Newer torch versions have a setting per backend, and then raise an error if the general one is read.
     """
     matmul = torch.backends.cuda.matmul
     if hasattr(torch.backends, "fp32_precision"):  # torch 2.9

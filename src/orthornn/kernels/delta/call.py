@@ -1,4 +1,4 @@
-"""The values of one run of the delta rule; no computation happens here."""
+"""The values of one run of the delta rule. This module computes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from ...layout import SequenceLayout
 
 Gradients = tuple[Tensor | None, ...]
-"""Those of `DeltaCall.tensors`, each of the shape of its tensor."""
+"""Gradients of `DeltaCall.tensors`, each with the shape of its tensor."""
 
 
 class DeltaCall(NamedTuple):
@@ -19,15 +19,15 @@ class DeltaCall(NamedTuple):
     The first sizes of q, k, v, beta and gate are (T, B), or (R,) of a ragged batch.
 
     Attributes:
-        q: What is read (..., H, K).
+        q: Queries (..., H, K).
         k: Keys (..., M, H, K), of any length.
         v: Values (..., M, H, V).
         beta: Strengths (..., M, H).
         gate: g (..., H, 1) or (..., H, K), or None for 1.
         state: S_0 (B, H, K, V).
         restart: The state from which sequences restart (B, H, K, V); None without resets, or for zero.
-        layout: How rows are divided into steps, and where sequences restart.
-        backend: A name, or "auto".
+        layout: The division of the rows into steps, and the resets.
+        backend: Name of a backend, or "auto".
     """
 
     q: Tensor
@@ -41,7 +41,7 @@ class DeltaCall(NamedTuple):
     backend: str = "auto"
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """Return what can be differentiated, in the order of the gradients."""
+        """Return the differentiable tensors, in the order of the gradients."""
         return (self.q, self.k, self.v, self.beta, self.gate, self.state, self.restart)
 
     def with_tensors(self, tensors: Sequence[Tensor | None]) -> DeltaCall:
@@ -54,7 +54,7 @@ class DeltaCall(NamedTuple):
 
     @property
     def returns_all(self) -> bool:
-        """True: what the steps read is always returned."""
+        """True: the outputs of all steps are always returned."""
         return True
 
     def spec(self) -> str:
@@ -62,10 +62,10 @@ class DeltaCall(NamedTuple):
         return self.backend
 
     def flat(self, tensor: Tensor) -> Tensor:
-        """Return rows (R, ...) of rows (T, B, ...) or (R, ...)."""
+        """Return rows (R, ...) from rows (T, B, ...) or (R, ...)."""
         return self.layout.flatten(tensor)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """M, H, K, V."""
+        """The sizes M, H, K and V."""
         return self.k.shape[-3], self.k.shape[-2], self.k.shape[-1], self.v.shape[-1]

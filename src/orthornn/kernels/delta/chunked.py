@@ -1,9 +1,9 @@
 """The delta rule in matrix products over chunks of steps (the UT transform of the compact WY form), in plain torch.
 
-docs/derivations/delta_rule.md derives it. It runs on every device and can be differentiated any number of times; autograd
-keeps a state per chunk and matrices of C x C numbers, no state per step. What is made of keys alone has twice the precision
-of the state: chunks of the same keys have the same rounding errors, which would add up. Products have zeros in place of NaN
-and infinity, and nonfinite.py finds what these reach.
+docs/derivations/delta_rule.md derives it. It runs on every device and can be differentiated any number of times;
+autograd stores one state per chunk and matrices of C x C numbers, but no state per step. Values computed from keys only
+have twice the precision of the state: chunks with the same keys have the same rounding errors, which would accumulate.
+In products, zeros replace NaN and infinity, and nonfinite.py finds the entries that these reach.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UPDATES_BY_KEY = 16  # of a chunk with a gate for every entry of a key: K number
 
 
 class _Steps(NamedTuple):
-    """A call's tensors in chunks of C steps, n = C M updates. Gates are w numbers, 1 or K.
+    """A call's tensors in chunks of C steps, n = C M updates. Gates have w numbers, 1 or K.
 
     Shape:
         - q: (chunks, B, H, C, K). k: (chunks, B, H, n, K). v: (chunks, B, H, n, V). beta: (chunks, B, H, n).
@@ -42,11 +42,11 @@ class _Steps(NamedTuple):
 
 
 def forward(call: DeltaCall, updates: int | None = None) -> States:
-    """Return what the steps read, and the state after each sequence's last step.
+    """Return the outputs of the steps, and the state after each sequence's last step.
 
     Args:
         call: The call.
-        updates: C M, about how many of them a chunk has. Default: 64, or 16 with a gate per entry of a key.
+        updates: Approximate number of updates per chunk, C M. Default: 64, or 16 with a gate per entry of a key.
     """
     layout, (M, H, _, V) = call.layout, call.shape
     if layout.length == 0:
@@ -65,7 +65,7 @@ def forward(call: DeltaCall, updates: int | None = None) -> States:
 
 
 def _rows(layout: SequenceLayout, chunks: Tensor) -> Tensor:
-    """Return (T, B, H, V) or (R, H, V) of (chunks, B, H, C, V)."""
+    """Return (T, B, H, V) or (R, H, V) from (chunks, B, H, C, V)."""
     rows = chunks.permute(0, 3, 1, 2, 4).flatten(0, 1)[: layout.length]
     return rows if layout.batch_sizes is None else rows[layout.places()]
 
@@ -83,17 +83,19 @@ def _in_chunks(call: DeltaCall, steps: int) -> _Steps:
 
 
 def _steps(chunks: Tensor) -> Tensor:
-    """Return (chunks, B, H, C, ...) of (chunks, C, B, H, ...)."""
+    """Return (chunks, B, H, C, ...) from (chunks, C, B, H, ...)."""
     return chunks.permute(0, 2, 3, 1, 4)
 
 
 def _updates(chunks: Tensor) -> Tensor:
-    """Return (chunks, B, H, n, ...) of (chunks, C, B, M, H, ...)."""
+    """Return (chunks, B, H, n, ...) from (chunks, C, B, M, H, ...)."""
     return chunks.permute(0, 2, 4, 1, 3, 5).flatten(3, 4)
 
 
 def _products(given: _Steps, M: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what the steps read, the last state, and which columns overflow at an update (chunks, B, H, n, V)."""
+    """Return the outputs of the steps, the last state, and the columns that overflow at an update (chunks, B, H, n,
+    V).
+    """
     q, k, v, beta, gate, fresh, S, restart = given
     n, K, V = k.shape[3], k.shape[4], v.shape[4]
     reads = slice(M - 1, None, M)  # o_t is read after the last update of a step
@@ -145,7 +147,7 @@ def _products(given: _Steps, M: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _parts(wide: Tensor, dtype: torch.dtype) -> list[Tensor]:
-    """Return tensors of this dtype whose sum is `wide`: itself, or two that are its leading and its trailing digits."""
+    """Return tensors of this dtype whose sum is `wide`: itself, or its leading and trailing digits as two tensors."""
     if wide.dtype == dtype:
         return [wide]
     leading = wide.to(dtype)
@@ -158,7 +160,7 @@ def _flat3(*tensors: Tensor) -> list[Tensor]:
 
 
 def _chunks(layout: SequenceLayout, tensor: Tensor, steps: int, fill: float = 0) -> Tensor:
-    """Return (chunks, C, B, ...) of (T, B, ...) or of flat rows, with `fill` for steps that are not there."""
+    """Return (chunks, C, B, ...) from (T, B, ...) or from flat rows, with `fill` for missing steps."""
     padded = layout.padded(tensor, fill)
     missing = -layout.length % steps
     if missing:
@@ -167,12 +169,12 @@ def _chunks(layout: SequenceLayout, tensor: Tensor, steps: int, fill: float = 0)
 
 
 def _decay(given: _Steps, M: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return what is left of numbers after gates and resets; w is 1 or K.
+    """Return the factors that gates and resets leave; w is 1 or K.
 
     Shape:
-        - of update j's at update i of the same chunk: (chunks, B, H, n, n, w), 0 for j > i;
-        - of the chunk's first state at update i: (chunks, B, H, n, w);
-        - of the restart's state at update i: likewise, or None without resets.
+        - for update j at update i of the same chunk: (chunks, B, H, n, n, w), 0 for j > i;
+        - for the chunk's first state at update i: (chunks, B, H, n, w);
+        - for the restart's state at update i: likewise, or None without resets.
     """
     fresh, steps = given.fresh, given.q.shape[3]
     gate = torch.ones_like(given.q[..., :1]) if given.gate is None else given.gate

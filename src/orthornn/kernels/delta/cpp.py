@@ -34,7 +34,7 @@ def forward(call: DeltaCall, save: bool) -> tuple[States, tuple[Tensor, ...]]:
 
 
 def backward(call: DeltaCall, grad: States, marks: Tensor, needs: Sequence[bool]) -> Gradients:
-    """Return the gradients that are needed."""
+    """Return the required gradients."""
     given = _arguments(call, by_products(call, backward=True))
     like = given["start"]
     found = empty_like_needed(like, call.tensors(), needs)
@@ -46,15 +46,15 @@ def backward(call: DeltaCall, grad: States, marks: Tensor, needs: Sequence[bool]
 
 
 def stored(call: DeltaCall) -> int:
-    """Return how many states are stored: one more than there are chunks, since graphs treat a size of 1 as a constant."""
+    """Return the number of stored states: one more than the chunks, since graphs treat a size of 1 as a constant."""
     return -(-call.layout.length // _steps(call)) + 1
 
 
 def by_products(call: DeltaCall, backward: bool) -> bool:
     """Return whether products over chunks of updates take less time than one update after the other.
 
-    An update takes K V multiply-adds for each reading or writing of the state: from the cache where updates are made singly,
-    in registers for a chunk of updates. Products take in proportion to K + V more. So K V / (K + V) decides.
+    An update takes K V multiply-adds for each read or write of the state: from the cache if updates run one by one, in
+    registers for a chunk of updates. Products take additional time proportional to K + V. So K V / (K + V) decides.
     """
     M, _, K, V = call.shape
     if M > LONGEST_STEP or call.layout.length * M < LONGEST_STEP:

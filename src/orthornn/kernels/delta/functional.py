@@ -25,28 +25,29 @@ def delta_rnn(
     batch_sizes: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
-    r"""Run a recurrence with a matrix state that each step erases and writes along keys: the delta rule.
+    r"""Run a recurrence with a matrix state that is erased and written at each step along keys: the delta rule.
 
     .. math:: S \leftarrow g_t \circ S_{t-1}, \quad
               S \leftarrow S - \beta_i \hat{k}_i (\hat{k}_i' S - v_i') \text{ for } i = 1, \ldots, M, \quad
               S_t = S, \quad o_t = S_t' q_t
 
-    with :math:`\hat{k} = k / \max(|k|, 10^{-6})`. One update is the delta rule of DeltaNet, several are DeltaProduct's;
-    with beta = 2 an update is a reflection of the columns of S, with beta = 1 what was stored along k is replaced by v.
+    where :math:`\hat{k} = k / \max(|k|, 10^{-6})`. One update is the delta rule of DeltaNet, several updates are
+    DeltaProduct. With beta = 2 an update is a reflection of the columns of S; with beta = 1 the value v replaces the
+    one stored along k.
 
     Args:
-        q: What each step reads.
-        k: Keys. They are normalized; one shorter than 1e-6 fades out instead.
+        q: Queries.
+        k: Keys. They are normalized; a key shorter than 1e-6 fades out instead.
         v: Values.
-        beta: Strength of each update, in [0, 2], a number or one per update and head.
-        state: S_0.
-        gate: g in [0, 1], one per head, or one per entry of its keys. Default: None, 1.
-        reset: True where a new episode starts before step t. Default: None, nowhere.
+        beta: Strength of each update, in [0, 2]: a number, or one per update and head.
+        state: Initial state S_0.
+        gate: g in [0, 1]: one per head, or one per entry of its keys. Default: None, 1.
+        reset: True if a new episode starts before step t. Default: None, no resets.
         restart: State from which episodes start. Default: ``state``.
-        batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing; rows are then flat, (R, ...), as in a
+        batch_sizes: Rows of each step, int64 (T,) on the CPU, never increasing; rows are then flat, (R, ...), as in a
             PackedSequence. Default: None, B rows in each step.
-        backend: ``"auto"``; ``"cpp"``, the compiled kernel; ``"chunked"``, matrix products over chunks of steps in torch,
-            on every device; or ``"reference"``, a loop over steps.
+        backend: ``"auto"``; ``"cpp"``, the compiled kernel; ``"chunked"``, matrix products over chunks of steps in
+            torch, on every device; or ``"reference"``, a loop over steps.
 
     Shape:
         - q: (T, B, H, K). k: (T, B, M, H, K). v: (T, B, M, H, V). beta: (T, B, M, H). gate: (T, B, H) or (T, B, H, K).

@@ -1,4 +1,6 @@
-"""The delta rule as a kernel of the frames; `run` is its entry. Backends other than the compiled one are plain torch."""
+"""The delta rule as a kernel of the frames; `run` is its entry. Backends other than the compiled one are plain
+torch.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ BACKENDS = ("auto", "cpp", "chunked", "reference")
 
 
 def backend_of(call: DeltaCall) -> str:
-    """Return "cpp", "chunked" or "reference"; BackendError if the one that was asked for cannot run."""
+    """Return "cpp", "chunked" or "reference"; raise BackendError if the requested backend cannot run."""
     return choose_compiled(call.backend, call.state.device, "chunked")
 
 

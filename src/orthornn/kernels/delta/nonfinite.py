@@ -1,8 +1,9 @@
-"""NaN and infinity in products over chunks of steps, which would add 0 times them to steps that they must not reach.
+"""NaN and infinity in products over chunks of steps, which would spread through 0 * NaN to steps they must not reach.
 
-So the products get zeros in their place, and NaN is written over what they reach. A step that is not finite loses columns of
-a state, until the next reset: all of a head by its keys, strengths or gate, one by an entry of its values, or by overflow.
-What overflows in float64, within the triangular solve, and gradients that overflow may still reach further in their chunk.
+Zeros replace them in the products, and NaN is written over everything they do reach. A step that is not finite loses
+columns of a state until the next reset: all columns of a head through its keys, strengths or gate, or one column
+through an entry of its values or through overflow. Values that overflow in float64, inside the triangular solve, and
+gradients that overflow may still spread further within their chunk.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .call import DeltaCall
 
 
 class Lost(NamedTuple):
-    """Where the tensors of a call are not finite.
+    """The positions at which the tensors of a call are not finite.
 
     Shape:
         - q: (..., H, 1). steps: (..., H, V), the columns that a step loses. state, restart: (B, H, V), columns.
@@ -29,7 +30,7 @@ class Lost(NamedTuple):
 
 
 def finite(call: DeltaCall) -> tuple[DeltaCall, Lost]:
-    """Return a call with zeros in place of what is not finite, and where that is. Zeros get no gradient."""
+    """Return a call with zeros in place of non-finite values, and their positions. The zeros have no gradient."""
     q, k, v, beta, gate = call.q, call.k, call.v, call.beta, call.gate
     state, restart = call.state, call.restart
     bad_q, bad_v, bad_state = _in_row(q), is_lost(v), is_lost(state)
@@ -55,21 +56,21 @@ def finite(call: DeltaCall) -> tuple[DeltaCall, Lost]:
 
 
 def is_lost(x: Tensor) -> Tensor:
-    """Return where x is NaN or infinite."""
+    """Return a mask of the entries of x that are NaN or infinite."""
     return x.detach() * 0 != 0
 
 
 def _in_row(x: Tensor) -> Tensor:
-    """Return where a row of x (..., w) has a NaN or an infinity, (..., 1)."""
+    """Return a mask of the rows of x (..., w) with a NaN or an infinity, (..., 1)."""
     return (x.detach() * 0).sum(-1, keepdim=True) != 0
 
 
 def reached(lost: Tensor, fresh: Tensor | None, state: Tensor, restart: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return which columns of a state are lost after each step, and at the end.
+    """Return the columns of a state that are lost after each step, and at the end.
 
     Args:
         lost: Columns that a step loses.
-        fresh: Where the state is replaced before a step, or None.
+        fresh: Whether the state is replaced before a step, or None.
         state: Columns that are lost in the first state.
         restart: Columns that are lost in the state that replaces others, or None.
 
@@ -90,5 +91,5 @@ def reached(lost: Tensor, fresh: Tensor | None, state: Tensor, restart: Tensor |
 
 
 def over(out: Tensor, lost: Tensor, link: Tensor) -> Tensor:
-    """Return ``out`` with NaN where it is lost. There its gradient goes to ``link`` alone, and is NaN."""
+    """Return ``out`` with NaN at the lost entries, whose gradient goes only to ``link`` and is NaN."""
     return torch.where(lost, link * torch.where(lost, torch.nan, 0.0).to(out.dtype), out)

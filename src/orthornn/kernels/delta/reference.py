@@ -12,7 +12,7 @@ from .call import DeltaCall
 
 
 def forward(call: DeltaCall) -> States:
-    """Return what the steps read, and the state after each sequence's last step."""
+    """Return the outputs of the steps, and the state after each sequence's last step."""
     layout, (M, H, _, V) = call.layout, call.shape
     q, k, v, beta = (layout.split(call.flat(t)) for t in (call.q, normalized(call.k), call.v, call.beta))
     gate = None if call.gate is None else layout.split(call.flat(call.gate))

@@ -1,4 +1,4 @@
-"""The values of one run of rotations over irregular time; no computation happens here."""
+"""The values of one run of rotations over irregular time. This module computes nothing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ class IrregularCall(NamedTuple):
     """One run of  h_t = exp(-lambda dt_t) R(omega dt_t) h_{t-1} + x_t,  pairs (i, i + N - N//2).
 
     Attributes:
-        x: What is added at each step (T, B, N), or (R, N) of a ragged batch.
+        x: Term added at each step (T, B, N), or (R, N) for a ragged batch.
         angles: omega (N//2,), float64, radians per unit of time.
-        rates: lambda (N - N//2,), float64, at least 0, per unit of time; of an odd N the last is that of the middle unit.
-        dt: The time since the step before (T, B), or (R,), float64.
-        h0: The initial state (B, N), which dt_0 moves, too.
+        rates: lambda (N - N//2,), float64, at least 0, per unit of time; for odd N the last one belongs to the middle
+            unit.
+        dt: Time since the previous step (T, B), or (R,), float64.
+        h0: The initial state (B, N), which dt_0 also moves.
         restart: The state from which sequences restart (B, N); None without resets.
-        layout: How rows are divided into steps.
-        options: Everything else.
+        layout: The division of the rows into steps.
+        options: All other options.
     """
 
     x: Tensor
@@ -35,7 +36,7 @@ class IrregularCall(NamedTuple):
     options: Options
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """Return what can be differentiated, in the order of the gradients."""
+        """Return the differentiable tensors, in the order of the gradients."""
         return (self.x, self.angles, self.rates, self.dt, self.h0, self.restart)
 
     def with_tensors(self, tensors: Sequence[Tensor | None]) -> IrregularCall:
@@ -47,7 +48,7 @@ class IrregularCall(NamedTuple):
         return self.layout.batch_sizes, self.layout.resets
 
     def are_rows(self) -> tuple[bool, ...]:
-        """Return which of the tensors have a row for every step and sequence."""
+        """Return the tensors that have a row for every step and sequence."""
         return (True, False, False, True, False, False)
 
     def contiguous(self) -> IrregularCall:
@@ -55,7 +56,9 @@ class IrregularCall(NamedTuple):
         return self._replace(x=self.x.contiguous(), dt=self.dt.contiguous())
 
     def part(self, rows: slice, layout: SequenceLayout, h: Tensor) -> IrregularCall:
-        """Return the call of one segment: these rows, from the state h (B, N) before them; it returns all states."""
+        """Return the call of one segment: these rows, starting from the state h (B, N) before them; it returns all
+        states.
+        """
         x, dt = (layout.unflatten(self.layout.flatten(t)[rows]) for t in (self.x, self.dt))
         restart = None if self.restart is None else self.restart[: layout.batch]
         options = self.options.changed(only_last=False, segment_length=None)
@@ -63,7 +66,7 @@ class IrregularCall(NamedTuple):
 
     @property
     def returns_all(self) -> bool:
-        """Whether all states are returned, and not only the last ones."""
+        """Whether all states are returned, instead of only the last ones."""
         return not self.options.only_last
 
     def spec(self) -> str:
@@ -72,4 +75,4 @@ class IrregularCall(NamedTuple):
 
 
 Gradients = tuple[Tensor | None, ...]
-"""Those of `IrregularCall.tensors`, each of the shape of its tensor."""
+"""Gradients of `IrregularCall.tensors`, each with the shape of its tensor."""

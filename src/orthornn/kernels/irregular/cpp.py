@@ -27,7 +27,7 @@ def forward(call: IrregularCall, save: bool) -> tuple[States, Tensor | None]:
 
 
 def backward(call: IrregularCall, grad: States, states: Tensor, needs: Sequence[bool]) -> Gradients:
-    """Return the gradients that are needed."""
+    """Return the required gradients."""
     given = _arguments(call)
     h0 = given["h0"]
     like = (call.x, None, None, None, call.h0, call.restart)

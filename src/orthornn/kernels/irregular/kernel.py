@@ -17,7 +17,7 @@ from .call import IrregularCall
 
 
 class _Irregular(OperatorKernel[IrregularCall]):
-    """Compiled on the CPU; elsewhere plain torch operations, which need no frame."""
+    """Rotations over irregular time: compiled on the CPU; elsewhere plain torch operations, which need no frame."""
 
     name = "irregular"
     state = IrregularCall._fields.index("h0")

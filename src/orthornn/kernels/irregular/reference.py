@@ -1,4 +1,6 @@
-"""The specification of rotations over irregular time: plain torch, a loop over steps, differentiable any number of times."""
+"""The specification of rotations over irregular time: plain torch, a loop over steps, differentiable any number of
+times.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def turned(h: Tensor, angles: Tensor, rates: Tensor, dt: Tensor) -> Tensor:
 
 
 def forward(call: IrregularCall) -> States:
-    """Return the states of a call; they are carried in float64 and rounded where they are returned."""
+    """Return the states of a call; they are computed in float64 and rounded when they are returned."""
     layout, h, dtype = call.layout, call.h0.double(), call.h0.dtype
     states, ended = [], []
     steps = zip(layout.split(layout.flatten(call.x)), layout.split(layout.flatten(call.dt)), layout.split_resets())

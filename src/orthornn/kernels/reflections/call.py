@@ -1,4 +1,4 @@
-"""The values of one run of input-dependent reflections; no computation happens here."""
+"""The values of one run of input-dependent reflections. This module computes nothing."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class ReflectionCall(NamedTuple):
         k: Reflectors (..., M, N).
         beta: Their strengths (..., M, H), one per head.
         gate: g (..., H) or (..., N), or None for 1.
-        angles: Of R (N // 2,), or (..., N // 2), or None for no rotation.
+        angles: Angles of R (N // 2,), or (..., N // 2), or None for no rotation.
         add: a (..., N), or None for 0.
         h0: The initial state (B, N).
         parameter: phi's trainable vector, or None.
         restart: The state from which sequences restart (B, N); None without resets, or for zero.
         index: int64 (T, B), or (R,), or None.
-        layout: How rows are divided into steps.
-        options: Everything else.
+        layout: The division of the rows into steps.
+        options: All other options.
     """
 
     k: Tensor
@@ -48,7 +48,7 @@ class ReflectionCall(NamedTuple):
     options: Options
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """Return what can be differentiated, in the order of the gradients."""
+        """Return the differentiable tensors, in the order of the gradients."""
         return (self.k, self.beta, self.gate, self.angles, self.add, self.h0, self.parameter, self.restart)
 
     def with_tensors(self, tensors: Sequence[Tensor | None]) -> ReflectionCall:
@@ -60,7 +60,7 @@ class ReflectionCall(NamedTuple):
         return self.layout.batch_sizes, self.layout.resets, self.index
 
     def are_rows(self) -> tuple[bool, ...]:
-        """Return which of the tensors have a row for every step and sequence: none of those that are tables."""
+        """Return the tensors that have a row for every step and sequence; tables do not."""
         rows = self.index is None
         return (rows, rows, rows, rows and not self.shares_angles, rows, False, False, False)
 
@@ -73,7 +73,9 @@ class ReflectionCall(NamedTuple):
         return self.with_tensors(tensors)._replace(index=index)
 
     def part(self, rows: slice, layout: SequenceLayout, h: Tensor) -> ReflectionCall:
-        """Return the call of one segment: these rows, from the state h (B, N) before them; it returns all states."""
+        """Return the call of one segment: these rows, starting from the state h (B, N) before them; it returns all
+        states.
+        """
         cut = [
             layout.unflatten(self.layout.flatten(t)[rows]) if is_rows and t is not None else t
             for t, is_rows in zip(self.tensors(), self.are_rows())
@@ -87,7 +89,7 @@ class ReflectionCall(NamedTuple):
 
     @property
     def returns_all(self) -> bool:
-        """Whether all states are returned, and not only the last ones."""
+        """Whether all states are returned, instead of only the last ones."""
         return not self.options.only_last
 
     def spec(self) -> str:
@@ -95,29 +97,29 @@ class ReflectionCall(NamedTuple):
         return self.options.to_spec()
 
     def flat(self, tensor: Tensor) -> Tensor:
-        """Return a table (S, ...) of rows (T, B, ...) or (R, ...); a table is returned as it is."""
+        """Return a table (S, ...) from rows (T, B, ...) or (R, ...); a table is returned unchanged."""
         return tensor if self.index is not None else self.layout.flatten(tensor)
 
     @property
     def shares_angles(self) -> bool:
-        """Whether all steps turn by the same angles."""
+        """Whether all steps rotate by the same angles."""
         return self.angles is not None and self.angles.dim() == 1
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """M, N, H."""
+        """The sizes M, N and H."""
         return self.k.shape[-2], self.k.shape[-1], self.beta.shape[-1]
 
 
 class Saved(NamedTuple):
-    """The tensors that a forward pass saves for the backward pass; with a segment, the first one alone.
+    """The tensors that a forward pass saves for the backward pass; with segments, only the first one.
 
     Attributes:
-        states: All states, (T, B, N) or (R, N); with a segment, those before each one (segments, B, N).
-        preactivations: (R, N), where phi' reads them; else None.
-        dots: k_i'x of every reflection, (R, M, H), a long k_i scaled as `scale_down` does.
-        inverse: 1 / max(k_i'k_i, SHORTEST^2) of every row of the tables, float64 (S, M, H), a long k_i likewise scaled;
-            the compiled kernel writes it negative there.
+        states: All states, (T, B, N) or (R, N); with segments, the states before each one (segments, B, N).
+        preactivations: (R, N), if phi' reads them; otherwise None.
+        dots: k_i'x of every reflection, (R, M, H); a long k_i is scaled as by `scale_down`.
+        inverse: 1 / max(k_i'k_i, SHORTEST^2) of every row of the tables, float64 (S, M, H); a long k_i is scaled
+            likewise, which the compiled kernel marks by a negative value.
     """
 
     states: Tensor
@@ -127,4 +129,4 @@ class Saved(NamedTuple):
 
 
 Gradients = tuple[Tensor | None, ...]
-"""Those of `ReflectionCall.tensors`, each of the shape of its tensor."""
+"""Gradients of `ReflectionCall.tensors`, each with the shape of its tensor."""

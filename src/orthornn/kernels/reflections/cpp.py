@@ -18,7 +18,7 @@ from .call import Gradients, ReflectionCall, Saved
 
 
 def forward(call: ReflectionCall, save: bool) -> tuple[States, Tensors]:
-    """Return the states and, if ``save``, what the backward pass needs."""
+    """Return the states and, if ``save``, the residuals for the backward pass."""
     given = _arguments(call)
     layout, options, h0, (M, N, H) = call.layout, call.options, given["h0"], call.shape
     keeps = save and options.activation.reads == "preactivation"
@@ -36,7 +36,7 @@ def forward(call: ReflectionCall, save: bool) -> tuple[States, Tensors]:
 
 
 def backward(call: ReflectionCall, grad: States, saved: Saved, needs: Sequence[bool]) -> Gradients:
-    """Return the gradients that are needed."""
+    """Return the required gradients."""
     given = _arguments(call)
     h0, clip = given["h0"], call.options.clip
     states = memory(saved.states)
@@ -57,7 +57,7 @@ def backward(call: ReflectionCall, grad: States, saved: Saved, needs: Sequence[b
 
 
 def _turn(call: ReflectionCall) -> Tensor | None:
-    """Return the cosines of the angles, what rounding lost of them, and the same of the sines: (1 or S, 4, N // 2)."""
+    """Return the cosines of the angles and their rounding errors, and the same for the sines: (1 or S, 4, N // 2)."""
     if call.angles is None:
         return None
     wide = call.angles.detach().double()

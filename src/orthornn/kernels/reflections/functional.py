@@ -1,4 +1,4 @@
-"""Input-dependent reflections as a function: checks the arguments, builds a `ReflectionCall`, runs it."""
+"""Input-dependent reflections as a function: check the arguments, build a `ReflectionCall`, run it."""
 
 from __future__ import annotations
 
@@ -46,40 +46,41 @@ def reflection_rnn(
     memory: Mode = "store",
     segment: int | None = None,
 ) -> Tensor:
-    r"""Run a recurrence whose transition is a product of reflections of each step's own.
+    r"""Run a recurrence whose transition is a product of reflections, different at each step.
 
     .. math:: h_t = \phi(g_t \circ H_M \cdots H_1 R_t h_{t-1} + x_t), \quad
               H_i = I - \beta_i k_i k_i' / \max(k_i'k_i, 10^{-12}).
 
-    The arguments of a step are the step's row of each tensor. With ``tokens`` the tensors are tables of S rows, one
-    per symbol, and no tensor of size T is made.
+    The arguments of a step are the step's rows of each tensor. With ``tokens`` the tensors are tables of S rows, one
+    per symbol, and no tensor of size T is built.
 
     Args:
-        k: Reflectors. They are normalized; one shorter than 1e-6 fades out instead: with its length, H_i approaches the
-            identity. A zero reflector is no reflection, and its gradient is zero.
-        beta: Strength of each reflection, in [0, 2]: 2 is a reflection, 1 a projection, 0 the identity. A number, or one
-            per reflection and head. With H heads H_i is block diagonal: head j has units jN/H to (j + 1)N/H.
+        k: Reflectors. They are normalized; a reflector shorter than 1e-6 fades out instead: as its length vanishes, H_i
+            approaches the identity. A zero reflector is no reflection, and its gradient is zero.
+        beta: Strength of each reflection, in [0, 2]: 2 is a reflection, 1 a projection, 0 the identity. A number, or
+            one per reflection and head. With H heads H_i is block-diagonal: head j has units jN/H to (j + 1)N/H.
         h0: Initial state.
-        tokens: Rows of the tables that the steps take, a signed integer dtype. Default: None, a row for each step.
-        x: What is added at each step. Default: None.
-        gate: g in [0, 1], one per head or per unit. Default: None, 1.
-        angles: Of R, a rotation of the pairs (i, N - N // 2 + i); shared by all steps if of shape (N // 2,).
-            Default: None, no rotation.
-        activation: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default: ``"identity"``.
+        tokens: Row of the tables that each step uses, in a signed integer dtype. Default: None, a row for each step.
+        x: Term added at each step. Default: None.
+        gate: g in [0, 1]: one per head or per unit. Default: None, 1.
+        angles: Angles of R, a rotation of the pairs (i, N - N // 2 + i); all steps share them if the shape is (N //
+            2,). Default: None, no rotation.
+        activation: Name in :data:`orthornn.activations.ACTIVATIONS`, or an :class:`Activation`. Default:
+            ``"identity"``.
         parameter: The activation's trainable vector, if it has one.
-        batch_sizes: Rows of each step, int64 (T,) on the CPU, never growing; rows are then flat, (R, ...), as in a
+        batch_sizes: Rows of each step, int64 (T,) on the CPU, never increasing; rows are then flat, (R, ...), as in a
             PackedSequence. Default: None, B rows in each step.
         output: ``"all"`` to return every state, ``"last"`` to return the last state of each sequence.
         clip: Bound on entries of dL/da_t inside back-propagation. Default: None.
         backend: ``"auto"``, ``"cpp"`` or ``"reference"``.
-        reset: True where a new episode starts before step t. Default: None, nowhere.
+        reset: True if a new episode starts before step t. Default: None, no resets.
         restart: State from which episodes start. Default: ``h0``.
-        memory: ``"store"``; or ``"checkpoint"`` to store a state for each segment of steps and recompute the others in the
-            backward pass.
-        segment: Steps of a segment. Default: None, the square root of T.
+        memory: ``"store"``; or ``"checkpoint"`` to store one state per segment of steps and recompute the others in the
+            backward pass. Default: ``"store"``.
+        segment: Steps per segment. Default: None, the square root of T.
 
     Shape:
-        - k: (T, B, M, N) with M <= N; (R, M, N); or (S, M, N) with ``tokens``. beta: the same with (..., M, H).
+        - k: (T, B, M, N) with M <= N; (R, M, N); or (S, M, N) with ``tokens``. beta: the same, with (..., M, H).
         - x: (..., N). gate: (..., H) or (..., N). angles: (..., N // 2) or (N // 2,). tokens: (T, B) or (R,).
         - h0, restart: (B, N). reset: (T, B) or (R,). Output: (T, B, N) or (R, N), or (B, N) if ``output="last"``.
 
@@ -143,7 +144,7 @@ def reflection_rnn(
 
 
 def segment_of(memory: str, segment: int | None, T: int) -> int | None:
-    """Return the steps of a segment with memory="checkpoint", or None with memory="store"; raise for anything else."""
+    """Return the segment length with memory="checkpoint", or None with memory="store"; raise for any other value."""
     check_memory(memory, segment)
     if memory == "store" or segment is not None:
         return segment
@@ -152,7 +153,7 @@ def segment_of(memory: str, segment: int | None, T: int) -> int | None:
 
 
 def _index(tokens: Tensor, batch_sizes: Tensor | None, symbols: int) -> Tensor:
-    """Return the tokens as int64, after checks of everything but, for meta tensors and graphs, their values."""
+    """Return the tokens as int64 after checking them, except for their values on meta tensors and in graphs."""
     check_tensor("tokens", tokens)
     if not is_tokens(tokens) or tokens.dtype in (torch.bool, torch.uint8):
         raise DTypeError(f"Expected tokens of a signed integer dtype, but got {tokens.dtype}.")
@@ -175,7 +176,7 @@ def check_tokens(tokens: Tensor, symbols: int) -> None:
 
 
 def strengths(beta: float | Tensor, k: Tensor, shape: tuple[int | str, ...]) -> Tensor:
-    """Return strengths as a tensor like k: of this shape, whose free sizes are 1 if ``beta`` is a number."""
+    """Return strengths as a tensor like k, of this shape; free sizes are 1 if ``beta`` is a number."""
     if isinstance(beta, Tensor):
         check_shape("beta", beta, shape)
         return beta
@@ -185,7 +186,7 @@ def strengths(beta: float | Tensor, k: Tensor, shape: tuple[int | str, ...]) -> 
 
 
 def check_range(name: str, values: Tensor, high: int) -> None:
-    """Raise ArgumentError if a value is outside [0, high] or NaN; not in graphs, whose values are unknown."""
+    """Raise ArgumentError if a value is outside [0, high] or NaN, except in graphs, whose values are unknown."""
     if not can_be_read(values):
         return
     low, top = (float(end) for end in values.detach().aminmax())

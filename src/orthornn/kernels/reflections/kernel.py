@@ -21,7 +21,7 @@ BACKENDS = ("auto", "cpp", "reference")
 
 
 def backend_of(call: ReflectionCall) -> str:
-    """Return "cpp" or "reference"; BackendError if the one that was asked for cannot run."""
+    """Return "cpp" or "reference"; raise BackendError if the requested backend cannot run."""
     return choose_compiled(call.options.backend, call.h0.device, "reference")
 
 

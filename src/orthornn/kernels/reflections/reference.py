@@ -1,7 +1,7 @@
 """The specification of input-dependent reflections: plain torch, a loop over steps.
 
 docs/derivations/reflections.md has the derivation.
-`forward` is differentiable any number of times. `backward` is written out.
+`forward` is differentiable any number of times. `backward` is explicit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .call import LONGEST, SHORTEST, Gradients, ReflectionCall, Saved
 
 
 def forward(call: ReflectionCall) -> tuple[States, Saved]:
-    """Return the states and what the backward pass needs."""
+    """Return the states and the residuals for the backward pass."""
     layout, (M, N, H), phi = call.layout, call.shape, call.options.activation
     _refuse_negative(call)
     rows = [None if t is None else layout.split(_rows(call, t)) for t in (call.k, call.beta, call.gate, call.add)]
@@ -117,18 +117,18 @@ def backward(call: ReflectionCall, grad: States, saved: Saved) -> Gradients:
 
 
 def inverse_squares(k: Tensor, heads: int) -> Tensor:
-    """Return 1 / max(k'k, SHORTEST^2) per head, float64 (S, M, H), of reflectors (S, M, N)."""
+    """Return 1 / max(k'k, SHORTEST^2) per head, float64 (S, M, H), for reflectors (S, M, N)."""
     scaled, _ = scale_down(k.detach(), heads)
     squares = scaled.double().unflatten(-1, (heads, -1)).square().sum(-1)
     return 1 / squares.clamp_min(SHORTEST**2)
 
 
 def scale_down(k: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    """Return c k and c of vectors k (..., N): 1 in most, in those of a head with a number beyond LONGEST the power of two
-    that brings its largest magnitude to [2, 4).
+    """Return c k and c for vectors k (..., N). c is 1, except for heads with a number beyond LONGEST: there it is the
+    power of two that scales the largest magnitude to [2, 4).
 
-    Only the direction of such a vector matters, and the square of c k stays in range. c is a constant to autograd: a
-    function of the direction has the gradient of c k times c.
+    Only the direction of such a vector matters, and the square of c k stays in range. c is a constant for autograd: the
+    gradient of a function of the direction at k equals its gradient at c k times c.
     """
     largest = k.detach().unflatten(-1, (heads, -1)).abs().amax(-1)
     # Not by ldexp: see compact_wy.normalize.
@@ -138,7 +138,7 @@ def scale_down(k: Tensor, heads: int) -> tuple[Tensor, Tensor]:
 
 
 def reflect(x: Tensor, k: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (I - beta k k' / max(k'k, SHORTEST^2)) x and k'x of the k that `scale_down` returns, per head.
+    """Return (I - beta k k' / max(k'k, SHORTEST^2)) x and k'x for the k that `scale_down` returns, per head.
 
     Shape: x, k (B, N); beta (B, H).
     """
@@ -151,7 +151,7 @@ def reflect(x: Tensor, k: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, angles: Tensor) -> Tensor:
-    """Return R x: pair (i, N - N // 2 + i) of x (B, N) turned by angles (B, N // 2) or (N // 2,)."""
+    """Return R x: each pair (i, N - N // 2 + i) of x (B, N) rotated by angles (B, N // 2) or (N // 2,)."""
     half, n = x.shape[-1] // 2, x.shape[-1]
     wide = angles.double()
     c, s = torch.cos(wide), torch.sin(wide)
@@ -160,7 +160,7 @@ def rotate(x: Tensor, angles: Tensor) -> Tensor:
 
 
 def _by_head(values: Tensor, n: int) -> Tensor:
-    """Return values (B, H) for each unit of its head (B, N); (B, N) as it is."""
+    """Return values (B, H) expanded to the units of each head (B, N); (B, N) is returned unchanged."""
     return values if values.shape[-1] == n else values.repeat_interleave(n // values.shape[-1], dim=-1)
 
 
@@ -172,7 +172,7 @@ def _rows(call: ReflectionCall, tensor: Tensor, is_flat: bool = False) -> Tensor
 
 
 def _refuse_negative(call: ReflectionCall) -> None:
-    """Raise IndexError for a token below 0, which torch would count from the end of the table."""
+    """Raise IndexError for a token below 0, since torch would count from the end of the table."""
     if call.index is not None and can_be_read(call.index) and (least := int(call.index.min())) < 0:
         raise IndexError(f"Expected tokens in [0, {call.k.shape[0]}), but got {least}.")
 

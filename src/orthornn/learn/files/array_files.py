@@ -48,7 +48,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             names = [entry.filename for entry in entries]
             strange = [name for name in names if not name.endswith(".npy") or names.count(name) > 1]
             if strange:
-                raise ValueError(f"it holds {strange[0][:60]!r}, which is no array, or is there twice")
+                raise ValueError(f"it holds {strange[0][:60]!r}, which is not an array, or is duplicated")
             found = {}
             for entry in entries:
                 with archive.open(entry) as file:
@@ -64,7 +64,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _is_left_out(name: str) -> bool:
-    """Return whether a member of an archive is no array that NumPy wrote, but what a system adds: __MACOSX/._x.npy."""
+    """Return whether an operating system added a member of an archive, which is not an array: __MACOSX/._x.npy."""
     return is_left_out(name) and ("/" in name or not name.endswith(".npy"))
 
 
@@ -76,7 +76,7 @@ def _entries(path: Path, size: int) -> int:
         file.seek(max(0, size - _END))
         end = file.read(_END)
     if end[:4] != b"PK\x05\x06":
-        raise ValueError("it does not end where an archive of numpy ends")
+        raise ValueError("it does not end like a numpy archive")
     return struct.unpack_from("<H", end, 10)[0]
 
 

@@ -94,7 +94,7 @@ def read_audio(
         if content[:4] in (b"fLaC", b"OggS"):
             raise _truncated(name, f"libsndfile has: {reason}", "or damaged") from error
         raise DataError(
-            f"Expected WAV, FLAC, OGG or NIST SPHERE, but {name} is no sound file that can be read: "
+            f"Expected WAV, FLAC, OGG or NIST SPHERE, but {name} is not a readable sound file: "
             f"{reason} (it begins with {content[:4].hex(' ') or 'nothing'}). If it was "
             f"downloaded, fetch it again."
         ) from error
@@ -115,7 +115,7 @@ def _note_end(name: str, ends: list[str] | None) -> None:
 
 
 def warn_of_ends(names: Sequence[str]) -> None:
-    """Warn of sounds whose files do not say where they end, so that nothing tells a whole one from its beginning."""
+    """Warn about sounds whose files do not record their end, so a truncated file cannot be detected."""
     if not names:
         return
     several, more = len(names) > 1, len(names) > _LISTED
@@ -149,7 +149,7 @@ def resample(samples: np.ndarray, rate: int, wanted: int) -> np.ndarray:
 
 
 def _read_wave(content: bytes, name: str, first: int, count: int) -> tuple[np.ndarray, int] | None:
-    """Return what read_audio does, or None if the file is a WAV that the standard library does not read."""
+    """Do the same as read_audio, or return None for a WAV that the standard library cannot read."""
     try:
         with wave.open(io.BytesIO(content)) as file:
             channels, total = file.getnchannels(), file.getnframes()
@@ -172,7 +172,9 @@ def _read_wave(content: bytes, name: str, first: int, count: int) -> tuple[np.nd
 
 
 def _read_samples(file: Any, wanted: int) -> np.ndarray:
-    """Return the next samples (n,), or fewer if the file ends: in blocks, since a damaged header may promise too many."""
+    """Return the next samples (n,), or fewer if the file ends: in blocks, since a damaged header may promise too
+    many.
+    """
     pieces = [np.empty(0, np.float32)]
     while wanted:
         piece = file.read(min(wanted, _BLOCK), dtype="float32", always_2d=True).mean(1)

@@ -1,7 +1,7 @@
 """The cells of a table: numbers, truth values, dates, text, or missing.
 
-A number is written as 12, -0.5 or 3e-4: digits with underscores, which Python takes for numbers, are text. For dates see
-dates.py.
+A number is written as 12, -0.5 or 3e-4: digits with underscores, which Python takes for numbers, are text. For dates
+see dates.py.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def is_number(cell: object) -> bool:
 
 
 def number(cell: object) -> float:
-    """Return a cell as a number: NaN where it is missing, 1 and 0 for truth values. ValueError if it is none of these."""
+    """Return a cell as a number: NaN if it is missing, 1 and 0 for truth values. Raise ValueError for anything else."""
     if cell is None:
         return np.nan
     if is_number(cell):
         return float(cell)  # type: ignore[arg-type]
     if is_truth(cell):
         return _TRUTH[str(cell).lower()]
-    raise ValueError(f"{shown(cell)} is no number")
+    raise ValueError(f"{shown(cell)} is not a number")
 
 
 def is_truth(cell: object) -> bool:
@@ -59,7 +59,7 @@ def is_truth(cell: object) -> bool:
 
 
 def is_nested(cell: object) -> bool:
-    """Return whether a cell is several: a list, or a table of its own."""
+    """Return whether a cell contains several values: a list or a nested table."""
     return isinstance(cell, (list, tuple, dict, set, np.ndarray))
 
 
@@ -74,8 +74,8 @@ def is_marker(cell: object) -> bool:
 
 
 def kind_of_cells(cells: Iterable[object]) -> Kind:
-    """Return what the cells of a column are; "mixed" if some are numbers or truth values and others are text; "nested" if
-    some are lists or tables of their own, as in Parquet files.
+    """Return the kind of the cells of a column: "mixed" if some are numbers or truth values and others text; "nested"
+    if some are lists or nested tables, as in Parquet files.
     """
     found = _different(cells)
     if found and are_dates(found):
@@ -95,11 +95,11 @@ def kind_of_cells(cells: Iterable[object]) -> Kind:
 
 
 def typed(texts: Sequence[str], is_gone: Callable[[str], bool] = is_missing) -> np.ndarray:
-    """Return the cells of a CSV column: int64 or float64 if all are numbers, else objects, with None where one is
+    """Return the cells of a CSV column: int64 or float64 if all are numbers, else objects, with None if one is
     missing.
 
-    Whole numbers that int64 does not hold, or float64 where a cell is missing, and those with leading zeros, stay text: as
-    names they would not be the same; and so does nan where it is no missing value. is_gone: Whether a cell is one.
+    Whole numbers that do not fit int64, or float64 if a cell is missing, and numbers with leading zeros stay text: as
+    numbers, names would change. nan also stays text unless it is a missing value. is_gone: Whether a cell is missing.
     """
     found = [None if is_gone(text) else text for text in texts]
     there = [text for text in found if text is not None]
@@ -131,7 +131,7 @@ def whole_number(cell: object) -> int | None:
 
 
 def label(cell: object) -> str | None:
-    """Return a cell as the name of a class or of a sequence; None where it is missing."""
+    """Return a cell as the name of a class or of a sequence; None if it is missing."""
     if isinstance(cell, bytes):
         return cell.decode("utf-8", "backslashreplace")
     return None if cell is None else str(cell)

@@ -45,12 +45,12 @@ _SEPARATORS = "|; \t:"  # that a text file may have where it was read as one col
 
 @dataclass(frozen=True)
 class Table:
-    """Columns (R,) by name, one row per step: numbers, dates, or objects (str, and None where a value is missing).
+    """Columns (R,) by name, one row per step: numbers, dates, or objects (str, and None for a missing value).
 
-    features: how many of them are the features of an array, which states what its sequences are, and have no names of their
-        own; 0 for a table. commas: the columns of a text file that have decimal commas. points: those that are text, though
-        some cells are numbers with a decimal point, which is no decimal mark there. sound: Of sounds, how long they are, and
-        how they became the columns; else "".
+    features: how many of them are the features of an array, which states what its sequences are, and have no names of
+        their own; 0 for a table. commas: the columns of a text file that have decimal commas. points: those that are
+        text, though some cells are numbers with a decimal point, which is not the decimal mark there. sound: For
+        sounds, their lengths, and how they became the columns; otherwise "".
     line: Returns the line of a row in a text file; None for other tables. parts: Of joined tables.
     """
 
@@ -74,7 +74,7 @@ class Table:
         return self.line is not None or bool(self.sound) or any(part._is_text for part in self.parts)
 
     def row(self, place: int) -> str:
-        """Return where a row is, by its place, as a message says it: `row 6`, or `row 6, line 7 of the file`."""
+        """Return the place of a row for messages: `row 6`, or `row 6, line 7 of the file`."""
         table, file = self, "the file"
         for part in self.parts:
             if place < part.rows:
@@ -111,7 +111,9 @@ class Table:
         )
 
     def kind(self, name: str) -> Kind:
-        """Return what a column holds; "mixed" if some cells are numbers and others are text, "nested" if some are lists."""
+        """Return the kind of a column; "mixed" if some cells are numbers and others are text, "nested" if some are
+        lists.
+        """
         column = self.columns[name]
         if name in self.points:
             return "mixed"
@@ -120,7 +122,7 @@ class Table:
         return "truth values" if column.dtype.kind == "b" else "dates" if column.dtype.kind == "M" else "numbers"
 
     def numbers(self, name: str, what: str) -> np.ndarray:
-        """Return a column as float64 (R,): NaN where a value is missing, 1 and 0 for truth values."""
+        """Return a column as float64 (R,): NaN for missing values, 1 and 0 for truth values."""
         column = self.columns[self.check(name, what)]
         if column.dtype.kind == "c":
             raise DataError(
@@ -158,11 +160,11 @@ class Table:
         cell = column[wrong[0]]
         if points and is_pointed(cell):
             advice = (
-                "A point is no decimal mark next to decimal=',', --decimal ,. If it is between groups of three digits, pass "
+                "A point is not a decimal mark with decimal=',', --decimal ,. If it is between groups of three digits, pass "
                 "thousands='.', --thousands .; else correct the cells, or the decimal mark."
             )
         elif not self._is_text and (cells.is_marker(cell) or is_marked(cell)):
-            advice = "Convert the column to numbers, with a null, or NaN, where one is missing."
+            advice = "Convert the column to numbers, with a null, or NaN, for missing values."
         elif cells.is_marker(cell):
             advice = (
                 "If that is a missing value, leave the cell empty, or name its spelling: na, --na; "
@@ -183,7 +185,7 @@ class Table:
             advice = "Correct the cell."
         return DataError(
             f"Expected numbers for {what} in {self.path}, column {name!r}, but got {shown(cell)} in {self.row(wrong[0])} "
-            f"({len(wrong)} of {len(column)} cells are no numbers). {advice}"
+            f"({len(wrong)} of {len(column)} cells are not numbers). {advice}"
         )
 
     def order(self, name: str, what: str) -> np.ndarray:
@@ -212,7 +214,7 @@ class Table:
             ) from None
 
     def _finite(self, times: np.ndarray, name: str) -> np.ndarray:
-        """Return times. DataError for an infinite one, before or after which there is no step."""
+        """Return times. Raise DataError for an infinite time, since no step can precede or follow it."""
         infinite = np.flatnonzero(np.isinf(times) if times.dtype.kind == "f" else np.zeros(0, bool))
         if len(infinite):
             row = int(infinite[0])
@@ -223,7 +225,7 @@ class Table:
         return times
 
     def labels(self, name: str, what: str) -> np.ndarray:
-        """Return a column as objects (R,): str, None where a value is missing."""
+        """Return a column as objects (R,): str, or None for a missing value."""
         column = self.columns[self.check(name, what)]
         if column.dtype == object:
             nested = next((row for row, cell in enumerate(column) if cells.is_nested(cell)), None)
@@ -242,7 +244,7 @@ class Table:
 
 
 def suffix_of(path: Path | Frame) -> str:
-    """Return what the name of a file ends in, in lower case: .csv, or .csv.gz; nothing of a DataFrame."""
+    """Return the suffix of a file name in lower case, such as .csv or .csv.gz; an empty string for a DataFrame."""
     if isinstance(path, Frame):
         return ""
     last = path.suffix.lower()
@@ -255,7 +257,9 @@ def is_text(path: Path | Frame) -> bool:
 
 
 def is_data(path: Path | Frame) -> bool:
-    """Return whether read_columns reads what a path names: a file by its ending, a sound, a folder of sounds, a DataFrame."""
+    """Return whether read_columns reads what a path names: a file by its ending, a sound, a folder of sounds, a
+    DataFrame.
+    """
     return isinstance(path, Frame) or suffix_of(path) in SUFFIXES or is_sound(path)
 
 
@@ -277,7 +281,7 @@ def read_columns(path: Path | Frame, form: CsvFormat | None = None, sound: Sound
             f"them."
         )
     if not path.is_file():
-        raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but there is no file {path}. Correct the path.")
+        raise DataError(f"Expected one of {', '.join(SUFFIXES)}, but the file {path} does not exist. Correct the path.")
     if suffix in _TEXT:
         read = read_csv(path, form or CsvFormat())
         found = Table(path, read.columns, commas=read.commas, points=read.points, line=read.line)
@@ -350,7 +354,7 @@ def _spelled_alike(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def plain_cells(column: np.ndarray) -> np.ndarray:
-    """Return a column as objects (R,), None where a cell is missing: whole numbers as int, dates as text in ISO 8601."""
+    """Return a column as objects (R,), None for missing cells: whole numbers as int, dates as text in ISO 8601."""
     if column.dtype == object:
         return column
     found = column.astype(str if column.dtype.kind == "M" else object).astype(object)

@@ -20,7 +20,7 @@ _PIECE = 1 << 20
 def opened(path: Path, encoding: str | None = None) -> Iterator[BinaryIO]:
     """Open the bytes of a file, decompressed if its name ends in .gz, behind a byte-order mark; they can be read again.
 
-    encoding: Of the file, whose bytes are then those of its text in UTF-8. Default: None, it is in UTF-8.
+    encoding: Encoding of the file, which is converted to UTF-8. Default: None, UTF-8.
     """
     compressed = path.suffix.lower() == ".gz"
     try:

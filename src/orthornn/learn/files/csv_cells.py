@@ -1,8 +1,8 @@
 """The cells of a text file with separators, as text: what is written in which column.
 
-pyarrow divides the lines into cells, piece by piece, where it is certain to see the same ones as Python's strict reader.
-Other lines, such as those with quotes inside a cell, and files without the package, are divided by Python's reader; it also
-finds a table below other lines, and says which line is wrong.
+pyarrow divides the lines into cells, piece by piece, if it is certain to find the same cells as Python's strict reader.
+Other lines, such as those with quotes inside a cell, and files without the package, are divided by Python's reader; it
+also finds a table below other lines, and says which line is wrong.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ def cells_by_arrow(path: Path, file: BinaryIO, separator: str, above: int = 0) -
 
 
 def _columns(file: BinaryIO, count: int, separator: str) -> list[Any] | None:
-    """Return the `count` columns of the lines from here on, arrays of text; None where pyarrow may see others than Python."""
+    """Return the `count` columns of the lines from here on, arrays of text; None if pyarrow may see others than
+    Python.
+    """
     arrow = importlib.import_module("pyarrow")
     start, end = file.tell(), file.seek(0, os.SEEK_END)
     file.seek(start)
@@ -150,7 +152,7 @@ def _columns(file: BinaryIO, count: int, separator: str) -> list[Any] | None:
 
 
 def _cells_of(piece: bytes, count: int, separator: str) -> Any:
-    """Return the table of text of a piece; None where pyarrow may see other cells than Python's reader."""
+    """Return the table of text of a piece; None if pyarrow may find other cells than Python's reader."""
     arrow, reader, compute = (importlib.import_module(f"pyarrow{name}") for name in ("", ".csv", ".compute"))
     if not reads_alike(piece, separator):
         return None
@@ -205,7 +207,7 @@ def cells_by_python(path: Path, content: bytes, separators: str, above: int = 0)
 
 
 def _names(path: Path, names: Sequence[str]) -> list[str]:
-    """Return the names of the first line, as pandas has them where the first ones are empty. DataError if they are none."""
+    """Return the names in the first line, as pandas names empty ones. Raise DataError if they are not names."""
     found = [name.strip() for name in names]
     first = next((place for place, name in enumerate(found) if name), 0)
     found[:first] = [f"Unnamed: {place}" for place in range(first)]
@@ -252,7 +254,7 @@ def _laid_out(path: Path, content: bytes, lines: list[list[str]], separators: st
 
 
 def _advice(lines: list[list[str]], number: int) -> str:
-    """Return what to do about a line, counted from 1, with another number of cells than the first."""
+    """Return advice about a line, counted from 1, with another number of cells than the first."""
     if not lines[number - 1]:
         return "Remove the empty line."
     more = lines[number - 1][len(lines[0]) :]

@@ -1,7 +1,7 @@
 """The columns of a text file: the cells of each as numbers or text, and whether their marks agree with one another.
 
-All cells of a column decide together, by the rules of cells.py and number_marks.py. Where pyarrow holds the cells, numbers
-that are certain by these rules are read as arrays, and the rules see each other cell once.
+All cells of a column decide together, by the rules of cells.py and number_marks.py. Where pyarrow holds the cells,
+numbers that are certain by these rules are read as arrays, and the rules see each other cell once.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _SAMPLE = 1000  # cells that are looked at first
 class CsvColumn(NamedTuple):
     """Cells (R,): int64, float64 with NaN, or objects, str and None.
 
-    marks: "commas" if they are numbers with decimal commas; "points" if their points may be marks of thousands, in a file
-        with decimal commas.
+    marks: "commas" if they are numbers with decimal commas; "points" if their points may be marks of thousands, in a
+        file with decimal commas.
     """
 
     values: np.ndarray
@@ -159,7 +159,7 @@ def _has_decimal_comma(text: str) -> bool:
 
 
 def _trimmed(cells: Any, form: CsvFormat) -> Any:
-    """Return cells without margins, and null where one is missing, as `form.is_missing` has it."""
+    """Return stripped cells, with null for the missing ones according to `form.is_missing`."""
     arrow, compute = _packages()
     cells = compute.utf8_trim_whitespace(cells)
     usual = MISSING if form.usual else ("",)
@@ -172,7 +172,7 @@ def _trimmed(cells: Any, form: CsvFormat) -> Any:
 
 
 def _texts(cells: Any, form: CsvFormat) -> np.ndarray:
-    """Return cells as objects, chunk by chunk, so that they are in memory as text and as objects only once."""
+    """Return cells as objects, chunk by chunk, to hold the text and the objects of only one chunk at a time."""
     values, at = np.empty(len(cells), object), 0
     for chunk in cells.chunks:
         values[at : at + len(chunk)] = _trimmed(chunk, form).to_numpy(zero_copy_only=False)

@@ -69,7 +69,7 @@ def read_numbers(path: Path) -> np.ndarray:
         if len(line) != len(lines[0]):
             raise DataError(
                 f"Expected {len(lines[0])} numbers in {path}, line {number}, as in line {first}, but got {len(line)} cells. "
-                f"Give sequences of other lengths in files of their own."
+                f"Put sequences of other lengths into separate files."
             )
         wrong = [cell for cell in line if not is_number(cell.strip())]
         if wrong:

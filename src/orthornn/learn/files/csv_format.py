@@ -1,4 +1,4 @@
-"""How a text file with separators is written, where that cannot be told from the file."""
+"""The format of a text file with separators, as far as the file itself does not show it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 
 class CsvFormat(NamedTuple):
-    """How a text file is written, where it is not to be told from the file.
+    """The format of a text file, as far as the file itself does not show it.
 
     separator: Between cells; None for the most frequent of , ; and tab in the first line. decimal: "." or ",".
     thousands: Mark between groups of three digits. missing: Spellings of a missing value, besides the usual ones.
-    encoding: Of the characters; None for UTF-8. commas: Columns that have decimal commas, whatever their cells show.
-    usual: Whether the usual spellings are missing values; if not, only an empty cell is, and `missing`. words: Of these, the
-    ones that are words. words_of: By the name of a column, spellings that are words there.
+    encoding: Encoding of the characters; None for UTF-8. commas: Columns that have decimal commas, whatever their cells
+        show.
+    usual: Whether the usual spellings are missing values; if not, only an empty cell is, and `missing`. words: Of
+    these, the ones that are words. words_of: By the name of a column, spellings that are words there.
     """
 
     separator: str | None = None
@@ -56,7 +57,9 @@ class CsvFormat(NamedTuple):
 
     @property
     def spellings(self) -> set[str]:
-        """Return spellings of a missing value, the usual ones as programs write them; `is_missing` knows all of them."""
+        """Return spellings of a missing value, the usual ones as programs write them; `is_missing` knows all of
+        them.
+        """
         usual = {text for word in MISSING for text in (word, word.upper(), word.capitalize())} | {"NaN"}
         return ((usual if self.usual else {""}) - set(self.words)) | set(self.missing)
 
@@ -77,7 +80,9 @@ def check_encoding(name: str) -> str:
 
 
 def spellings(text: str | None) -> tuple[str, ...]:
-    """Return the spellings of a missing value that `na` lists; a whole number also with up to three zeros as decimals."""
+    """Return the spellings of a missing value that `na` lists; a whole number also with up to three zeros as
+    decimals.
+    """
     found: list[str] = []
     for word in map(str.strip, text.split(",")) if text else []:
         found.append(word)

@@ -1,6 +1,6 @@
 """Where the table begins in a text file, and what separates its cells.
 
-Above the names may be empty lines, the line sep=; of Excel, and lines that are no part of the table, such as those that
+Above the names there may be empty lines, the line sep=; of Excel, and lines outside the table, such as those that
 loggers and exports write; behind the last cells a separator.
 """
 
@@ -29,7 +29,9 @@ class Start(NamedTuple):
 
 
 def to_first_line(file: BinaryIO) -> Start:
-    """Go to the first line of a file that is not empty and does not only name the separator; return what is above it."""
+    """Go to the first line of a file that is not empty and does not only name the separator; return what is above
+    it.
+    """
     lines, separator = 0, None
     while True:
         begin, head = file.tell(), file.read(_HEAD)
@@ -46,7 +48,7 @@ def to_first_line(file: BinaryIO) -> Start:
 
 
 def separator_in(first: bytes, is_tsv: bool) -> str:
-    """Return what separates the names in the first line: the most frequent mark that is in no quoted name."""
+    """Return the separator of the names in the first line: the most frequent mark outside quoted names."""
     bare = _QUOTED.sub(b"", first)
     if is_tsv and b"\t" in bare:
         return "\t"
@@ -56,7 +58,7 @@ def separator_in(first: bytes, is_tsv: bool) -> str:
 def without_ends(lines: Sequence[list[str]]) -> list[list[str]] | None:
     """Return the lines of a table without the empty cells that a separator at their ends makes; None if they are none.
 
-    All lines below the names have as many cells, and nothing in those that have no name.
+    All lines below the names have equally many cells, and cells without a name are empty.
     """
     names = _filled(lines[0])
     widths = {len(line) for line in lines[1:]}
@@ -66,10 +68,10 @@ def without_ends(lines: Sequence[list[str]]) -> list[list[str]] | None:
 
 
 def line_of_names(lines: Sequence[list[str]]) -> int | None:
-    """Return the place of the line of names, where it is certain: below other lines, or the first one.
+    """Return the index of the line of names if it is certain: below other lines, or the first line.
 
-    It names all cells of each line below it, by words, and at least one column below it has numbers or dates only. The lines
-    above it have fewer cells, or empty ones at their ends.
+    It names all cells of each line below it, by words, and at least one column below it has numbers or dates only. The
+    lines above it have fewer cells, or empty ones at their ends.
     """
     width = len(lines[-1]) if lines else 0
     place = next((place for place, line in enumerate(lines) if width == len(line) == _filled(line)), None)

@@ -1,7 +1,7 @@
 """The lines of a CSV file in pieces of a few megabytes.
 
-The text of a plain file that pyarrow reads is never in memory as a whole. That of a compressed file and of a pipe is, since
-it may be read twice, and so is that of a file which only Python's reader reads; see csv_cells.py.
+The text of a plain file that pyarrow reads is never in memory as a whole. The text of a compressed file and of a pipe
+is, since it may be read twice, and so is the text of a file that only Python's reader can read; see csv_cells.py.
 """
 
 from __future__ import annotations

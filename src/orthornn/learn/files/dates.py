@@ -1,8 +1,8 @@
 """Dates in ISO 8601 as text: 2020-12-31, 2020-12-31T23:59:59.5, 20201231T235959; and 2020/12/31, or a quarter, 2020 Q4.
 
-They may have an offset from UTC (Z, UTC, +01:00, +01). One without an offset is compared with others as it is written, in
-no time zone. A column of dates is parsed as arrays of digits: cells of one length are usually written alike, with the same
-signs at the same places. Cells that are not are parsed one at a time, by the same rules.
+They may have an offset from UTC (Z, UTC, +01:00, +01). One without an offset is compared with others as it is written,
+in no time zone. A column of dates is parsed as arrays of digits: cells of one length are usually written alike, with
+the same signs at the same places. Cells that are not are parsed one at a time, by the same rules.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HOURS = len("+01")  # an offset without minutes
 _SECOND = 10**9
 _FAR = 9_223_372_035  # seconds from 1970 whose nanoseconds int64 holds
 _DIGITS = re.compile(r"[0-9]")
-_NO_DATES = "some are no dates"
+_NO_DATES = "some are not dates"
 _SOME_OFFSETS = "some have an offset from UTC and others have none"
 
 
@@ -81,7 +81,7 @@ def ranks_of_dates(cells: Sequence[str]) -> np.ndarray:
 
 
 def nanoseconds_of_dates(cells: Sequence[str]) -> np.ndarray:
-    """Return dates as nanoseconds since 1970, (R,): int64, or integers of any size where one does not fit into it.
+    """Return dates as nanoseconds since 1970, (R,): int64, or integers of any size if one does not fit.
 
     Raises ValueError as `ranks_of_dates` does.
     """
@@ -96,7 +96,8 @@ def nanoseconds_of_dates(cells: Sequence[str]) -> np.ndarray:
 
 
 def compact_nanoseconds(numbers: np.ndarray) -> np.ndarray | None:
-    """Return whole numbers that are written as dates as nanoseconds since 1970, int64; None if they are no such numbers.
+    """Return whole numbers that are written as dates as nanoseconds since 1970, int64; None if they are not such
+    numbers.
 
     numbers: (R,), all months, 202012; days, 20201231; or times of a day, 2020123123, 202012312359 or 20201231235959.
     """
@@ -114,7 +115,7 @@ def compact_nanoseconds(numbers: np.ndarray) -> np.ndarray | None:
 def respelled(cell: str, nanoseconds: int) -> str:
     """Return the date so many nanoseconds after another, in its form and at its offset from UTC.
 
-    cell: As of `is_date`, or the same in digits alone, 20201231. Where its form has no place for what the later date is, such
+    cell: Same as in `is_date`, or the same in digits only, 20201231. If its form cannot express the later date, such
     as an hour behind a day, the date is in the form of ISO 8601 that has.
     """
     digits = cell.isdecimal()
@@ -145,7 +146,7 @@ def _groups(cell: str) -> Mapping[str, str | None]:
 
 
 def _spelled(rest: str) -> str:
-    """Return what is behind the month of a date in digits as ISO 8601 spells it."""
+    """Return the part after the month of a date in digits, in the spelling of ISO 8601."""
     marks = ("-", "T", ":", ":")
     return "".join(mark + rest[2 * place : 2 * place + 2] for place, mark in enumerate(marks) if rest[2 * place :])
 
@@ -181,7 +182,9 @@ def _nanoseconds(parts: Mapping[str, str | None]) -> int:
 
 
 def _as_arrays(cells: Sequence[str]) -> np.ndarray | None:
-    """Return the same as int64; None where a cell is written unlike others of its length, is no day, or far away."""
+    """Return the same as int64; None if a cell is written unlike others of its length, is not a day, or is out of
+    range.
+    """
     groups = _by_length(cells)
     if groups is None:
         return None
@@ -198,7 +201,7 @@ def _as_arrays(cells: Sequence[str]) -> np.ndarray | None:
 
 
 def _by_length(cells: Sequence[object]) -> list[tuple[list[str], np.ndarray]] | None:
-    """Return the cells of each length, and their places; None if some are no text, or too long for a date."""
+    """Return the cells of each length, and their indices; None if some are not text, or too long for a date."""
     if set(map(type, cells)) != {str}:
         return None
     texts: list[str] = list(cells)  # type: ignore[arg-type]
@@ -213,10 +216,10 @@ def _by_length(cells: Sequence[object]) -> list[tuple[list[str], np.ndarray]] | 
 
 
 def _layout(group: list[str]) -> tuple[np.ndarray, re.Match[str]] | None:
-    """Return the characters (R, L) of dates of one length, and the parts of the first, which are those of all.
+    """Return the characters (R, L) of dates of one length, and the parts of the first, which apply to all.
 
-    None if the first is no date but a quarter or something else, or if others have a sign where it has a digit, or another
-    sign; but + and - are alike in an offset.
+    Return None if the first is not a date (but a quarter, for example), or if others have a sign in place of a digit,
+    or another sign; but + and - are alike in an offset.
     """
     first = _parts(group[0])
     if first is None or "Q" in group[0]:
@@ -278,5 +281,5 @@ def _parsed(letters: np.ndarray, parts: re.Match[str]) -> _Instants | None:
 
 
 def _span(parts: re.Match[str], name: str) -> tuple[int, int]:
-    """Return where a part begins and ends, -1 and -1 if it is not there."""
+    """Return the start and end index of a part, -1 and -1 if it is missing."""
     return parts.span(name) if name in parts.re.groupindex else (-1, -1)

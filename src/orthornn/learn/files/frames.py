@@ -1,7 +1,7 @@
-"""DataFrames in place of a file: of pandas, polars, pyarrow and every other library that narwhals knows.
+"""DataFrames instead of a file: from pandas, polars, pyarrow and every other library that narwhals supports.
 
-A task keeps a frame as a table of Arrow, whose cells are read as those of the Parquet file with the same content would be.
-A run with a directory stores the table in it, so that the run can be resumed.
+A task stores a frame as an Arrow table, whose cells are read like those of a Parquet file with the same content.
+A run with a directory stores the table in it, which makes the run resumable.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _USE = "DataFrames"
 class Frame:
     """A DataFrame as a table of Arrow, which is not changed.
 
-    name: Tells tables apart by what they hold; config.json of a run without a directory has it. stored: The path of a file
-        with the table, once there is one.
+    name: Tells tables apart by what they hold; config.json of a run without a directory has it. stored: The path of a
+        file with the table, once there is one.
     """
 
     def __init__(self, name: str, table: Any) -> None:
@@ -67,7 +67,7 @@ class Frame:
 
 
 def source(data: Any) -> str | Frame:
-    """Return what a task stores of its data: a path as text, or a DataFrame as a Frame.
+    """Return the reference to its data that a task stores: a path as text, or a DataFrame as a Frame.
 
     Raises:
         ArgumentTypeError: If it is neither.
@@ -113,7 +113,7 @@ def _check_names(data: Any) -> None:
 
 
 def located(data: str | Path | Frame) -> Path | Frame:
-    """Return where data are: a path, without ~, or the DataFrame itself."""
+    """Return the location of data: a path, without ~, or the DataFrame itself."""
     return data if isinstance(data, Frame) else Path(data).expanduser()
 
 
@@ -173,7 +173,7 @@ def store(frame: Frame, folder: Path) -> str:
             write_atomically(path, lambda file: parquet.write_table(frame.table, file))
         except arrow.ArrowException as error:
             raise DataError(
-                f"Expected a table that a Parquet file can hold, to store it with the run, but got one that it cannot: "
+                f"Expected a table that a Parquet file can hold, to store it with the run, but got an error: "
                 f"{str(error)[:_LONGEST]}. Leave the column out."
             ) from error
     frame.stored = path
@@ -181,8 +181,8 @@ def store(frame: Frame, folder: Path) -> str:
 
 
 def _with_named_range(narwhals: Any, frame: Any) -> Any:
-    """A frame of pandas whose index is a range with a name, with it as a column, as Arrow has every other index: without its
-    name where a column has the same.
+    """A pandas frame whose index is a named range, with the index as a column, as Arrow stores every other index:
+    without its name if a column has the same name.
     """
     index, native = narwhals.maybe_get_index(frame), frame.to_native()
     if type(index).__name__ == "RangeIndex" and index.name is not None:
@@ -224,8 +224,8 @@ def _with_dates(narwhals: Any, frame: Any) -> Any:
 
 
 def _arrow_table(narwhals: Any, frame: Any) -> Any:
-    """The table of Arrow columns, without the metadata of a library; cells of several types become text, and those of a type
-    that a library adds to Arrow, such as the intervals of pandas.cut.
+    """The table of Arrow columns, without the metadata of a library; cells of several types become text, as do cells of
+    a type that a library adds to Arrow, such as the intervals of pandas.cut.
     """
     arrow = import_optional("pyarrow", "data", _USE)
     with warnings.catch_warnings():
@@ -252,7 +252,7 @@ def _arrow_table(narwhals: Any, frame: Any) -> Any:
 
 
 def _as_text(arrow: Any, column: Any) -> Any:
-    """The cells of a column as text; those of a categorical one by its categories, whether or not a cell is missing."""
+    """The cells of a column as text; a categorical column by its categories, whether or not a cell is missing."""
     native = column.to_native()
     if hasattr(native, "cat") and hasattr(native.cat, "codes"):  # of pandas
         names = [str(name) for name in native.cat.categories]

@@ -1,4 +1,4 @@
-"""The bound on what a compressed file may become, so that a file of a few megabytes cannot fill the memory."""
+"""A bound on the size of a decompressed file, which prevents a file of a few megabytes from filling the memory."""
 
 from __future__ import annotations
 

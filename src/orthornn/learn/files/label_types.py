@@ -1,7 +1,7 @@
-"""The type of the column that names the classes, so that predicted classes are of the type of those that were learned.
+"""The type of the column that names the classes, which predicted classes share with the learned ones.
 
-Classes are text to a network. description.json holds the type of their column, where it is another, and predictions in a
-DataFrame are of that type: numbers, truth values, dates, or categories, with pandas its own types such as Int64 too.
+Classes are text to a network. description.json holds the type of their column if it differs, and predictions in a
+DataFrame are of that type: numbers, truth values, dates, or categories, and for pandas also its types such as Int64.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def typed_labels(narwhals: Any, labels: Sequence[str], kind: dict[str, Any], lib
         library: What the series is made of.
 
     Raises:
-        DataError: If `kind` is no type of theirs: it may be from a file that was changed.
+        DataError: If `kind` is not such a type: it may come from a modified file.
     """
     try:
         return _typed(narwhals, labels, kind, library)
@@ -129,7 +129,7 @@ def _array(arrow: Any, labels: Sequence[str], kind: str) -> Any:
 
 
 def _spelled(arrow: Any, array: Any) -> list[str | None]:
-    """Return the labels of the cells of an Arrow array, as those of a column of it."""
+    """Return the labels of the cells of an Arrow array, like the labels of a column of it."""
     cells = column_of_arrow(arrow, arrow.chunked_array([array]))
     return [label(cell) for cell in plain_cells(cells)]
 

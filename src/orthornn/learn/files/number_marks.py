@@ -50,14 +50,14 @@ def has_leading_zeros(text: str) -> bool:
 
 
 def unmarked(texts: Sequence[str | None], marks: Marks | None) -> tuple[np.ndarray, Marks] | None:
-    """Return the numbers of a column, float64, NaN where one is missing; and a convention that they follow.
+    """Return the numbers of a column, float64 with NaN for missing ones, and a convention that they follow.
 
     Args:
-        texts: The cells, stripped; None where one is missing.
+        texts: The cells, stripped; None for missing ones.
         marks: The convention; None to tell it from the cells.
 
     Returns:
-        None if the cells are no numbers, or not the same numbers under every convention that fits them.
+        None if the cells are not numbers, or if conventions that fit them disagree on the numbers.
     """
     there = {text for text in texts if text is not None}
     if marks is None and not (there and _seems_marked(there)):

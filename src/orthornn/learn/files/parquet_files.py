@@ -1,4 +1,4 @@
-"""Columns of Parquet and Feather files, as those of a CSV file with the same content would be."""
+"""Columns of Parquet and Feather files, in the form that a CSV file with the same content would give."""
 
 from __future__ import annotations
 
@@ -75,8 +75,9 @@ def read_feather(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_types(path: Path, pyarrow: Any, schema: Any) -> None:
-    """Raise DataError for a column in which a few bytes stand for any number of cells, and for one of numbers that stand for
-    something else, such as the periods of pandas: without the package that knows them Arrow reads plain numbers.
+    """Raise DataError for a column in which a few bytes stand for any number of cells, and for one of numbers that
+    stand for something else, such as the periods of pandas: without the package that knows them Arrow reads plain
+    numbers.
     """
     for field in schema:
         kind, name = field.type, (field.metadata or {}).get(b"ARROW:extension:name", b"").decode("utf-8", "replace")
@@ -144,7 +145,7 @@ def _is_flat(pyarrow: Any, column: Any) -> bool:
 
 
 def _without_margins(cells: list[Any]) -> list[Any]:
-    """Return cells, text without spaces around it, as that of a CSV file."""
+    """Return cells, with text stripped of surrounding spaces, as from a CSV file."""
     return [cell.strip() if isinstance(cell, str) else cell for cell in cells]
 
 
@@ -161,7 +162,7 @@ def _decoded(column: Any) -> np.ndarray:
 
 
 def column_of_arrow(pyarrow: Any, column: Any) -> np.ndarray:
-    """Return an Arrow column: numbers, dates, or objects with None where a cell is missing.
+    """Return an Arrow column: numbers, dates, or objects with None for missing cells.
 
     DataError for durations that float64 does not tell apart.
     """

@@ -21,13 +21,14 @@ def check_rounding(
 ) -> None:
     """Raise an error, or warn, if whole numbers of a column are others as float64.
 
-    A warning of inputs, and where float32, in which a network has them in standard deviations, would round them more.
+    Warn about inputs, also if float32, which represents them to a network in standard deviations, would round them
+    more.
 
     Args:
         targets: The column as it was given, (R,).
         values: The same as float64, (R,).
         said: Returns where a row is, such as ``"in FILE, column 'y', row 3,"``.
-        whole: What the column is called in the advice.
+        whole: Name of the column in the advice.
         error: The class of the error; None for a warning in any case.
         kind: What the column is for, "target" or "input".
     """
@@ -53,8 +54,8 @@ def check_rounding(
 def check_names(values: np.ndarray, said: Callable[[int], str], error: type[Exception]) -> None:
     """Raise an error if floating-point numbers that name classes or sequences may have been rounded before.
 
-    From 2^53 on, float64 does not tell whole numbers apart: two names may have become one. Columns of integers with a missing
-    value are often such numbers.
+    From 2^53 on, float64 does not tell whole numbers apart: two names may have become one. Columns of integers with a
+    missing value are often such numbers.
 
     Args:
         values: The column as it was given, (R,).
@@ -75,7 +76,8 @@ def check_names(values: np.ndarray, said: Callable[[int], str], error: type[Exce
 
 
 def check_finite_names(values: np.ndarray, said: Callable[[int], str]) -> None:
-    """Raise DataError if numbers of a text file that name classes or sequences are infinite: 1e400 and 2e400 are then one.
+    """Raise DataError if numbers of a text file that name classes or sequences are infinite: 1e400 and 2e400 are then
+    one.
 
     Args:
         values: The column as it was read, (R,).

@@ -12,8 +12,8 @@ _MOST_TABLES = 0.1  # of the rows: more falls are those of a measurement
 
 
 def numbers_rows(name: str, column: np.ndarray) -> bool:
-    """Return whether a column numbers the rows, by its cells: of a usual name from 0 or 1 on, of pandas' name for an
-    index without one also where rows were left out, put in another order, or come from several tables.
+    """Return whether a column numbers the rows, judged by its cells: with a usual name from 0 or 1 on; with pandas'
+    name for an unnamed index also if rows were left out, reordered, or come from several tables.
     """
     if is_nameless(name):
         return column.dtype.kind in "iu" and _may_number_rows(column.astype(np.float64))

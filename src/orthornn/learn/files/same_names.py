@@ -1,8 +1,8 @@
 """Names that mean the same however a file writes them: 1 and 1.0, true and True, 2020-01-01 and 2020-01-01T00:00:00.
 
-A column of names (classes, categories, series) is one of numbers in one file and of text in another, where a single cell
-decides; and pandas, Parquet and CSV files write truth values and dates differently. What was learned keeps its spelling, and
-a name of another file is taken for the learned one that means the same.
+A column of names (classes, categories, series) may contain numbers in one file and text in another, since a single cell
+decides; and pandas, Parquet and CSV files write truth values and dates differently. What was learned keeps its
+spelling, and a name of another file is taken for the learned one that means the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AMBIGUOUS = ""
 def in_known_spelling(labels: np.ndarray, known: Iterable[str]) -> np.ndarray:
     """Return labels (R,), objects, in which each that is not known is replaced by the one known name of its meaning.
 
-    labels: str, and None where there is none.
+    labels: str, or None if there is none.
     """
     names = set(known)
     strange = {label for label in labels.tolist() if label is not None} - names
@@ -50,7 +50,7 @@ def _meanings(names: Iterable[str]) -> dict[str, object]:
 
 
 def _meaning(name: str) -> object:
-    """Return the same of a name that is no date."""
+    """Do the same for a name that is not a date."""
     if is_truth(name):
         return "truth", name.lower()
     if is_number(name) and not has_leading_zeros(name):

@@ -28,7 +28,7 @@ def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | N
     if suffix not in (".npy", ".npz", ".csv"):
         raise DataError(f"Expected a file in {_FORMATS}, but {path} is of an unknown kind.")
     if not path.is_file():
-        raise DataError(f"Expected a file at {path}, but got none. Needed {_FORMATS}.")
+        raise DataError(f"Expected a file at {path}, but it does not exist. Needed {_FORMATS}.")
     if suffix == ".npy":
         return read_array(path), None
     if suffix == ".npz":
@@ -39,7 +39,7 @@ def read_sequences(path: Path, tokens: bool) -> tuple[np.ndarray, np.ndarray | N
         if more:
             raise DataError(
                 f"Expected only x and y in {path}, but got {listed(more)} as well. This network reads sequences of one "
-                f"length without missing steps; pass those of each length in a file of their own."
+                f"length without missing steps; pass each length in a separate file."
             )
         return arrays["x"], arrays.get("y")
     numbers = read_numbers(path)

@@ -6,13 +6,13 @@ FOLDER/train/yes/...   if there are subfolders named train and validation (valid
 FOLDER/labels.csv      a manifest: a column of file names, found by its cells; its other columns (labels, speakers, numbers,
                        the part) are columns of the table. Sounds that it does not name are left out, with a warning
 
-Hidden files and folders, and those of a system (left_out.py), are left out, with a warning where they are sounds.
+Hidden and system files and folders (left_out.py) are left out, with a warning if they are sounds.
 
 The inputs x0, x1, ... are log-mel energies or the samples of a frame, at one sampling rate for all sounds; the column
 sequence is the sound's path in the folder. A single sound is read like a folder with it alone.
 
-Log-mel: power spectra of Hann windows, K triangular filters that are equally wide in mel = 2595 log10(1 + f / 700) from 0 Hz
-to half the rate, and ln(1e-8 + energy).
+Log-mel: power spectra of Hann windows, K triangular filters that are equally wide in mel = 2595 log10(1 + f / 700) from
+0 Hz to half the rate, and ln(1e-8 + energy).
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ class SoundFormat(NamedTuple):
                 )
 
     def described(self) -> dict[str, str | int]:
-        """Return what description.json holds of it, with the window and the hop in samples."""
+        """Return its entry in description.json, with the window and the hop in samples."""
         if self.features == "frames":
             return {"features": "frames", "hop": self.hop_samples}
         return {"features": "log-mel", "window": self.window_samples, "hop": self.hop_samples, "mels": self.mels}
 
     def step_in_words(self) -> str:
-        """Return what a step is, for a reader."""
+        """Return a description of a step."""
         if self.features == "frames":
             return f"a step is a frame of {self.hop:g} ms, {self.hop_samples} samples"
         return f"a step is {self.mels} log-mel energies of a window of {self.window:g} ms, one every {self.hop:g} ms"
@@ -127,13 +127,14 @@ def sounds_of(path: Path, text: CsvFormat = _TEXT) -> dict[str, Path]:
 
 
 def labels_of(path: Path, text: CsvFormat | None = None) -> dict[str, np.ndarray]:
-    """Return what is known of each sound of a folder without reading it: by column, a cell per sound."""
+    """Return the facts known about each sound of a folder without reading it: columns with one cell per sound."""
     names, others = _listed_sounds(path, text or _TEXT)
     return {**others, "sequence": np.array(names, object)}
 
 
 def read_sounds(path: Path, form: SoundFormat, text: CsvFormat = _TEXT) -> tuple[dict[str, np.ndarray], int, str]:
-    """Return the columns of a folder of sounds, how many of them are features, and what there is to say about the sounds.
+    """Return the columns of a folder of sounds, how many of them are features, and what there is to say about the
+    sounds.
 
     text: How the manifest is written.
 
@@ -190,7 +191,9 @@ def _told(seconds: list[float], rates: list[int], rate: int) -> str:
 
 
 def features_of(samples: np.ndarray, form: SoundFormat) -> np.ndarray:
-    """Return the features (frames, K) float64 of samples (n,); a sound shorter than one frame is filled up with zeros."""
+    """Return the features (frames, K) float64 of samples (n,); a sound shorter than one frame is filled up with
+    zeros.
+    """
     window = form.hop_samples if form.features == "frames" else form.window_samples
     samples = np.pad(samples.astype(np.float64), (0, max(0, window - len(samples))))
     frames = np.lib.stride_tricks.sliding_window_view(samples, window)[:: form.hop_samples]
@@ -255,7 +258,9 @@ def _named(path: Path, manifest: Path, text: CsvFormat) -> tuple[list[str], dict
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise DataError(f"Expected files in {path}, but {manifest} names {shown(name)}. Move it into the folder.")
         if not (path / name).is_file():
-            raise DataError(f"Expected the file {shown(name)} of {manifest} in {path}, but got none. Correct the line.")
+            raise DataError(
+                f"Expected the file {shown(name)} of {manifest} in {path}, but it does not exist. Correct the line."
+            )
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"Expected every sound once in {manifest}, but got {shown(twice)} twice. Remove a line.")
@@ -310,8 +315,8 @@ def _has_sounds(path: Path) -> bool:
 
 
 def _sounds(path: Path, left_out: list[str] | None = None) -> Iterator[Path]:
-    """Yield the sounds below a folder. DataError where nearly all is something else, as in a home folder, which is not
-    searched to its end.
+    """Yield the sounds below a folder. Raise DataError if nearly all files are something else, as in a home folder,
+    which is not searched completely.
 
     left_out: To which the paths in the folder are appended of sounds that are left out because of their names.
     """

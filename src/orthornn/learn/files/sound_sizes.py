@@ -23,10 +23,10 @@ _UNKNOWN = 2**63  # in 64 bits
 class Sizes(NamedTuple):
     """The sizes that a header promises.
 
-    content: The file; where its writer did not know the sizes, with those of what is there. samples: How many samples of each
-        channel the header promises; None if it does not. truncated: Whether bytes are missing. marked: Whether the end is
-        known, by a mark in a format that has one, else by a size. more: How many bytes behind the samples are neither chunks
-        nor padding.
+    content: The file; if its writer did not know the sizes, with the actual sizes. samples: How many samples
+        of each channel the header promises; None if it does not. truncated: Whether bytes are missing. marked: Whether
+        the end is known, by a mark in a format that has one, else by a size. more: How many bytes behind the samples
+        are neither chunks nor padding.
     """
 
     content: bytes
@@ -37,7 +37,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(content: bytes) -> Sizes:
-    """Return what the header of a sound file promises; no promise for other formats and damaged headers."""
+    """Return the sizes that the header of a sound file states; nothing for other formats and damaged headers."""
     magic = content[:4]
     if magic in (b"RIFF", b"RIFX", b"RF64", b"BW64"):
         return _of_wave(content)

@@ -1,11 +1,11 @@
 """Sequences from .ts files, the text format of the UCR/UEA archive that aeon, sktime and tslearn read.
 
-Lines that begin with # are comments, lines that begin with @ a header; below @data a line is a sequence: channels apart by
-colons, values by commas, the class or the target last. ? and NaN are missing values. They become the columns x0, x1, ...,
-y and sequence.
+Lines that begin with # are comments, lines that begin with @ a header; below @data a line is a sequence: channels apart
+by colons, values by commas, the class or the target last. ? and NaN are missing values. They become the columns x0, x1,
+..., y and sequence.
 
-With time stamps, @timestamps true, a value is a pair, (time,value), and they become the column time, too. The steps of a
-sequence are in the order of their times; where the channels have different ones, some values are missing.
+With time stamps, @timestamps true, a value is a pair, (time,value), and they become the column time, too. The steps of
+a sequence are in the order of their times; if the channels have different times, some values are missing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def read_ts(path: Path) -> tuple[dict[str, np.ndarray], int]:
         elif word and not word.startswith("#"):
             raise DataError(f"Expected a line with @ or # in {path}, line {number + 1}, but got {shown(line)}.")
     if start is None:
-        raise DataError(f"Expected a line @data in {path}, but got none. The file may be truncated, or no .ts file.")
+        raise DataError(
+            f"Expected a line @data in {path}, but it is missing. The file may be truncated, or not a .ts file."
+        )
     stamped, has_classes, has_numbers = (_flag(header, name) for name in ("timestamps", "classlabel", "targetlabel"))
     labeled = has_classes or has_numbers
     sequences: list[np.ndarray] = []
@@ -91,7 +93,7 @@ def _flag(header: Mapping[str, str], name: str) -> bool:
 
 
 def _pairs(path: Path, line: int, parts: Sequence[str]) -> tuple[list[str], list[np.ndarray]]:
-    """Return the times of a sequence, in order, and the values of each channel at them, NaN where it has none."""
+    """Return the times of a sequence, in order, and the values of each channel at these times, NaN if missing."""
     found: list[dict[str, float]] = []
     for part in parts:
         pairs = _PAIR.findall(part)
@@ -99,7 +101,7 @@ def _pairs(path: Path, line: int, parts: Sequence[str]) -> tuple[list[str], list
             raise DataError(f"Expected pairs (time,value) in {path}, line {line}, but got {shown(part)}.")
         own = {time.strip(): value for time, value in pairs}
         if len(own) < len(pairs):
-            raise DataError(f"Expected each time once in a channel of {path}, line {line}, but got one twice.")
+            raise DataError(f"Expected each time once in a channel of {path}, line {line}, but got a duplicate.")
         found.append({time: float(_values(path, line, value)[0]) for time, value in own.items()})
     times = list(dict.fromkeys(time for own in found for time in own))
     if not times:
@@ -116,7 +118,7 @@ def _pairs(path: Path, line: int, parts: Sequence[str]) -> tuple[list[str], list
 
 
 def _instants(times: list[str]) -> np.ndarray:
-    """Return what puts times in order. ValueError if they are neither numbers nor dates."""
+    """Return sort keys for times. Raise ValueError if they are neither numbers nor dates."""
     return np.array([float(time) for time in times]) if all(map(is_number, times)) else nanoseconds_of_dates(times)
 
 

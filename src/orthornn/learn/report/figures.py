@@ -22,8 +22,8 @@ Curve = tuple[Sequence[float], Sequence[float]]
 
 @contextmanager
 def plain_style() -> Iterator[None]:
-    """Inside, and in functions with this as their decorator, matplotlib draws by its defaults, not by the user's settings:
-    with text.usetex, say, no text could be drawn without LaTeX.
+    """Inside, and in functions with this as their decorator, matplotlib draws by its defaults, not by the user's
+    settings: with text.usetex, say, no text could be drawn without LaTeX.
     """
     import matplotlib
 
@@ -90,7 +90,7 @@ def overview(
 
 
 def told(figure: Path) -> str:
-    """Return where a figure is, as the end of a line of a command; nothing if it could not be drawn."""
+    """Return the path of a figure, to end a line of a command's output; nothing if it could not be drawn."""
     return f"   figure: {figure}" if figure.exists() else ""
 
 

@@ -46,7 +46,7 @@ class GradientHistory:
 class SpectrumHistory:
     """Each (K,): updates; mean, std, min, max of the singular values and the errors of the first recurrent matrix.
 
-    manifold_error is None where no tensor must stay on a manifold.
+    manifold_error is None if no tensor must stay on a manifold.
     """
 
     updates: np.ndarray
@@ -99,7 +99,9 @@ def draw_gradient_map(figure: Any, runs: Mapping[str, GradientHistory]) -> None:
 
 @plain_style()
 def spectrum_evolution(path: Path, runs: Mapping[str, SpectrumHistory]) -> None:
-    """Draw one panel per run: the singular values' mean and one standard deviation about it, the least and the largest."""
+    """Draw one panel per run: the singular values' mean and one standard deviation about it, the least and the
+    largest.
+    """
     figure = canvas((4.2 * min(3, len(runs)), 3.2 * math.ceil(len(runs) / 3)))
     draw_spectrum_evolution(figure, runs)
     write(figure, path)

@@ -12,7 +12,7 @@ _INDENT = "   "
 
 
 def say(text: str) -> None:
-    """Print a line at once; on a terminal it is broken between words where it is wider than that."""
+    """Print a line at once; on a terminal, break it between words if it is too wide."""
     text = printable(text)
     if sys.stdout.isatty():
         width = max(40, shutil.get_terminal_size().columns - 1)

@@ -38,7 +38,7 @@ class Place:
         self._handle: Any = None
 
     def show(self, content: Html) -> None:
-        """Show this in place of what was shown before."""
+        """Replace the previous output by this."""
         from IPython.display import display
 
         if self._handle is None:

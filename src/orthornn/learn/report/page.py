@@ -1,7 +1,8 @@
 """One HTML page about runs: tables to sort, figures, what their configurations differ in. It needs no network.
 
-Runs on the same data are in one section: the groups of seeds, all runs, curves, confusion and calibration or predictions next
-to targets, spectra. Long tables are folded. The page follows the reader's choice of light or dark, and fits a phone.
+Runs on the same data are in one section: the groups of seeds, all runs, curves, confusion and calibration or
+predictions next to targets, spectra. Long tables are folded. The page follows the reader's choice of light or dark, and
+fits a phone.
 
 Everything, figures included, is in the one file; the script is the thirty lines below.
 """
@@ -131,7 +132,9 @@ def write_report(
 
 
 def _file_names(titles: Iterable[str]) -> dict[str, str]:
-    """Return a name for the file of each figure, different for different titles: where two are shortened to one, numbers."""
+    """Return a file name for each figure, different for different titles; numbers distinguish equal shortened
+    titles.
+    """
     found: dict[str, str] = {}
     for title in titles:
         plain = "".join(letter if letter.isalnum() else "-" for letter in title.lower())[:_LONGEST_NAME]
@@ -150,7 +153,9 @@ def draw(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _figures_of(task: str, runs: Sequence[SavedRun], notes: list[str]) -> dict[str, Any]:
-    """Return the figures of the runs on one task by title, and append lines about those that there are not to `notes`."""
+    """Return the figures of the runs on one task by title, and append lines about those that there are not to
+    `notes`.
+    """
     grouped = groups(runs)
     metric = runs[0].config.task.metric
     trivial = next((run.result["trivial_loss"] for run in runs if run.result), None)
@@ -183,7 +188,7 @@ def _drawn(makers: Mapping[str, Callable[[], Any]], notes: list[str]) -> dict[st
 
 
 def _tried(make: Callable[[], Any], title: str, notes: list[str]) -> Any:
-    """Return what is made; or None, and a line in `notes`: a figure that fails does not cost the page."""
+    """Return the result; or None with a line in `notes`, since a figure that fails must not prevent the page."""
     try:
         return make()
     except ModuleNotFoundError:  # of a package that the command names
@@ -194,7 +199,7 @@ def _tried(make: Callable[[], Any], title: str, notes: list[str]) -> Any:
 
 
 def _shared(tasks: Mapping[str, Task]) -> dict[str, Task]:
-    """The tasks, the same object where they are equal, so that their data are read once."""
+    """The tasks, with equal tasks as the same object, which reads their data only once."""
     known: list[Task] = []
     found = {}
     for name, task in tasks.items():
@@ -277,7 +282,7 @@ def _about(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
 
 
 def _summary(runs: Sequence[SavedRun]) -> str:
-    """One row a group of seeds, the best by validation first, where there are fewer groups than runs."""
+    """One row per group of seeds, the best by validation first, if there are fewer groups than runs."""
     grouped = {name: [run for run in own if run.result] for name, own in groups(runs).items()}
     grouped = {name: own for name, own in grouped.items() if own}
     if len(grouped) in (0, 1, len(runs)):
@@ -335,7 +340,7 @@ def _sentences(runs: Sequence[SavedRun]) -> str:
     test = {name: [tested.get(task.metric, math.nan) for _, tested in own] for name, own in found.items()}
     validation = {name: [seen.get(task.metric, math.nan) for seen, _ in own if seen] for name, own in found.items()}
     lines = [
-        "Test figures are those of the weights of each run's best validation.",
+        "Test figures use the weights of each run's best validation.",
         *verdicts(test, task.higher_is_better, f"test {task.metric}", validation),
     ]
     parts = [f"<p>{_text(line)}</p>" for line in lines]

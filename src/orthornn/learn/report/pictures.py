@@ -33,8 +33,8 @@ _LARGEST = 10_000_000  # of a number in a task's description, for data to be mad
 def curves_with_bands(groups: Mapping[str, Sequence[SavedRun]], kind: str, entry: str, trivial: float | None) -> Any:
     """Return the mean of `entry` over seeds against updates, and a band from the least to the greatest.
 
-    A mean is of all seeds of a group: where only some of them have a value, as after one has stopped, each has a thin line
-    of its own. More than seven groups could not be told apart: the best by validation have colors, the others are gray.
+    A mean covers all seeds of a group: if only some have a value, as after one has stopped, each has a separate thin
+    line. More than seven groups would be indistinguishable: the best by validation have colors, the others are gray.
     """
     figure = canvas(SIZE)
     axes = figure.add_subplot()
@@ -84,7 +84,7 @@ def best_groups(groups: Mapping[str, Sequence[SavedRun]]) -> list[str]:
 
 @plain_style()
 def eigenvalues(models: Mapping[str, SequenceModel]) -> Any | None:
-    """Return the eigenvalues of the first recurrent matrix of each orthogonal network, or None if there is no such
+    """Return the eigenvalues of the first recurrent matrix of each orthogonal network, or None without such a
     network.
     """
     found = {}
@@ -101,7 +101,7 @@ def eigenvalues(models: Mapping[str, SequenceModel]) -> Any | None:
 
 @plain_style()
 def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task]) -> Any | None:
-    """Return ||dL/dh_t|| against t on validation sequences; None where no network can be followed."""
+    """Return ||dL/dh_t|| against t on validation sequences; None if no network can be traced."""
     figure = canvas(SIZE)
     axes = figure.add_subplot()
     for name, model in models.items():
@@ -118,7 +118,7 @@ def gradient_norms(models: Mapping[str, SequenceModel], tasks: Mapping[str, Task
 
 @plain_style()
 def recorded_spectra(groups: Mapping[str, Sequence[SavedRun]]) -> Any | None:
-    """Return the range of the singular values during training, where runs recorded it."""
+    """Return the range of the singular values during training, if runs recorded it."""
     figure = canvas(SIZE)
     axes = figure.add_subplot()
     for name, runs in groups.items():

@@ -1,6 +1,8 @@
-"""Figures of what a trained network predicts on the test part: confusion of classes, calibration, forecasts next to targets.
+"""Figures of what a trained network predicts on the test part: confusion of classes, calibration, forecasts next to
+targets.
 
-The network is that of the run with the best validation among runs on the same data, with the weights of that validation.
+The network comes from the run with the best validation among runs on the same data, with the weights of that
+validation.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ def prediction_figures(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[s
 
 @torch.no_grad()
 def predictions(model: SequenceModel, task: Task) -> Predictions | None:
-    """Return what a network predicts on the test part, as far as it is cheap; None for other kinds of targets."""
+    """Return a network's predictions on the test part, as far as they are cheap; None for other kinds of targets."""
     outputs, targets, steps = [], [], 0
     for pieces, batch in enumerate(task.test(1 if task.output == "all" else _BATCH), start=1):
         prediction = model(batch.inputs)
@@ -95,9 +97,10 @@ def predictions(model: SequenceModel, task: Task) -> Predictions | None:
 
 @plain_style()
 def confusion(found: Predictions, labels: Sequence[str], threshold: float | None = None) -> Any:
-    """Return a figure: one row per true class, one column per prediction; the share of the row as color, counts as text.
+    """Return a figure: one row per true class, one column per prediction; the share of the row as color, counts as
+    text.
 
-    threshold: Of two classes the second is predicted from this probability on. Default: the likelier one.
+    threshold: Probability from which the second of two classes is predicted. Default: the likelier class.
     """
     count = len(labels)
     table = np.zeros((count, count), np.int64)
@@ -194,7 +197,7 @@ def _softmax(outputs: np.ndarray) -> np.ndarray:
 
 
 def _rows(prediction: Tensor, batch: Batch, output: str) -> tuple[Tensor, Tensor]:
-    """Prediction (rows, O) and targets (rows, ...), of a single sequence where there is one at every step."""
+    """Predictions (rows, O) and targets (rows, ...), from a single sequence if there is a prediction at every step."""
     wanted = batch.targets.data if isinstance(batch.targets, PackedSequence) else batch.targets
     if output == "all" and not isinstance(batch.targets, PackedSequence):
         return prediction.flatten(0, 1), wanted.flatten(0, 1)

@@ -39,7 +39,7 @@ class ProgressLines:
             self._place.show(self._bars_html)
 
     def __call__(self, runs: Mapping[str, Progress]) -> None:
-        """Show where the runs are."""
+        """Show the progress of the runs."""
         left = self._time_left(runs)
         now = time.monotonic()
         if self._place is not None:

@@ -59,8 +59,8 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
     """Return the runs in these folders and in all folders below them; a run that cannot be read is left out, with a
     warning.
 
-    So is a folder without a run, next to others. ArgumentError if there is no run in any of them, or a folder is not there;
-    DataError if none can be read.
+    So is a folder without a run, next to others. Raise ArgumentError if none contains a run, or a folder does not
+    exist; raise DataError if none can be read.
     """
     found: dict[Path, SavedRun] = {}
     unreadable: list[str] = []
@@ -86,7 +86,7 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
             f"Expected a config.json of a run, but {wrong[0]} holds no run, nor does any folder below it."
         )
     if not found and unreadable:
-        raise DataError(f"Expected runs that can be read, but got none of {len(unreadable)}. {unreadable[0]}")
+        raise DataError(f"Expected a readable run, but got {len(unreadable)} that cannot be read. {unreadable[0]}")
     for path in without:
         warn(f"{path} is left out: it holds no run.")
     for reason in unreadable:
@@ -95,7 +95,7 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
 
 
 def differing(runs: Sequence[SavedRun]) -> dict[str, list[Any]]:
-    """Return the dotted names whose values differ between the runs, and the value of each run (None where it has no
+    """Return the dotted names whose values differ between the runs, and the value of each run (None if it has no
     such). Runs that have stored one DataFrame each have the same data.
     """
     configs = [{name: without_folder(value) for name, value in run.config.flat().items()} for run in runs]
@@ -116,7 +116,7 @@ _BOOKKEEPING = {  # what does not change the training
 def groups(runs: Sequence[SavedRun]) -> dict[str, list[SavedRun]]:
     """Return the runs that differ only in their seed, under a label of what is theirs only: one of each seed.
 
-    Of several runs of one seed, which are no independent ones, the one that has come furthest counts, with a warning.
+    Several runs with one seed are not independent: only the one that has come furthest counts, with a warning.
     """
     differences = {
         name: values
@@ -187,7 +187,7 @@ def read_run(path: Path) -> SavedRun:
 def chosen(result: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
     """Return the validation and the test metrics by which a run is compared with others.
 
-    They are those of the weights of the best validation; where these were not tested, of the last weights. A task
+    They belong to the weights of the best validation, or if these were not tested, to the last weights. A task
     without validation data has no validation metrics.
     """
     if result["best_test"]:
@@ -196,7 +196,9 @@ def chosen(result: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float
 
 
 def best_of(runs: Sequence[SavedRun]) -> SavedRun | None:
-    """Return the finished run with the best validation by the task's metric, or test where a task has no validation."""
+    """Return the finished run with the best validation by the task's metric, or test if a task has no validation
+    data.
+    """
     task, found = runs[0].config.task, []
     for run in runs:
         if run.result is not None:
@@ -208,7 +210,7 @@ def best_of(runs: Sequence[SavedRun]) -> SavedRun | None:
 
 
 def names_of(runs: Sequence[SavedRun]) -> list[str]:
-    """Return a name for each run: that of its folder, with as many folders above it as are needed to tell runs apart."""
+    """Return a name for each run: the name of its folder, preceded by parent folders until the names differ."""
     parts = [run.path.parts for run in runs]
     for depth in range(1, max(map(len, parts), default=1) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
@@ -255,7 +257,7 @@ def _fields(task: Task) -> dict[str, Any]:
 
 
 def _told_apart(task: Task, rivals: Sequence[Task]) -> str:
-    """Return the task's name, and those of its fields in which the tasks differ."""
+    """Return the task's name, and the fields in which the tasks differ."""
     fields = [_fields(rival) for rival in rivals]
     apart = {name: value for name, value in _fields(task).items() if any(own[name] != value for own in fields)}
     return ", ".join([task.name, *(_setting(name, value) for name, value in apart.items())])

@@ -62,7 +62,7 @@ def verdicts(
         values: The numbers that are compared, by group.
         higher_is_better: Which way they go.
         what: Their name.
-        validation: The numbers by which the best group is chosen, so that the test decides nothing. Default: `values`.
+        validation: Numbers that choose the best group, which keeps the test out of the choice. Default: `values`.
     """
     known = {name: list(numbers) for name, numbers in values.items() if numbers}
     if len(known) < 2:

@@ -108,7 +108,9 @@ class Table:
             console.print(note, markup=False, highlight=False)
 
     def _fitted(self, most: int) -> tuple[list[str], list[int]]:
-        """Return the headings, broken between words if the table is wider than `most`, and the widths of the columns."""
+        """Return the headings, broken between words if the table is wider than `most`, and the widths of the
+        columns.
+        """
         cells = [max([len(row[place]) for row in self.rows], default=0) for place in range(len(self.columns))]
         headings = [column.heading for column in self.columns]
         everything = range(len(headings))
@@ -120,7 +122,7 @@ class Table:
         return headings, [max(width, *map(len, heading.split("\n"))) for heading, width in zip(headings, cells)]
 
     def _blocks(self, widths: Sequence[int], most: int) -> list[list[int]]:
-        """Return which columns are shown together: as many as fit, the first in every block."""
+        """Return the blocks of columns that fit the width, with the first column in every block."""
         blocks = [[0]]
         for place in range(1, len(widths)):
             if len(blocks[-1]) > 1 and self._width([*blocks[-1], place], widths) > most:

@@ -1,4 +1,6 @@
-"""Differences between the beginning of a run and its continuation: of settings, which are refused, or of the machine."""
+"""Differences between the beginning of a run and its continuation: of settings, which are refused, or of the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,9 @@ def check_same_run(before: RunConfig, now: RunConfig, file: Path, checkpoint: Pa
 
 
 def environment_changes(path: Path, device: str) -> list[str]:
-    """Return what this process runs on that the run in `path` did not begin on, in words.
+    """Return, in words, how the platform of this process differs from the one on which the run in `path` began.
 
-    Nothing is compared where environment.json is missing. device: of the run now.
+    Nothing is compared if environment.json is missing. device: Current device of the run.
     """
     before, now = read_environment(path), environment(device)
     return [
@@ -52,7 +54,9 @@ def environment_changes(path: Path, device: str) -> list[str]:
 
 
 def read_environment(path: Path) -> dict[str, Any]:
-    """Return the content of environment.json of a run, or nothing where it is missing. DataError if it is damaged."""
+    """Return the content of environment.json of a run, or nothing if it is missing. Raise DataError if it is
+    damaged.
+    """
     file = path / ENVIRONMENT
     try:
         return read_json(file, "Environment") if file.exists() else {}

@@ -27,7 +27,7 @@ class Logging(Observer):
 class Checkpointing(Observer):
     """Writes a checkpoint at every best validation, and as often as the configuration says.
 
-    config: As config.json has it, with tables of its task in files. saved_step: The step of the last checkpoint.
+    config: Config as in config.json, with the tables of its task in files. saved_step: The step of the last checkpoint.
     """
 
     def __init__(self, directory: RunDirectory, config: RunConfig, selection: Selection) -> None:
@@ -58,7 +58,7 @@ class Checkpointing(Observer):
         learner, directory = fit.learner, self._directory
         if fit.torn:
             raise CheckpointError(
-                f"Expected whole updates to save, but got one that was interrupted after update {learner.step}. Resume the "
+                f"Expected complete updates to save, but got one interrupted after update {learner.step}. Resume the "
                 f"run from its directory."
             )
         if self.saved_step == learner.step:

@@ -26,7 +26,7 @@ _TOLERANCE = 1e-9
 
 
 def fingerprint(task: Task) -> dict[str, Any] | None:
-    """Return what data.json holds; None for a task without files."""
+    """Return the content of data.json; None for a task without files."""
     files = task.files()
     if not files:
         return None
@@ -36,8 +36,8 @@ def fingerprint(task: Task) -> dict[str, Any] | None:
 def check_data(run: Path, task: Task) -> None:
     """Raise DataError if the files of a task are not those with which the run in a folder began.
 
-    For whoever computes with the data of a run: their numbers would be put down to the run. The kind and the sizes of what
-    the task makes of them are compared too, or of the data of a task without files.
+    For whoever computes with the data of a run: their numbers would be put down to the run. The kind and the sizes of
+    what the task makes of them are compared too, or of the data of a task without files.
     """
     check_same_files(fingerprint(task), run)
     description = read_description(run)

@@ -1,8 +1,8 @@
 """One writer per run: advisory locks that the system releases when their process ends, however it ends.
 
-Both the folder and the file `.lock` in it are locked: the file says who writes, and the folder stays locked when the file
-is removed or the folder renamed. A file system that locks no folders (NFS) has the file's lock only. A system without
-flock (Windows) has no locks.
+Both the folder and the file `.lock` in it are locked: the file says who writes, and the folder stays locked when the
+file is removed or the folder renamed. A file system that locks no folders (NFS) has the file's lock only. A system
+without flock (Windows) has no locks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Lock:
 
 
 def _lock(descriptor: int, folder: Folder) -> bool:
-    """Return whether the lock was taken; False where the file system has none."""
+    """Return whether the lock was acquired; False if the file system does not support locks."""
     if fcntl is None:
         return False
     try:

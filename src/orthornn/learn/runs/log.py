@@ -89,7 +89,7 @@ def read_metrics(path: str | Path, first: int | None = None) -> list[dict[str, A
             all.
 
     Raises:
-        DataError: If the file cannot be read, or a line of these records is no record.
+        DataError: If the file cannot be read, or a line of these records is not a record.
     """
     path = Path(path)
     records: list[dict[str, Any] | _Unreadable] = []

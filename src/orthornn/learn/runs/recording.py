@@ -3,11 +3,11 @@
 kind         record
 "gradients"  "loss" ("last" or "total"), "norms": by layer and direction, ||dL/dh_t|| for t = 0, 1, ...
 "spectrum"   "layer"; "mean", "std", "min", "max" of W's singular values; "error" ||W^H W - I||_F; "manifold_error",
-             the largest such error of the tensors that must stay on the Stiefel manifold, where there are some, and
+             the largest such error of the tensors that must stay on the Stiefel manifold, if there are some, and
              "manifold_travel", by name, ||M - M_0||_F / sqrt(2N): 0 where M has not moved from its initial value M_0,
              about 1 where they have nothing in common
 
-The cost is that of a forward and a backward pass of a few sequences, and of one singular value decomposition, at each
+The cost is a forward and a backward pass of a few sequences, and one singular value decomposition, at each
 interval; none in between.
 """
 
@@ -62,7 +62,7 @@ class Recorder(Observer):
                 yield "spectrum", {"layer": name, **describe(module), **self._travel(name, module)}
 
     def skip(self, records: Sequence[dict[str, Any]], step: int) -> None:
-        """Make no records again after `step` updates if they are among these, those of a run that is resumed there."""
+        """Skip records after `step` updates that are among these, the records of a run that is resumed there."""
         if any(record["step"] == step and record["kind"] in ("gradients", "spectrum") for record in reversed(records)):
             self._last_step = step
 

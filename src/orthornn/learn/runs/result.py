@@ -33,11 +33,12 @@ class Tests(NamedTuple):
     """Test metrics.
 
     Attributes:
-        last: After the last update.
-        best: Of the weights of the best validation; empty where there are none, or where their checkpoint cannot be read.
-        whole: Of the weights of the best validation where each series is processed as a whole, as `predict` and a stream do,
-            from its first step on, but at most 32768 steps before the test; empty where the test does so, or where they are
-            not finite.
+        last: Metrics after the last update.
+        best: Metrics of the weights of the best validation; empty if there are none, or if their checkpoint cannot be
+            read.
+        whole: Metrics of the weights of the best validation with each series processed as a whole, as in `predict` and
+            streams, from its first step on, but at most 32768 steps before the test; empty if the test already does so,
+            or if they are not finite.
     """
 
     last: dict[str, float]
@@ -50,20 +51,21 @@ class RunResult:
     """The result of a run.
 
     Args:
-        config: Of the run.
-        steps: Updates done.
-        seconds: Of the whole run.
-        update_seconds: Without validation, test and records.
-        trivial_loss: Of the task's trivial baseline.
-        validation: The metrics of `model` on the validation data, those after the last update.
+        config: Config of the run.
+        steps: Number of updates.
+        seconds: Seconds of the whole run.
+        update_seconds: Seconds without validation, test and records.
+        trivial_loss: Loss of the task's trivial baseline.
+        validation: Metrics of `model` on the validation data after the last update.
         best: Those of the best validation by the task's metric, with "step"; empty, like validation, for a task without
             validation data.
         tests: The metrics on the test data.
-        records: What metrics.jsonl holds.
-        model: As the last update left it.
-        orthogonality_error: The largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has none.
-        weights_sha256: Of model.safetensors, if the run has a directory.
-        threshold: The probability of the second class from which on the weights of the best validation predict it, if the
+        records: Content of metrics.jsonl.
+        model: Model after the last update.
+        orthogonality_error: The largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has
+            none.
+        weights_sha256: Checksum of model.safetensors, if the run has a directory.
+        threshold: Probability from which the weights of the best validation predict the second class, if the
             task asks for one; `best` and `tests.best` are with it.
         is_of_best: Whether `model` has the weights of the best validation; `validation` is then theirs.
     """
@@ -95,7 +97,7 @@ class RunResult:
 
     @property
     def whole_test(self) -> dict[str, float]:
-        """Those where each series is processed as a whole."""
+        """The metrics with each series processed as a whole."""
         return self.tests.whole
 
     @property
@@ -119,7 +121,7 @@ class RunResult:
         return self.steps >= self.config.steps
 
     def summary(self) -> dict[str, Any]:
-        """Return what result.json holds, where `test` is that of the last weights."""
+        """Return the content of result.json, in which `test` belongs to the last weights."""
         of_run = ["steps", "seconds", "update_seconds", "parameters", "hidden_size", "trivial_loss", "finished"]
         metrics = ["validation", "last_test", "best", "best_test", "whole_test", "threshold", "orthogonality_error"]
         names = [*of_run, *metrics, "weights_sha256"]

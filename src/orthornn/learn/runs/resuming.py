@@ -98,7 +98,7 @@ def restore(found: Found, fit: Fit, selection: Selection, path: Path) -> None:
 def begin_log(found: Found, directory: RunDirectory, device: str, kept: int) -> None:
     """Write that a run is resumed, and warn of what changed since it began.
 
-    device: Of the run now. kept: Records that hold.
+    device: Current device of the run. kept: Records that remain valid.
     """
     path = directory.path
     if found.step is None and (path / METRICS).exists() and (path / METRICS).stat().st_size > 0:
@@ -107,13 +107,13 @@ def begin_log(found: Found, directory: RunDirectory, device: str, kept: int) -> 
         warn(
             f"{path} has no {ENVIRONMENT}: whether torch, the instruction set, the number of threads or the GPU has "
             f"changed since the run began cannot be seen. Restore the file; without it, its numbers may differ in their "
-            f"last bits from those of a run that was never stopped."
+            f"last bits from a run that was never stopped."
         )
     changes = environment_changes(path, device)
     if changes:
         warn(
-            f"{path} is resumed where {' and '.join(changes)}: from here on its numbers may differ in their last "
-            f"bits from those of a run that was never stopped."
+            f"{path} is resumed, but {' and '.join(changes)}: from here on its numbers may differ in their last "
+            f"bits from a run that was never stopped."
         )
     directory.begin_log()
     record = {"kind": "resume", "step": found.step or 0, "keep": kept}

@@ -63,7 +63,7 @@ class _Orthogonality(Observer):
 
 
 class Run:
-    """A trainer with its log and its checkpoints, advanced in parts so that several runs can take turns.
+    """A trainer with its log and its checkpoints, advanced in parts, which lets several runs take turns.
 
     observers: called with every record.
     """
@@ -112,7 +112,9 @@ class Run:
         self._store(RunDirectory.create(path, self.config, describe(task), fingerprint(task)))
 
     def _store(self, directory: RunDirectory, saved_step: int | None = None) -> None:
-        """Write records and checkpoints into a directory. saved_step: That of the checkpoint that it is resumed from."""
+        """Write records and checkpoints into a directory. saved_step: That of the checkpoint that it is resumed
+        from.
+        """
         self.directory = directory
         self._checkpointing = Checkpointing(directory, self.config, self._best_weights.selection)
         self._checkpointing.saved_step = saved_step
@@ -207,8 +209,8 @@ class Run:
                 self.fit.advance(lambda elapsed: self.trainer.step >= step)
 
     def checkpoint(self) -> None:
-        """Save the state, unless it is saved already. CheckpointError, naming the last good one, if that fails, or if an
-        update was interrupted.
+        """Save the state, unless it is saved already. CheckpointError, naming the last good one, if that fails, or if
+        an update was interrupted.
         """
         if self._checkpointing is not None:
             with self._naming_last_good():
@@ -267,7 +269,7 @@ class Run:
         return result
 
     def _best_tested(self, last: dict[str, float]) -> dict[str, float]:
-        """Return the test metrics of the weights of the best validation, and the model as it was. last: those of the
+        """Return the test metrics of the weights of the best validation, restoring the model. last: Test metrics of the
         last.
         """
         if self.best is None:
@@ -281,7 +283,9 @@ class Run:
         return self._with_best_weights(lambda: self._tested(self.config.task.test(self.config.evaluation_batch))) or {}
 
     def _whole_tested(self, in_windows: dict[str, float], threshold: float | None) -> dict[str, float]:
-        """Return the test metrics of whole series, if the test cuts them; warn if they are far worse than in windows."""
+        """Return the test metrics of whole series, if the test cuts them; warn if they are far worse than in
+        windows.
+        """
         batches = self.config.task.test_of_whole_series(self.config.evaluation_batch)
         first = next(batches, None)
         if first is None or not in_windows:
@@ -292,7 +296,7 @@ class Run:
         loss = found.get("loss", math.nan)
         if not loss <= _FAR_WORSE * in_windows["loss"]:
             self._warn(
-                f"the test loss is {in_windows['loss']:.4g} in windows, but {loss:.4g} where a series is processed as a "
+                f"the test loss is {in_windows['loss']:.4g} in windows, but {loss:.4g} if a series is processed as a "
                 f"whole, as predict and a stream do: the network carries too much from step to step. Train with a longer "
                 f"window, --window, or a model that forgets, or predict from the last steps alone."
             )
@@ -310,7 +314,7 @@ class Run:
             return self.trainer.evaluate(batches, threshold)
 
     def _with_best_weights(self, make: Callable[[], _Made]) -> _Made | None:
-        """Return what `make` returns while the model has the weights of the best validation; None if they are gone."""
+        """Return the result of `make` with the weights of the best validation in the model; None if they are lost."""
         return self._best_weights.use(self.fit, self._read_weights, make)
 
     def _read_weights(self, step: int) -> dict[str, Any] | None:
@@ -346,7 +350,7 @@ def _trivial_loss(config: RunConfig) -> float:
 
     Raises:
         DataError: If all targets are the same.
-        ArgumentError: If a batch has more sequences than there are, or labels are smoothed that are no classes.
+        ArgumentError: If a batch has more sequences than the data, or labels are smoothed that are not classes.
     """
     task = config.task
     loss = task.trivial_loss

@@ -16,10 +16,10 @@ _Made = TypeVar("_Made")
 class Selection:
     """The best validation so far, and the validations since the network last became better.
 
-    The best one is that of the best metric, and of equal metrics the latest: where few sequences are held back, many
-    validations have the same accuracy, and later weights have seen more data, at lower rates. The loss would choose badly
-    among them, because one sequence that is wrong with certainty raises it more than many others lower it. It counts for
-    `stale`: a network becomes better with a better metric, or with the same metric and a lower loss.
+    The best validation is the one with the best metric, and among equal metrics the latest: if few sequences are held
+    back, many validations have the same accuracy, and later weights have seen more data, at lower rates. The loss would
+    choose badly among them, because one sequence that is wrong with certainty raises it more than many others lower it.
+    It counts for `stale`: a network becomes better with a better metric, or with the same metric and a lower loss.
 
     Args:
         metric: Name of the metric. higher_is_better: Which of two is better.
@@ -74,7 +74,8 @@ class Selection:
 class BestWeights(Observer):
     """The weights of the best validation, and the patience of a run.
 
-    selection: Of the validations. patience: Validations without a better one after which a run ends, or None.
+    selection: Selection among the validations. patience: Validations without improvement after which a run ends, or
+        None.
     """
 
     def __init__(self, selection: Selection, patience: int | None) -> None:
@@ -96,7 +97,7 @@ class BestWeights(Observer):
         model.load_state_dict(self._weights)
 
     def use(self, fit: Fit, read: Callable[[int], dict[str, Any] | None], make: Callable[[], _Made]) -> _Made | None:
-        """Return what `make` returns while the model has the weights of the best validation; None if they are gone.
+        """Return the result of `make` with the weights of the best validation in the model; None if they are lost.
 
         read: Reads the weights of a step, if they are not in memory; None if they are gone.
         """

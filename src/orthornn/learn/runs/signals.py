@@ -11,10 +11,10 @@ from typing import Any
 class StopSignals:
     """A context manager; `received` is the number of the first SIGINT or SIGTERM, or None.
 
-    at_once: set it where there are no updates to wait for; the first signal then raises KeyboardInterrupt.
+    at_once: Set it if there are no updates to wait for; the first signal then raises KeyboardInterrupt.
 
     The second signal does what it would do without this: Ctrl-C interrupts at once, SIGTERM ends the process. Outside
-    the main thread, where Python allows no handlers, it does nothing.
+    the main thread, in which Python does not allow handlers, it does nothing.
     """
 
     def __init__(self) -> None:

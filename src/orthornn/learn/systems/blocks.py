@@ -23,7 +23,7 @@ Angles = Literal["full", "quarter", "log", "inputs"]
 
 @dataclass(frozen=True)
 class Blocks(OrthogonalModel):
-    """OrthogonalBlocks of rotations with trained angles; the width is that of the outputs."""
+    """OrthogonalBlocks of rotations with trained angles; the width is the number of outputs."""
 
     name: ClassVar[str] = "blocks"
     summary: ClassVar[str] = "stacked linear orthogonal recurrences, gates between them"
@@ -38,16 +38,17 @@ class Blocks(OrthogonalModel):
     mixing: Mixing | None = None
     """Nonlinearity between recurrences: a gated linear unit (glu), gelu, or a perceptron (mlp). Default: glu."""
     norm: Norm | None = None
-    """Normalization of the inputs of every block but the first: layer, rms or none. Default: layer."""
+    """Normalization of the inputs of every block except the first: layer, rms or none. Default: layer."""
     angles: Angles | None = None
-    """Draw of the rotations' angles: from the full circle, from -90 to 90 degrees (quarter), log-uniform (log), or where
-    the training inputs have their frequencies (inputs). Default: full."""
+    """Initial angles of the rotations: from the full circle, from -90 to 90 degrees (quarter), log-uniform (log), or at
+    the frequencies of the training inputs (inputs). Default: full.
+    """
     decay: bool | None = None
-    """Train a factor below 1 for each rotation, so that W is no longer orthogonal. Default: no."""
+    """Train a factor below 1 for each rotation, which makes W non-orthogonal. Default: no."""
     decay_in: Literal["all", "first"] | None = None
     """Blocks that --decay acts on; the others stay orthogonal. Default: all."""
     r_min: float | None = None
-    """Least initial factor of --decay (LRU's r_min); small factors forget fast. Default: 0.9."""
+    """Smallest initial factor of --decay (LRU's r_min); small factors forget fast. Default: 0.9."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,6 +87,6 @@ class Blocks(OrthogonalModel):
         return OrthogonalBlocks(input_size, width, size, self._depth, parametrization=methods, **options, **where)
 
     def start(self, core: nn.Module, sequences: Iterable[Tensor], timed: bool) -> None:
-        """Draw the angles by the spectrum of the training sequences, if that is asked for."""
+        """Draw the angles by the spectrum of the training sequences, if requested."""
         if self.angles == "inputs":
             set_angles(core, sequences, timed)

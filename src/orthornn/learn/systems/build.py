@@ -47,11 +47,11 @@ def build(
         output: ``"all"`` to read out every step, ``"last"`` for the last step only; see :class:`SequenceModel`.
         tokens: Whether the input is int64 classes 0..input_size - 1.
         known_inputs: How many of the inputs, the last ones, are values of later steps, known ahead.
-        last_input: What the last input is; those that are known ahead are before it. (S, K): the number of one of S series,
-            which have vectors of K numbers. "elapsed": the time since the step before, which a core of rotations turns and
-            decays over. Default: None, a number like the others.
-        device: Where the parameters are.
-        dtype: Of the parameters.
+        last_input: What the last input is; those that are known ahead are before it. (S, K): the number of one of S
+            series, which have vectors of K numbers. "elapsed": the time since the step before, which a core of
+            rotations turns and decays over. Default: None, a number like the others.
+        device: Device of the parameters.
+        dtype: Dtype of the parameters.
         **options: ``hidden_size`` or ``parameters``, and the options of the model of this name.
 
     Raises:

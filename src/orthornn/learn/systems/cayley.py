@@ -30,7 +30,7 @@ class Scornn(OrthogonalModel):
 
     @property
     def smallest_width(self) -> int:
-        """Return as many units as there are entries -1."""
+        """Return the number of entries -1 as the smallest number of units."""
         return self.negatives or 1
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:

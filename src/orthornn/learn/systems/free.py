@@ -63,7 +63,7 @@ class LasagneModel(OrthogonalModel):
     learn_h0: bool | None = None
     """Train the initial state. Default: no, it is zero."""
     initial_values: Literal["torch", "lasagne"] | None = None
-    """Initial values besides the recurrent matrix: those of torch.nn.RNN and Linear (torch), or, as in the released code of
+    """Initial values except the recurrent matrix: as in torch.nn.RNN and Linear (torch), or, as in the released code of
     Vorontsov et al., small input weights, biases and trained initial state 0, and a Glorot readout (lasagne). Default:
     torch."""
 

@@ -1,7 +1,7 @@
 """Gated networks, and torch's own.
 
-torch's LSTM and RNN have two bias vectors of which only the sum matters, where the papers' counts have one: the second
-is held at 0 here and is no parameter. (A GRU's two do different things.)
+torch's LSTM and RNN have two bias vectors, and only their sum matters, while the papers count one: the second
+is fixed at 0 here and is not a parameter. (The two biases of a GRU differ in effect.)
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Lstm(Layered):
     forget_bias: float | None = None
     """Initial forget bias. Default: 5."""
     init: Literal["uniform", "glorot"] | None = None
-    """Initial matrices: torch's (uniform), or uniform Glorot for each gate and the readout (glorot). Default: uniform."""
+    """Initial matrices: torch's (uniform), or uniform Glorot for each gate and the readout (glorot). Default:
+    uniform.
+    """
 
     @property
     def glorot_readout(self) -> bool:

@@ -12,8 +12,8 @@ DEFAULT_WIDTH = 64
 def make_head(model: Model, features: int, output_size: int, where: Where) -> nn.Linear | nn.Sequential:
     """Return the head of a model with its initial values, which come from torch's global generator.
 
-    Those of a matrix are the papers' (uniform Glorot, bias 0) where the model requests it; all others are
-    torch.nn.Linear's.
+    Matrices follow the papers (uniform Glorot, bias 0) if the model requests it; all other heads follow
+    torch.nn.Linear.
     """
     if model.head == "mlp":
         width = DEFAULT_WIDTH if model.head_width is None else model.head_width

@@ -1,4 +1,4 @@
-"""Householder reflections (Mhammedi et al., 2017), as in the paper and on a base of rotations."""
+"""Householder reflections (Mhammedi et al., 2017), as in the paper, and on a base of rotations."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Reflected(OrthogonalModel):
 
     @property
     def smallest_width(self) -> int:
-        """Return as many units as there are reflections."""
+        """Return the number of reflections as the smallest number of units."""
         return self.reflections or 1
 
     def method(self, width: int, *names: str, **more: Any) -> Householder:
-        """Return the parametrization, with these options where they are given."""
+        """Return the parametrization with the given options."""
         reflections = min(DEFAULT_REFLECTIONS, width) if self.reflections is None else self.reflections
         given = self.given(*names) if names else {}
         return Householder(reflections=reflections, **given, **more)
@@ -46,7 +46,8 @@ class Reflected(OrthogonalModel):
 class Ornn(Reflected):
     """OrthogonalRNN, Householder(reflections), leaky ReLU, h_0 trained (Mhammedi et al., 2017, section 5).
 
-    Initial values as in Arjovsky et al.; the entries of the reflectors U(-1, 1), which sets how fast Adam turns them.
+    Initial values follow Arjovsky et al.; the entries of the reflectors are U(-1, 1), which sets how fast Adam turns
+    them.
     """
 
     name: ClassVar[str] = "ornn"
@@ -55,10 +56,11 @@ class Ornn(Reflected):
     base: Literal["identity", "rotations"] | None = None
     """Matrix that the reflections multiply: the identity, or rotations. Default: identity."""
     field: Literal["real", "complex"] | None = None
-    """Numbers of the reflections and the states: real or complex. Default: real."""
+    """Field of the reflections and the states: real or complex. Default: real."""
     u1: Literal["sign", "soft"] | None = None
-    """How u_1 acts, with as many reflections as units: by its sign, or as a factor from -1 to 1 (a soft constraint).
-    Default: sign."""
+    """How u_1 acts if there are as many reflections as units: by its sign, or as a factor from -1 to 1 (a soft
+    constraint). Default: sign.
+    """
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""
@@ -83,8 +85,9 @@ class OrnnRotations(Reflected):
     summary: ClassVar[str] = "Householder reflections on a base of rotations, modReLU"
 
     angles: Angles | None = None
-    """Draw of the rotations' angles: from the full circle, from -90 to 90 degrees (quarter), or log-uniform (log).
-    Default: full."""
+    """Initial angles of the rotations: from the full circle, from -90 to 90 degrees (quarter), or log-uniform (log).
+    Default: full.
+    """
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""

@@ -1,10 +1,11 @@
 """Angles of plane rotations, drawn by the spectrum of what a network is to read.
 
-Two units that turn by theta and shrink by r hold z_t = sum_k (r e^(i theta))^k v'x_(t-k): the Fourier coefficient of their
-past input at the frequency theta, through a window of about 1 / (1 - r) steps. Their mean square is proportional to the power
-S(theta) of the input, smoothed over about 1 - r. Drawn from the whole circle, most units that read a slow signal hold noise.
-Here the density is half that of the circle and half S(theta), whose integral is 1: units are where the input is, and a strong
-peak leaves others for the rest, and for the blocks above, which read what is made of the input.
+Two units that turn by theta and shrink by r hold z_t = sum_k (r e^(i theta))^k v'x_(t-k): the Fourier coefficient of
+their past input at the frequency theta, through a window of about 1 / (1 - r) steps. Their mean square is proportional
+to the power S(theta) of the input, smoothed over about 1 - r. Drawn from the whole circle, most units that read a slow
+signal hold noise. Here the density is the mean of the circle's and of S(theta), whose integral is 1: units are at the
+input's frequencies, and a strong peak leaves others for the rest, and for the blocks above, which read functions of the
+input.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def power_spectrum(sequences: Iterable[Tensor], timed: bool = False) -> np.ndarr
 
     Args:
         sequences: Each (T, I), of finite numbers.
-        timed: Whether the last input is the time since the step before: the frequencies are then those per unit of time.
+        timed: Whether the last input is the time since the step before: the frequencies are then those per unit of
+            time.
 
     Raises:
         DataError: If no input varies.
@@ -59,16 +61,17 @@ def power_spectrum(sequences: Iterable[Tensor], timed: bool = False) -> np.ndarr
                 power += np.square(np.abs(waves @ (piece * window))).sum(1)
     if not _ROUNDING * squares < power.sum() < np.inf:
         raise DataError(
-            "Expected training inputs that vary and are finite, for angles by their spectrum, but got none that does. Pass "
+            "Expected training inputs that vary and are finite, for angles by their spectrum, but got none. Pass "
             "other angles, --angles full."
         )
     return power
 
 
 def draw_by_spectrum(power: np.ndarray, count: int, generator: torch.Generator | None = None) -> Tensor:
-    """Return angles (count,) in [-pi, pi], half by the power and half by the circle, with random signs: float64, on the CPU.
+    """Return angles (count,) in [-pi, pi], half by the power and half by the circle, with random signs: float64, on the
+    CPU.
 
-    One is in each of `count` equal shares of the distribution, so that few angles follow it, too.
+    Each of `count` equal shares of the distribution contains one, so even few angles follow it.
     """
     between = (power[1:] + power[:-1]) / 2
     below = np.concatenate([[0.0], (between / between.sum() + 1 / len(between)).cumsum()])
@@ -86,8 +89,8 @@ def set_angles(core: torch.nn.Module, sequences: Iterable[Tensor], timed: bool =
 
     Args:
         core: The core.
-        sequences: As in `power_spectrum`, like timed.
-        timed: Whether the last input is the time since the step before.
+        sequences: Same as in `power_spectrum`, like timed.
+        timed: Whether the last input is the time since the previous step.
     """
     power = power_spectrum(sequences, timed)
     for module in core.modules():

@@ -2,7 +2,7 @@
 
 The fields, with the docstring below each, become command-line options with their help, and entries of config.json. A
 field that is None takes the value that its docstring names. `parse` in a field's metadata reads its text on the command
-line, where its type does not suffice.
+line, if its type does not suffice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def parse_count(text: str) -> int:
 class Model:
     """A recurrent core with its initial values, at a width or within a budget of parameters.
 
-    name: As the command line and config.json know it. summary: One line for help texts.
+    name: Name on the command line and in config.json. summary: One line for help texts.
     paper_readout: Whether the readout starts as in the papers (uniform Glorot, bias 0), not as torch.nn.Linear does.
     narrow: Whether the number of parameters grows as N, not as N^2.
     """
@@ -167,8 +167,8 @@ class Layered(Model):
     depth: int | None = None
     """Layers, each of which reads the outputs of the layer below. Default: 1."""
     bidirectional: bool | None = None
-    """Also read every sequence backwards, with separate weights; such a network cannot read streams, nor predict later values
-    of what it reads. Default: no."""
+    """Also read every sequence backwards, with separate weights; such a network cannot read streams, nor predict later
+    values of what it reads. Default: no."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

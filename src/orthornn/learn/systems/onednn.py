@@ -1,7 +1,7 @@
 """torch's LSTM in bfloat16 on processors for which oneDNN has none.
 
-Under autocast torch rounds the arguments of an LSTM to bfloat16 after it has chosen oneDNN for them, and oneDNN has that
-network for some instruction sets only: for others the call ends in an error. torch's own LSTM runs everywhere.
+Under autocast torch rounds the arguments of an LSTM to bfloat16 after it has chosen oneDNN for them, and oneDNN has
+that network for some instruction sets only: for others the call ends in an error. torch's own LSTM runs everywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...kernels.interception import is_autocast
 
 @contextmanager
 def lstm_context(core: nn.Module) -> Iterator[None]:
-    """Return the context in which to call a core: without oneDNN where that cannot compute an LSTM as autocast asks."""
+    """Return the context in which to call a core: without oneDNN if it cannot compute an LSTM as autocast requires."""
     if not isinstance(core, nn.LSTM) or torch.compiler.is_compiling():
         yield
         return

@@ -1,13 +1,13 @@
 """torch's recurrent cores on packed sequences, by way of padded ones.
 
-On a CPU torch runs a PackedSequence one step at a time, and the backward pass of each step fills a tensor of the size of
-the whole input: O(T^2). The compiled LSTM is for sequences of one length only. In one direction the outputs at the steps
-of a sequence do not depend on what follows it, so its padded steps change nothing but the time.
+On a CPU torch runs a PackedSequence one step at a time, and the backward pass of each step fills a tensor of the size
+of the whole input: O(T^2). The compiled LSTM is for sequences of one length only. In one direction the outputs at the
+steps of a sequence do not depend on what follows it, so its padded steps change nothing but the time.
 
-The longest sequences come first in a packed batch, so that its rows form a staircase. It is cut into blocks of steps, each
+The longest sequences come first in a packed batch, so its rows form a staircase. It is cut into blocks of steps, each
 padded by a quarter of its rows at most, and the state of the sequences that continue is carried from one to the next:
 
-    steps   0 1 2 | 3 4 5 6      A block ends where a longer one would have too much padding. Each then
+    steps   0 1 2 | 3 4 5 6      A block ends before its padding becomes too large. Each then
             x x x | x x x x      begins with fewer than four fifths of the sequences of the one before, so that there
             x x x | x x x .      are O(log B) of them.
             x x . |
@@ -39,11 +39,11 @@ def runs_padded(core: nn.Module, inputs: Tensor | PackedSequence) -> bool:
 
 
 def run_padded(core: nn.RNNBase, inputs: PackedSequence) -> tuple[PackedSequence, Tensor]:
-    """Return the outputs of a core of one direction, and those of the last step of each sequence, (B, N).
+    """Return the outputs of a unidirectional core, and the outputs of the last step of each sequence, (B, N).
 
     Args:
         core: torch's RNN, LSTM or GRU, time-major.
-        inputs: Rows (R, I). The outputs have their order; those of the last steps have the batch's own.
+        inputs: Rows (R, I). The outputs have the same order; the outputs of the last steps have the order of the batch.
     """
     sizes = inputs.batch_sizes
     ends = sizes.cumsum(0).tolist()

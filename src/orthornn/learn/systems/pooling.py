@@ -5,7 +5,7 @@ mean      (1/T) sum_t h_t
 both      [h_T, (1/T) sum_t h_t], twice as wide
 summary   [h_T, (1/T) sum_t h_t, max_t h_t], three times as wide
 
-A mean and a maximum are updated step by step, so that networks with them stream, too.
+A mean and a maximum are updated step by step, so networks with them can stream.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}
 
 
 def pooled(outputs: Tensor | PackedSequence, last: Tensor | None, kind: Pool) -> Tensor:
-    """Return what the head reads of each sequence: (B, F), (B, 2F) or (B, 3F), in the batch's own order.
+    """Return the head's input for each sequence: (B, F), (B, 2F) or (B, 3F), in the order of the batch.
 
     Args:
-        outputs: At every step, (T, B, F), or packed.
-        last: Of the last step, (B, F), where it is not that of `outputs`, as in networks of two directions.
+        outputs: Outputs at every step, (T, B, F), or packed.
+        last: Output of the last step, (B, F), if it differs from `outputs`, as in bidirectional networks.
         kind: ``"last"``, ``"mean"``, ``"both"`` or ``"summary"``.
     """
     if isinstance(outputs, PackedSequence):
@@ -60,7 +60,7 @@ class RunningPool:
         self._largest: Tensor | None = None
 
     def __call__(self, output: Tensor) -> Tensor:
-        """Return what the head reads of all steps until now. output: of this one, (B, F)."""
+        """Return the head's input for all steps so far. output: Output of this step, (B, F)."""
         if self.kind == "last":
             return output
         self._steps += 1

@@ -2,9 +2,9 @@
 
     y_t = head(h_t) + A [x_t; x_{t-1}; ...; x_{t-k+1}]
 
-Before the first step of a sequence its first input stands for those that are not there. Inputs that are values of later
-steps, known ahead, are the last of each step; A reads those of the newest step only. For a forecast A begins as the ridge
-regression of the training part, so that training starts from linear autoregression; see tasks/forecast.py.
+Before the first step of a sequence its first input replaces the missing ones. Inputs that are values of later
+steps, known ahead, are the last of each step; A reads them only at the newest step. For a forecast A begins as the
+ridge regression of the training part, so training starts from linear autoregression; see tasks/forecast.py.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 class RecentSteps(nn.Module):
     """The matrix A.
 
-    lags: k, how many steps it reads. input_size: I. output_size: O. known_inputs: J, how many of the inputs are values of
-    later steps.
+    lags: k, how many steps it reads. input_size: I. output_size: O. known_inputs: J, how many of the inputs are values
+    of later steps.
     """
 
     def __init__(self, lags: int, input_size: int, output_size: int, known_inputs: int = 0, **where: Any) -> None:
@@ -29,7 +29,7 @@ class RecentSteps(nn.Module):
         self.weight = nn.Parameter(torch.zeros(output_size, lags * (input_size - known_inputs) + known_inputs, **where))
 
     def forward(self, inputs: Tensor | PackedSequence, output: Literal["all", "last"]) -> Tensor:
-        """Return what is added to the prediction: (T, B, O), (R, O) if packed, or (B, O) of the last steps."""
+        """Return the term added to the prediction: (T, B, O), (R, O) if packed, or (B, O) for the last steps."""
         if isinstance(inputs, PackedSequence):
             rows, lengths = pad_packed_sequence(inputs)
             steps = self.unfolded(rows)
@@ -68,7 +68,7 @@ class RecentSteps(nn.Module):
         return self.input_size - self.known_inputs
 
     def matrix(self) -> Tensor:
-        """Return A as a matrix over all inputs of the last steps, (O, k I), with 0 where it does not read."""
+        """Return A as a matrix over all inputs of the last steps, (O, k I), with 0 for inputs that it does not read."""
         found = self.weight.new_zeros(self.weight.shape[0], self.lags, self.input_size)
         found[:, 0] = self.weight[:, : self.input_size]
         found[:, 1:, : self._own] = self.weight[:, self.input_size :].unflatten(1, (self.lags - 1, self._own))

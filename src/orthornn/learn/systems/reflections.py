@@ -23,7 +23,7 @@ class _InputDependent(Model):
 
     @property
     def smallest_width(self) -> int:
-        """Return as many units as there are reflections."""
+        """Return the number of reflections as the smallest number of units."""
         return self.reflections or 1
 
     def count(self, width: int) -> int:
@@ -53,7 +53,9 @@ class WordReflections(_InputDependent):
 
 @dataclass(frozen=True)
 class DeltaProduct(_InputDependent):
-    """ReflectionRNN with beta and a scalar gate from the input, as in DeltaProduct (Siems et al., 2025), vector state."""
+    """ReflectionRNN with beta and a scalar gate from the input, as in DeltaProduct (Siems et al., 2025), vector
+    state.
+    """
 
     name: ClassVar[str] = "delta-product"
     summary: ClassVar[str] = "reflections, their strengths and a gate from the input (Siems et al., 2025)"
@@ -70,7 +72,7 @@ class DeltaProduct(_InputDependent):
 class DeltaNet(Model):
     """DeltaRNN with one update per step and its strength from the input (Schlag et al., 2021; Yang et al., 2024).
 
-    The state is a matrix of N x N numbers for each sequence. Strengths go up to 2, so that updates can be reflections.
+    The state is a matrix of N x N numbers for each sequence. Strengths go up to 2, which allows reflections as updates.
     """
 
     name: ClassVar[str] = "delta-net"

@@ -1,4 +1,4 @@
-"""The models by name, and the options of all of them, each once."""
+"""The models by name, and the options of all of them without duplicates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MODELS: dict[str, type[Model]] = {
         *(Blocks, Irnn, Elman, LtOrnn, LtIrnn, Srnn, Lstm, LstmPeephole, LstmOrthogonal, Gru, Rnn),
     )
 }
-"""The models by the name under which the command line and config.json know them."""
+"""The models by their names on the command line and in config.json."""
 
 
 def _option(name: str) -> Option:
@@ -48,7 +48,7 @@ def _option(name: str) -> Option:
 
 
 def _any_of(kinds: list[Any]) -> Any:
-    """Return the union of types, with the values of all Literals in one, each once."""
+    """Return the union of types, with the values of all Literals in one, without duplicates."""
     parts = dict.fromkeys(part for kind in kinds for part in typing.get_args(kind) or (kind,))
     values = dict.fromkeys(v for p in parts if typing.get_origin(p) is Literal for v in typing.get_args(p))
     others = tuple(part for part in parts if typing.get_origin(part) is not Literal)
@@ -62,20 +62,20 @@ def _listed(names: list[str]) -> str:
 
 
 MODEL_OPTIONS = tuple(dict.fromkeys(option for model in MODELS.values() for option in model.options()))
-"""Every option that some model has, besides its size."""
+"""Every option that some model has, except its size."""
 
 
 @functools.cache
 def options() -> Mapping[str, Option]:
-    """Return the sizes and every option that some model has, each once."""
+    """Return the sizes and every option that some model has, without duplicates."""
     return MappingProxyType({name: _option(name) for name in (*SIZES, *MODEL_OPTIONS)})
 
 
 def model_named(name: str = OrnnRotations.name, **given: Any) -> Model:
-    """Return the model of this name; an option that is None is as good as not given.
+    """Return the model with this name; an option that is None counts as not given.
 
     Raises:
-        ArgumentError: If there is no such model, or it does not have an option that is given.
+        ArgumentError: If there is no such model, or it lacks a given option.
     """
     kind = MODELS[check_choice("model", name, MODELS)]
     for option, value in given.items():
@@ -86,6 +86,6 @@ def model_named(name: str = OrnnRotations.name, **given: Any) -> Model:
 
 
 def foreign(kind: type[Model], option: str, value: object) -> str:
-    """Return what is wrong with an option of other models."""
+    """Return the error message for an option of other models."""
     owners = ", ".join(other for other in MODELS if option in MODELS[other].options())
     return f"{option}={value!r} was given, but {kind.name} has no {option}; leave it out or choose {owners}."

@@ -26,8 +26,8 @@ OWN = (OrthogonalRNN, OrthogonalBlocks, GORU, PeepholeLSTM, ReflectionRNN, Delta
 
 
 class Read(NamedTuple):
-    """The parts of an input: for the core, for `recent`, and the times of the core by the name of its argument, none of a
-    core that takes none.
+    """The parts of an input: for the core, for `recent`, and the times of the core by the name of its argument, none of
+    a core that takes none.
     """
 
     core: Any
@@ -44,9 +44,10 @@ class SequenceModel(nn.Module):
         prediction: a matrix, or a perceptron.
     output: "all" reads out every step, "last" the last one.
     token_classes: I, if the input is int64 classes (T, B); None if it is real (T, B, I).
-    pool: what the head reads where the output is "last": the last output, the mean of all, or a summary; see pooling.py.
-    dropout: probability of zeroing what the head reads, in training.
-    recent: a matrix that reads the last steps of the input directly, and is added to the prediction; see recent_steps.py.
+    pool: Input of the head if the output is "last": the last output, the mean of all, or a summary; see pooling.py.
+    dropout: Probability of zeroing an input of the head, in training.
+    recent: a matrix that reads the last steps of the input directly, and is added to the prediction; see
+        recent_steps.py.
     series: vectors of series, if the last input is the number of one; see series_vectors.py.
     elapsed: whether the last input is the time since the step before, over which the core moves its state.
     """
@@ -78,7 +79,7 @@ class SequenceModel(nn.Module):
         self.token_classes = token_classes
 
     def forward(self, inputs: Tensor | PackedSequence) -> Tensor:
-        """Return (T, B, O), or (B, O) where the output is "last", from inputs (T, B, I), or tokens int64 (T, B).
+        """Return (T, B, O), or (B, O) if the output is "last", from inputs (T, B, I), or tokens int64 (T, B).
 
         A PackedSequence returns the rows of its data, (R, O), at every step, and (B, O) in the batch's own order at
         the last.
@@ -93,7 +94,7 @@ class SequenceModel(nn.Module):
         return prediction if self.recent is None else prediction + self.recent(given, self.output)
 
     def read(self, inputs: Any) -> Read:
-        """Return what the parts read, (T, B, ...) or packed, or of one step (B, ...)."""
+        """Return the input of the parts, (T, B, ...) or packed, or for one step (B, ...)."""
         if self.series is None and not self.elapsed:
             return Read(inputs, inputs, {})
         rest = _on_rows(inputs, lambda rows: rows[..., :-1])
@@ -102,7 +103,7 @@ class SequenceModel(nn.Module):
         return Read(rest, rest, {"dt": _on_rows(inputs, lambda rows: rows[..., -1])})
 
     def _features(self, inputs: Tensor | PackedSequence, times: dict[str, Any]) -> Tensor:
-        """Return what the head reads: (T, B, F), (R, F) if packed, or (B, F) where the output is "last"."""
+        """Return the head's input: (T, B, F), (R, F) if packed, or (B, F) if the output is "last"."""
         core, own = self.core, isinstance(self.core, OWN)
         if self.needs_one_hot:
             inputs = _on_rows(inputs, self._one_hot)
@@ -124,7 +125,7 @@ class SequenceModel(nn.Module):
         return _on_rows(outputs, _real), self._last(final)
 
     def _last(self, final: Tensor | tuple[Tensor, ...]) -> Tensor | None:
-        """Return the last outputs (B, F) from the final states, where those of the last step are something else."""
+        """Return the last outputs (B, F) from the final states, if the outputs of the last step differ from them."""
         if isinstance(self.core, OWN) and not isinstance(self.core, OrthogonalRNN):
             return None
         states = final if isinstance(final, Tensor) else final[0]
@@ -162,7 +163,7 @@ class SequenceModel(nn.Module):
     _repr_html_ = network_html
 
     def extra_repr(self) -> str:
-        """Return what repr shows next to the modules."""
+        """Return the text that repr shows next to the modules."""
         more = "" if self.pool == "last" else f", pool={self.pool!r}"
         return f"output={self.output!r}, token_classes={self.token_classes}{more}"
 

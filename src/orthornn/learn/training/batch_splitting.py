@@ -17,8 +17,9 @@ from .problem import Objective
 def split_batch(objective: Objective, batch: Batch, parts: int) -> list[tuple[Batch, float]]:
     """Return parts of a batch, by sequences, and the weight of each in the mean loss; the weights add up to 1.
 
-    The parts' weighted losses and gradients add up to those of the whole, for a loss that is a mean over what
-    `objective.mass` counts; a part without any has weight 0. ArgumentError if there are fewer sequences than parts.
+    The parts' weighted losses and gradients add up to the loss and gradient of the whole, for a loss that is a mean
+    over what `objective.mass` counts; a part without any has weight 0. ArgumentError if there are fewer sequences than
+    parts.
     """
     if parts == 1:
         return [(batch, 1.0)]

@@ -1,4 +1,4 @@
-"""The whole description of a run, as frozen dataclasses, and its strict reading from JSON."""
+"""The whole description of a run as frozen dataclasses, and a strict parser from JSON."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class OptimizerConfig:
     """The optimizer and its learning rates."""
 
     name: Optimizer = field(default="adam", metadata={"option": "optimizer"})
-    """Optimizer. adamw is Adam with decoupled weight decay. rmsprop-tensorflow is RMSprop with a mean of squared gradients
-    that starts at 1, so that the first updates are smaller, to which it adds 1e-10 before the root, not 1e-8 after it;
-    rmsprop-lasagne adds 1e-6, so that gradients well below 1e-3 move a parameter less."""
+    """Optimizer. adamw is Adam with decoupled weight decay. rmsprop-tensorflow is RMSprop whose mean of squared
+    gradients starts at 1, which makes the first updates smaller, and adds 1e-10 to the mean before the square root,
+    instead of 1e-8 after it; rmsprop-lasagne adds 1e-6, so gradients well below 1e-3 move a parameter less.
+    """
     recurrent: Optimizer | None = field(default=None, metadata={"option": "recurrent_optimizer"})
     """Optimizer of the parameters of the recurrent matrix. Default: --optimizer."""
     lr: float = 1e-3
@@ -40,7 +41,9 @@ class OptimizerConfig:
     momentum: float = 0.0
     """Nesterov momentum of sgd; 0 for none."""
     decay: float = field(default=0.9, metadata={"option": "rmsprop_decay"})
-    """Decay of RMSprop's mean of squared gradients. Helfrich et al., 2018, had 0.9 from TensorFlow; torch's own is 0.99."""
+    """Decay of RMSprop's mean of squared gradients. Helfrich et al., 2018, used TensorFlow's 0.9; torch's default is
+    0.99.
+    """
     clip_norm: float | None = None
     """Largest norm of the gradient in an update; a larger one is scaled down. Default: no clipping."""
     clip_value: float | None = None
@@ -50,13 +53,14 @@ class OptimizerConfig:
     manifold_lr: float | None = None
     """Learning rate of --manifold. Default: --recurrent-lr."""
     reorthogonalize_every: int | None = 10
-    """Updates between two corrections of the drift of --manifold; None for none, as published."""
+    """Updates between two corrections of the drift of --manifold; None for no corrections, as published."""
     spectrum_lr: float | None = None
     """Learning rate of the singular values of spectral, divided by twice the margin. Default: --recurrent-lr."""
     decoupled_decay: float = 0.01
-    """Weight decay of adamw: every update takes --lr times this off all parameters except those of an orthogonal recurrent
-    matrix; so also off biases, normalizations, initial states, and the recurrent weights of lstm, gru and of networks whose
-    input chooses their transitions."""
+    """Weight decay of adamw: every update subtracts --lr times this share of all parameters except those of an
+    orthogonal recurrent matrix. This includes biases, normalizations, initial states, and the recurrent weights of
+    lstm, gru and networks whose input chooses their transitions.
+    """
 
     def __post_init__(self) -> None:
         check_choice("optimizer", self.name, OPTIMIZERS)
@@ -111,10 +115,12 @@ class ScheduleConfig:
     """Factor of --schedule. Default: 0.1, and 0 for cosine and linear."""
     every: int | None = field(default=None, metadata={"option": "schedule_every"})
     """Updates per factor of --schedule; for plateau, validations without improvement. Default: a third of all updates;
-    10 validations."""
+    10 validations.
+    """
     warmup: int = 0
-    """Updates over which the learning rates rise from a hundredth, fewer than --steps. That of a recipe is limited to a
-    fifth of all updates."""
+    """Updates over which the learning rates rise from a hundredth, fewer than --steps. The warmup of a recipe is
+    limited to a fifth of all updates.
+    """
 
     def __post_init__(self) -> None:
         check_choice("schedule", self.name, SCHEDULES)
@@ -162,12 +168,14 @@ class PenaltyConfig:
     norm_stabilizer: float = 0.0
     """Strength of the penalty on changes of the state's norm from step to step, in every layer."""
     gradient_norm: float = 0.0
-    """Strength of the penalty on changes of the gradient's norm from step to step, in every layer; costs a second backward
-    pass."""
+    """Strength of the penalty on changes of the gradient's norm from step to step, in every layer; costs a second
+    backward pass."""
     label_smoothing: float = 0.0
-    """Share of the target, from 0 to 1, that is spread over all classes: evenly, or in your own data by their frequencies
-    in training, times their weights, so that the probabilities of rare classes are not raised (Szegedy et al., 2016,
-    section 7; Pereyra et al., 2017). For tasks with one class per sequence, and classes at every step of your own data."""
+    """Share of the target, from 0 to 1, that is spread over all classes: evenly, or for your own data by their training
+    frequencies times their weights, which does not raise the probabilities of rare classes (Szegedy et al., 2016,
+    section 7; Pereyra et al., 2017). For tasks with one class per sequence, and for classes at every step of your own
+    data.
+    """
     input_decay: float = 0.0
     """Strength of the penalty ||W||^2 on the input weights of every layer."""
     readout_decay: float = 0.0
@@ -181,20 +189,22 @@ class PenaltyConfig:
 
 @dataclass(frozen=True)
 class RecordConfig:
-    """The quantities recorded during a run, besides its loss; see runs/recording.py."""
+    """The quantities recorded during a run in addition to its loss; see runs/recording.py."""
 
     gradients: int | None = field(default=None, metadata={"option": "record_gradients"})
     """Updates between two records of the gradient's norm at every time step. Default: no records."""
     spectrum: int | None = field(default=None, metadata={"option": "record_spectrum"})
-    """Updates between two records of the singular values and of the distance from orthogonality of every recurrent matrix.
+    """Updates between two records of the singular values and of the distance from orthogonality of every recurrent
+    matrix.
     Default: no records."""
     gradient_loss: Literal["last", "total"] = "last"
     """Loss of the recorded gradients: at the last time step, or the total over all steps."""
     sequences: int = field(default=10, metadata={"option": "record_sequences"})
-    """Validation sequences that the recorded gradients are of; always the same ones."""
+    """Number of validation sequences for the recorded gradients; always the same ones."""
     test: bool = field(default=False, metadata={"option": "record_test"})
-    """Also record the test metrics at every validation, for papers that report the best test epoch; nothing is selected by
-    them."""
+    """Also record the test metrics at every validation, for papers that report the best test epoch; they select
+    nothing.
+    """
 
     def __post_init__(self) -> None:
         for name in ("gradients", "spectrum"):
@@ -203,7 +213,7 @@ class RecordConfig:
         check_choice("gradient_loss", self.gradient_loss, ("last", "total"))
         if self.gradient_loss != "last" and self.gradients is None:
             raise ArgumentError(
-                f"Expected gradient_loss only where gradients are recorded, but got {self.gradient_loss!r} with "
+                f"Expected gradient_loss only if gradients are recorded, but got {self.gradient_loss!r} with "
                 f"gradients=None. Leave it out, or record some with record_gradients, --record-gradients."
             )
         check_integer("sequences", self.sequences, 1)
@@ -216,47 +226,52 @@ class RunConfig:
     task: Task = field(default_factory=Copying)
     """Data, loss and metric."""
     model: Model = field(default_factory=model_named)
-    """The network with its readout. Default: that of the command line."""
+    """The network with its readout. Default: the default of the command line."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     """Optimizers and learning rates."""
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    """How the learning rates change."""
+    """Schedule of the learning rates."""
     penalties: PenaltyConfig = field(default_factory=PenaltyConfig)
     """Terms added to the loss."""
     record: RecordConfig = field(default_factory=RecordConfig)
-    """Quantities recorded besides the loss."""
+    """Quantities recorded in addition to the loss."""
     steps: int = 1000
     """Number of updates. Default: 1000 (600 for your own data), or one epoch if that is more."""
     batch_size: int = 50
-    """Sequences per update. Default: that of the task, usually 50."""
+    """Sequences per update. Default: set by the task, usually 50."""
     seed: int = 0
     """Seed of the initial values and of the training data."""
     validate_every: int = 200
-    """Updates between two validations; the last update is always followed by one. Default: one epoch, but no fewer than 50
-    updates or a twentieth of --steps, whichever is less; 200 if the task has no epochs."""
+    """Updates between two validations; the last update is always followed by one. Default: one epoch, but at least 50
+    updates or a twentieth of --steps, whichever is less; 200 if the task has no epochs.
+    """
     log_every: int = 20
     """Updates that one training record averages."""
     evaluation_batch: int = 250
-    """Sequences at once in validation and test; changes nothing but the memory used."""
+    """Sequences per batch in validation and test; affects only memory usage."""
     max_seconds: float | None = field(default=None, metadata={"option": "seconds"})
-    """Seconds of training after which a run stops, counted over all its parts if it is resumed. Default: no limit."""
+    """Seconds of training after which a run stops, including earlier parts of a resumed run. Default: no limit."""
     accumulate: int = 1
     """Parts in which a batch is processed, to save memory; the update is the same."""
     autocast: Literal["bfloat16"] | None = None
     """Precision of the forward pass; the recurrent matrix stays in float32. Default: float32."""
     device: str = "cpu"
-    """Device: cpu, cuda, or cuda:N. Data are made on the CPU; the bits of another device are not promised."""
+    """Device: cpu, cuda, or cuda:N. Data are created on the CPU; results on another device may differ in their last
+    bits.
+    """
     patience: int | None = None
     """Stop after this many validations without improvement. Default: train to the end."""
     checkpoint_every: int | None = None
-    """Updates between two checkpoints, in addition to --checkpoint-seconds, to those of every best validation, at the end
-    and at an interruption. Default: none."""
+    """Updates between two checkpoints, in addition to --checkpoint-seconds, every best validation, the end and an
+    interruption. Default: none.
+    """
     checkpoint_seconds: float | None = 60.0
     """Seconds between two checkpoints; None for only those of --checkpoint-every."""
     keep_checkpoints: int = 2
     """Number of latest checkpoints to store, besides the best one."""
     orthogonality_bound: float = 1e-4
-    """||W'W - I|| of a recurrent matrix that should be orthogonal, above which a validation is followed by a warning."""
+    """Threshold on ||W'W - I|| of a recurrent matrix that should be orthogonal; a validation above it causes a warning.
+    """
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "validate_every", "log_every", "evaluation_batch", "keep_checkpoints"):
@@ -287,7 +302,7 @@ class RunConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what config.json holds; `read` is the inverse."""
+        """Return the content of config.json; `read` is the inverse."""
         plain = dataclasses.asdict(self)
         own = {name: value.name if isinstance(value, Frame) else value for name, value in plain["task"].items()}
         plain["task"] = {"name": self.task.name, **own}
@@ -295,29 +310,29 @@ class RunConfig:
         return plain
 
     def _foreign_options(self) -> list[str]:
-        """Return the options of other models: config.json has the same entries for every model, null where there is
-        none.
+        """Return the options of other models: config.json has the same entries for every model, with null for options
+        that the model lacks.
         """
         return [option for option in MODEL_OPTIONS if option not in self.model.options()]
 
     def flat(self) -> dict[str, Any]:
-        """Return the same as one level of dotted names: "model.hidden_size"."""
+        """Return the config with one level of dotted names: "model.hidden_size"."""
         return flat(self.to_dict())
 
     @classmethod
     def read(cls, plain: object) -> RunConfig:
-        """Return the config in a parsed JSON value. ConfigError lists everything that is wrong with it, at once."""
+        """Return the config in a parsed JSON value. Raise a ConfigError that lists everything wrong with it."""
         return read_dataclass(cls, plain, {**MODEL_FAMILY, Task: TASKS})
 
 
 def check_device(device: str) -> None:
-    """Raise ArgumentError if this names no device that a run can be trained on."""
+    """Raise ArgumentError if this is not a device that a run can be trained on."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ArgumentError(f"Expected device to be 'cpu', 'cuda' or 'cuda:N', but got {device!r}.")
 
 
 def flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Return nested dictionaries as one, with dotted names."""
+    """Return nested dictionaries flattened, with dotted names."""
     made: dict[str, Any] = {}
     for key, value in plain.items():
         made |= flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
@@ -325,7 +340,7 @@ def flat(plain: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def read_config(path: str | Path) -> RunConfig:
-    """Return the config in a JSON file. ConfigError if it is missing, is not JSON, or has anything wrong in it."""
+    """Return the config in a JSON file. Raise ConfigError if it is missing, is not JSON, or contains an error."""
     plain = read_plain(path)
     with naming(path):
         return RunConfig.read(plain)

@@ -24,7 +24,7 @@ class FineTuning(NamedTuple):
     """Validation metrics with rounded weights before and after, empty for a task without validation data.
 
     used: Whether the trained weights are in the network: not if the validation was better before, by the metric of the
-        task, or by the loss where that is the same.
+        task, or by the loss if the metric is equal.
     """
 
     before: dict[str, float]
@@ -38,8 +38,8 @@ def fine_tune(network: RoundedNetwork, config: RunConfig, begin: int, steps: int
 
     Args:
         network: The network, which is changed.
-        config: Of the run: task, batch size and seed.
-        begin: Updates that the run has made; the batches are those that would have followed.
+        config: Config of the run: task, batch size and seed.
+        begin: Updates that the run has made; the batches continue from there.
         steps: Updates.
         lr: Learning rate at the beginning.
 

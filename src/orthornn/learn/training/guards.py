@@ -58,7 +58,7 @@ def _by_size(named: tuple[str, float]) -> float:
 
 
 def _rows(values: Any) -> Tensor:
-    """Return the tensor itself, or that of a packed sequence or of targets with weights."""
+    """Return the tensor itself, or the tensor in a packed sequence or in targets with weights."""
     return values if isinstance(values, Tensor) else values.data
 
 

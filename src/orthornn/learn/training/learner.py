@@ -32,8 +32,8 @@ _NUMBERS = 1 << 22
 class Learner:
     """A model, its optimizer and the number of updates done: all the state that training has.
 
-    The data are functions of (seed, step), so `state_dict` and `load_state_dict` are enough to resume from any step. What
-    dropout draws continues torch's random numbers as they are when it is made.
+    The data are functions of (seed, step), so `state_dict` and `load_state_dict` are enough to resume from any step.
+    What dropout draws continues torch's random numbers as they are when it is made.
 
     smaller_updates: How the caller gets them, as a sentence, for errors.
     """
@@ -118,7 +118,7 @@ class Learner:
                 raise ValueError(f"{name} has shape {tuple(entry.shape)}, its parameter {tuple(parameter.shape)}")
 
     def _checked(self, carried: Any) -> Any:
-        """Return a carried state on the device; raise ValueError if it is no state of the model."""
+        """Return a carried state on the device; raise ValueError if it is not a state of the model."""
         if carried is None:
             return None
         inputs = self.problem.train(0, self.config.batch_size, self.config.seed).inputs[:1]
@@ -127,7 +127,7 @@ class Learner:
         as_tuples = [state if isinstance(state, tuple) else (state,) for state in (expected, carried)]
         shapes = [[(entry.shape, entry.dtype) for entry in state] for state in as_tuples]
         if shapes[0] != shapes[1]:
-            raise ValueError(f"the carried state has {shapes[1]}, that of the model {shapes[0]}")
+            raise ValueError(f"the carried state has {shapes[1]}, the model's state {shapes[0]}")
         moved = tuple(entry.to(self._device) for entry in as_tuples[1])
         return moved if isinstance(carried, tuple) else moved[0]
 
@@ -218,8 +218,8 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any], steps: int | None = None) -> None:
         """Go on from a `state_dict`.
 
-        steps: of the run that returned it. If they were others, the rates continue as if there had been this run's from the
-            first update on, except on a plateau. Default: those of this run.
+        steps: Steps of the run that returned it. If they differ, the rates continue as if this run's had applied from
+            the first update on, except on a plateau. Default: the steps of this run.
         """
         self.step = state["step"]
         self.model.load_state_dict(state["model"])

@@ -19,7 +19,7 @@ _NEVER = 2**62  # updates
 def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
     """Return one optimizer, or two, for what moves freely; a Cayley step for what must stay on the Stiefel manifold.
 
-    The groups are those of optim.param_groups; after each step every parametrization gets what it asks for.
+    The groups are those of optim.param_groups; after each step every parametrization applies its corrections.
     """
     groups = param_groups(
         model,
@@ -38,7 +38,7 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Opt
 
 
 def _free(groups: list[dict[str, Any]], config: OptimizerConfig) -> torch.optim.Optimizer:
-    """Return the optimizer of these groups: two, where the recurrent matrix has its own."""
+    """Return the optimizer of these groups: a joint one if the recurrent matrix has a separate optimizer."""
     if config.recurrent in (None, config.name):
         return _one(config.name, groups, config)
     parts = [

@@ -26,9 +26,9 @@ def penalized_loss(
     config: PenaltyConfig,
     forward: Callable[[Any], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return (the task's loss, the sum of the penalties or None where all strengths are 0): scalars, not yet added.
+    """Return (the task's loss, the sum of the penalties or None if all strengths are 0): scalars, not yet added.
 
-    forward: how the model is called, where not plainly.
+    forward: How to call the model. Default: directly.
     """
     forward = model if forward is None else forward
     if config == _NONE:
@@ -62,7 +62,9 @@ def penalized_loss(
 def _smoothing(
     objective: Objective, prediction: Tensor, targets: Any, loss: Tensor, config: PenaltyConfig
 ) -> Tensor | float:
-    """Return what smoothed labels add to a cross-entropy: a share of the distance to that of spread targets."""
+    """Return the term that smoothed labels add to a cross-entropy: a share of its distance to the one of spread
+    targets.
+    """
     if not config.label_smoothing:
         return 0.0
     check_smoothing(objective, targets)
@@ -84,8 +86,8 @@ def check_penalties(model: nn.Module, config: PenaltyConfig) -> None:
     networks = [module for module in model.modules() if isinstance(module, OrthogonalRNN)]
     of_spectrum = "a spectrum (spectral with a margin other than 0)"
     for name, found, needed in (
-        ("soft_orthogonality", transitions, "a recurrent matrix of its own"),
-        ("weight_decay", transitions, "a recurrent matrix of its own"),
+        ("soft_orthogonality", transitions, "a recurrent matrix"),
+        ("weight_decay", transitions, "a recurrent matrix"),
         ("input_decay", _input_weights(model), "input weights"),
         ("readout_decay", _readout_matrices(model), "a readout"),
         ("spectrum_prior", spectra, of_spectrum),

@@ -12,7 +12,7 @@ from .description import describe
 
 
 class Problem(Protocol):
-    """Data, the same for the same arguments, so that a run can be resumed at any step without the state of a generator.
+    """Data, equal for equal arguments, which makes a run resumable at any step without the state of a generator.
 
     schema: What description.json holds: the inputs and outputs of a network, and what was done to the data.
     """
@@ -52,10 +52,10 @@ class Objective(Protocol):
 
     @property
     def carries_state(self) -> bool:
-        """Whether the sequences of a batch continue those of the batch before."""
+        """Whether the sequences of a batch continue the sequences of the previous batch."""
 
     def begins(self, step: int, batch_size: int) -> bool:
-        """Return whether this step's batch begins new sequences, where the state is carried over."""
+        """Return whether this step's batch begins new sequences, for data whose state is carried over."""
 
     def loss(self, prediction: Tensor, targets: Any) -> Tensor:
         """Return the mean loss over the batch."""
@@ -67,7 +67,7 @@ class Objective(Protocol):
         """Return the cross-entropy to targets spread over the classes."""
 
     def mass(self, batch: Batch) -> float:
-        """Return what the mean of `loss` divides by."""
+        """Return the divisor in the mean of `loss`."""
 
     def metrics(self, prediction: Tensor, targets: Any) -> Mapping[str, tuple[float, float]]:
         """Return (sum, count) by name, "loss" among them."""

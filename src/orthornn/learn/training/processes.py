@@ -1,8 +1,8 @@
 """Data-parallel training under torchrun: every process computes its part of each batch.
 
-Gradients are summed over processes, weighted by their share of the batch, so that an update is that of one process
+Gradients are summed over processes, weighted by their share of the batch, so an update equals the update of one process
 with the whole batch; weights, optimizer and random state are equal everywhere, and only rank 0 writes. There is no
-wrapper around the model: checkpoints are those of a single process.
+wrapper around the model: checkpoints equal those of a single process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""RMSprop with epsilon inside the root, as Lasagne and TensorFlow have it, with which released code of the papers trains.
+"""RMSprop with epsilon inside the root, as Lasagne and TensorFlow have it, with which released code of the papers
+trains.
 
 v <- alpha v + (1 - alpha) g^2;   x <- x - lr g / sqrt(v + eps).
 
@@ -7,9 +8,9 @@ Lasagne                   0          1e-6     0.9      Vorontsov et al., 2017
 TensorFlow, version 1     1          1e-10    0.9      Helfrich et al., 2018
 torch.optim.RMSprop       0          1e-8     0.99     has sqrt(v) + eps
 
-Outside the root, at eps = 1e-8, a gradient of any size moves x by about lr, while inside of it one well below sqrt(eps),
-with Lasagne 1e-3, moves it in proportion to its size. With a first v of 1 the first updates are smaller: v falls to g^2
-over some tens of updates.
+Outside the root, at eps = 1e-8, a gradient of any size moves x by about lr, while inside of it one well below
+sqrt(eps), with Lasagne 1e-3, moves it in proportion to its size. With a first v of 1 the first updates are smaller: v
+falls to g^2 over some tens of updates.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ class RootRMSprop(torch.optim.Optimizer):
     """RMSprop for real parameters with dense gradients.
 
     Args:
-        params: As for any optimizer of torch.
+        params: Parameters, as for any torch optimizer.
         lr: Learning rate.
-        alpha: Of the running mean of g^2. Default: 0.9.
-        eps: Added to it before the root. Default: 1e-6.
+        alpha: Decay of the running mean of g^2. Default: 0.9.
+        eps: Term added to the mean before the square root. Default: 1e-6.
         start: The mean before the first step. Default: 0.
     """
 

@@ -28,7 +28,8 @@ _PLATEAU_THRESHOLD = 1e-4  # torch's default, relative to the best metric
 class _Plateau(ReduceLROnPlateau):
     """ReduceLROnPlateau for metrics of either sign: better is what is better by a part of the best metric's size.
 
-    torch multiplies the metric itself, so that one below zero which stays as it is, or is a little worse, counts as better.
+    torch multiplies the metric itself, so a negative metric that does not change, or gets slightly worse, counts as
+    better.
     """
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]

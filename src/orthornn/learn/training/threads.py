@@ -22,13 +22,13 @@ from .description import describe
 _WHOLE = (OrthogonalRNN, OrthogonalBlocks, ReflectionRNN, DeltaRNN)  # their kernels run over whole sequences
 _MOST = 64
 SMALL = 2_000_000
-"""Multiply-adds of a step of the whole batch from which on a second thread is worth its waiting: an LSTM of 128 units with
-50 sequences has 3.3 million, and is as fast with one thread as with two on two cores that others use too; one of 64 units
-with 32 sequences takes half as long again with two."""
+"""Multiply-adds of a step of the whole batch from which on a second thread is worth its waiting: an LSTM of 128 units
+with 50 sequences has 3.3 million, and is as fast with one thread as with two on two cores that others use too; one of
+64 units with 32 sequences takes half as long again with two."""
 
 
 def useful_threads(config: RunConfig) -> int:
-    """Return as many threads as there are usable cores, or 1 for a small network that makes a step at a time."""
+    """Return the number of usable cores, or 1 for a small network that is computed step by step."""
     cores = usable_cores()
     if cores == 1 or config.device != "cpu":
         return cores

@@ -1,7 +1,8 @@
-"""The backend of compiled kernels: turns a `Call` into contiguous memory and one call of the extension.
+"""The backend of compiled kernels: convert a `Call` to contiguous memory and one call of the extension.
 
-The extension asks tensors for their addresses, so everything it is given is checked here: dtype, device and number of
-entries. It computes every parameter gradient but that of a wide input projection, which is a matrix product.
+The extension reads the addresses of tensors, so this module checks the dtype, device and number of entries of
+everything it passes. The extension computes all parameter gradients except for a wide input projection, which is a
+matrix product.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class CppBackend(Backend):
     name = "cpp"
 
     def unavailable(self, device: torch.device) -> str | None:
-        """Return why it cannot run: it needs a CPU and the compiled extension."""
+        """Return why the backend cannot run: it needs a CPU and the compiled extension."""
         return extension.missing() if device.type == "cpu" else "it runs only on the CPU"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
@@ -45,7 +46,7 @@ class CppBackend(Backend):
         return call if call.factors is not None else call._replace(factors=factors(call))
 
     def forward(self, call: Call, save: bool) -> tuple[States, Residuals]:
-        """Return the states and what the backward pass needs, from one call of the extension."""
+        """Return the states and the residuals for the backward pass, from one call of the extension."""
         _check(call)
         layout, options, phi, h0 = call.layout, call.options, call.options.activation, memory(call.h0)
         n, rows = h0.shape[1], layout.rows
@@ -102,7 +103,7 @@ class CppBackend(Backend):
         return result, Residuals(states if reads_state else None, preactivations, h_tilde, own_U, S)
 
     def backward(self, call: Call, grad: States, residuals: Residuals, needs: Needs) -> Gradients:
-        """Return the gradients that are needed, from one call of the extension."""
+        """Return the required gradients, from one call of the extension."""
         layout, options, phi, h0 = call.layout, call.options, call.options.activation, memory(call.h0)
         compact = options.kind == "compact_wy"
         weight = memory(call.weight) if compact else call.weight
@@ -198,7 +199,9 @@ def _batch_sizes(layout: SequenceLayout) -> Tensor | None:
 
 
 def _check(call: Call) -> None:
-    """Raise ArgumentError unless every tensor is what the extension takes it for: it reads addresses, not tensors."""
+    """Raise ArgumentError unless every tensor has the layout that the extension assumes: it reads addresses, not
+    tensors.
+    """
     x, weight_ih, bias, h0, weight, c, s, parameter, restart, layout, options, _ = call
     n, dtype, kind, resets = h0.shape[1], h0.dtype, options.kind, layout.resets
     if not (x.is_cpu and (weight_ih is not None or x.shape[-1] == n)):
@@ -235,13 +238,15 @@ def _refuse(call: Call, name: str) -> None:
     tensor = getattr(call, name)
     raise ArgumentError(
         f"Expected {name} to fit a state of size {call.h0.shape[1]} in {call.h0.dtype} on the CPU, but got shape "
-        f"{tuple(tensor.shape)} in {tensor.dtype} on {tensor.device}. Do not replace a network's parameters by others of "
+        f"{tuple(tensor.shape)} in {tensor.dtype} on {tensor.device}. Do not replace a network's parameters by tensors of "
         f"another shape, dtype or device."
     )
 
 
 def _transition(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """Return W, the base (c, s) and the rotations as the extension takes them; None for what the call has not."""
+    """Return W, the base (c, s) and the rotations in the form that the extension takes; None for those that the call
+    lacks.
+    """
     c, s, kind = call.c, call.s, call.options.kind
     if kind == "rotations":
         assert c is not None
@@ -252,7 +257,7 @@ def _transition(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None
 
 
 def _kind_of_input(call: Call) -> int:
-    """Return PROJECTED, RAW or TOKENS: how the kernels take the input."""
+    """Return PROJECTED, RAW or TOKENS: the form in which kernels receive the input."""
     if call.weight_ih is None:
         return PROJECTED
     if is_tokens(call.x):
@@ -261,8 +266,8 @@ def _kind_of_input(call: Call) -> int:
 
 
 def _saved(call: Call, residuals: Residuals, needs: Needs) -> Residuals:
-    """Return what the forward pass has saved, as memory in the dtype of h_0, with U, and the states where dL/d(c, s)
-    reads them. A hook for saved tensors may have returned it with other strides.
+    """Return the residuals of the forward pass as memory in the dtype of h_0, with U, and with the states if dL/d(c, s)
+    reads them. A hook for saved tensors may have returned them with other strides.
     """
     states, preactivations, h_tilde, U, S, _ = residuals
     dtype = call.h0.dtype
@@ -278,8 +283,8 @@ def _saved(call: Call, residuals: Residuals, needs: Needs) -> Residuals:
 
 
 def _memory_of_gradients(call: Call, kind: int, needs: Needs) -> Gradients:
-    """Return memory for the gradients that the kernels write: that of x is for delta, where one is read; that of V is
-    None where the projection is a product of its own.
+    """Return memory for the gradients that the kernels write. The memory of x also serves delta if one is read; for V
+    it is None if the projection is a separate product.
     """
     h0, weight, parameter, weight_ih = call.h0, call.weight, call.parameter, call.weight_ih
     n, projected = h0.shape[1], kind == PROJECTED
@@ -301,7 +306,7 @@ def _memory_of_gradients(call: Call, kind: int, needs: Needs) -> Gradients:
 def _through_projection(
     call: Call, kind: int, x: Tensor | None, to: Gradients, needs: Needs
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return dL/dx and dL/dV from what the kernels have written: delta, and dL/dV where they compute it."""
+    """Return dL/dx and dL/dV from the kernels' output: delta, and dL/dV if the kernels compute it."""
     delta, grad_V, weight_ih, dtype = to.x, to.weight_ih, call.weight_ih, call.h0.dtype
     needs_x = needs.x and kind != TOKENS
     grad_x = delta if needs_x else None
@@ -319,9 +324,9 @@ def _through_projection(
 
 
 def _input(call: Call) -> tuple[int, Tensor, Tensor | None, Tensor | None]:
-    """Return the kind of the input, its rows, V and b as the kernels take them.
+    """Return the kind of the input, its rows, V and b in the form that the kernels take.
 
-    Rows (T, B, I) are those of (R, I) in memory; making a view of them is not for nothing.
+    Rows (T, B, I) have the same memory as (R, I); creating a view of them would cost time.
     """
     x, weight_ih, bias, dtype, kind = call.x, call.weight_ih, call.bias, call.h0.dtype, _kind_of_input(call)
     if weight_ih is None:

@@ -1,4 +1,4 @@
-"""The compiled extension orthornn._native, if there is one, and what is known of it."""
+"""The compiled extension orthornn._native, if it exists, and its properties."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ try:
     native: Any = importlib.import_module("orthornn._native")
 except ImportError as error:  # a source tree or a wheel without the compiled extension
     native = None
-    _REASON = f"the compiled extension orthornn._native is missing ({error}); install with a C++20 compiler to have it"
+    _REASON = f"the compiled extension orthornn._native is missing ({error}); install with a C++20 compiler to build it"
 else:
     if getattr(native, "interface", None) != INTERFACE:
         native = None
-        _REASON = "the compiled extension was built from other sources; install the package again to rebuild it"
+        _REASON = "the compiled extension was built from other sources; reinstall the package to rebuild it"
 
 
 def missing() -> str | None:
@@ -27,7 +27,9 @@ def missing() -> str | None:
 
 
 class Build(NamedTuple):
-    """The compiled kernels here: the instruction set in use, those usable, the OpenMP runtime that lends its threads."""
+    """The compiled kernels on this machine: the instruction set in use, the usable ones, the OpenMP runtime with its
+    threads.
+    """
 
     isa: str
     usable: tuple[str, ...]
@@ -35,10 +37,10 @@ class Build(NamedTuple):
 
 
 def build() -> Build | None:
-    """Return what is built and chosen, or None if there are no compiled kernels.
+    """Return the built and selected kernels, or None if there are no compiled kernels.
 
     Raises:
-        BackendError: If ORTHORNN_ISA asks for an instruction set that is not there.
+        BackendError: If ORTHORNN_ISA requests an instruction set that is not available.
     """
     if native is None:
         return None

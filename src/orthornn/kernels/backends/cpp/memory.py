@@ -1,4 +1,4 @@
-"""Tensors as the memory that compiled kernels read and write; a kernel asks them only where they lie."""
+"""Tensors as the memory that compiled kernels read and write; kernels only read their addresses."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def memory(tensor: Tensor) -> Tensor:
 
 
 def memory_or_none(tensor: Tensor | None) -> Tensor | None:
-    """Return the memory of a tensor, if there is one."""
+    """Return the memory of a tensor, or None without a tensor."""
     return None if tensor is None else memory(tensor)
 
 
 def empty(like: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return memory to be written as a whole, on large pages where it is large."""
+    """Return memory that will be overwritten completely, on large pages if it is large."""
     out = like.new_empty(*shape)  # torch parses a tuple in half as much time again
     size = out.nbytes
     if size >= _LARGE:
@@ -36,15 +36,15 @@ def empty(like: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def empty_like_needed(like: Tensor, tensors: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor | None]:
-    """Return memory for the gradients that are needed, of the shapes of `tensors`."""
+    """Return memory for the required gradients, with the shapes of `tensors`."""
     return [empty(like, t.shape) if need and t is not None else None for t, need in zip(tensors, needs)]
 
 
 def check(name: str, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype) -> None:
-    """Raise ArgumentError unless a tensor, if there is one, is what the extension takes it for."""
+    """Raise ArgumentError unless a tensor, if given, has the layout that the extension assumes."""
     if tensor is not None and (tensor.shape != torch.Size(shape) or tensor.dtype != dtype or not tensor.is_cpu):
         raise ArgumentError(
             f"Expected {name} of shape {tuple(shape)} in {dtype} on the CPU, but got {tuple(tensor.shape)} in "
-            f"{tensor.dtype} on {tensor.device}. Do not replace a network's parameters by others of another shape, dtype "
+            f"{tensor.dtype} on {tensor.device}. Do not replace a network's parameters by tensors of another shape, dtype "
             f"or device."
         )

@@ -1,1 +1,1 @@
-"""The specification: every recurrence as a plain loop in torch, its backward written out. Derivations: the .md files."""
+"""The specification: every recurrence as a plain torch loop with an explicit backward. Derivations: the .md files."""

@@ -1,4 +1,4 @@
-"""The reference backend: any device, any real dtype. Its forward pass is differentiable by autograd as it is."""
+"""The reference backend: any device, any real dtype. Autograd can differentiate its forward pass directly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import compact_wy, dense, rotations
 
 
 class ReferenceBackend(ScanBackend):
-    """The loops of this folder."""
+    """The loops in this folder."""
 
     name = "reference"
 

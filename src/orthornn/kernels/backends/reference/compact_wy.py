@@ -21,7 +21,7 @@ def forward(call: Call, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
     """Return states, pre-activations (R, N) if phi' reads them, and h~ (R, M).
 
     Args:
-        call: With its factors, U (N, M) and S (M, M).
+        call: Call with its factors, U (N, M) and S (M, M).
         x: Projected rows (R, N).
     """
     assert call.factors is not None
@@ -40,7 +40,7 @@ def forward(call: Call, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
 def backward(call: Call, grad: States, saved: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
     """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter, C~ (R, M) and dL/drestart (B, N).
 
-    The arguments are those of the loop.
+    The arguments are the same as for the loop.
     """
     assert call.factors is not None
     (U, S), base = call.factors, call.base
@@ -62,7 +62,8 @@ def factor_gradients(
 ) -> tuple[Tensor, Base]:
     """Return dL/dU (N, M) by Theorem 2, and (dL/dc, dL/ds) if ``needs_base``, from all rows at once.
 
-    With h' = B h_{t-1}: sum h'C~' = c * P + s * swap(P) for P = sum h_{t-1} C~', since B acts on the state's index.
+    With h' = B h_{t-1}: sum h'C~' = c * P + s * swap(P) for P = sum h_{t-1} C~', since B acts on the index of the
+    state.
     """
     assert call.factors is not None
     (U, _), base, layout = call.factors, call.base, call.layout

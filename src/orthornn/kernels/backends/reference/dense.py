@@ -2,8 +2,8 @@
 
 h_t = phi(a_t),  a_t = W h_{t-1} + x_t,  on rows: A_t = H_{t-1} W' + X_t.
 
-Rows (x, states, what is saved, their gradients) may be stored in bfloat16 next to a float32 h0, W and parameter: then
-the state that goes from step to step is the unrounded one, and everything is computed in float32.
+Rows (x, states, saved tensors and their gradients) may be stored in bfloat16 next to a float32 h0, W and parameter. In
+this case the state passed from step to step is not rounded, and all computations are in float32.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ def forward(call: Call, x: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def backward(call: Call, grad: States, saved: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and dL/drestart (B, N); the arguments are those of the loop."""
+    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter and dL/drestart (B, N); arguments as for the loop."""
     W = call.weight
     return Loop.of(call).backward(grad, saved, lambda delta: delta @ W)

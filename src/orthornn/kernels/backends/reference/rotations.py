@@ -2,8 +2,8 @@
 
 z_t = R z_{t-1} + x_t,   R z = c * z + s * swap(z)   (swap exchanges the halves; see orthornn.compact_wy).
 
-c and s come in float64, and R z is computed there before it is rounded to the dtype of the states: an error of c or s
-would add up in one direction over the layout.
+c and s are float64, and R z is computed in float64 before it is rounded to the dtype of the states: an error of c or s
+would accumulate in one direction over the layout.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def forward(call: Call, x: Tensor) -> tuple[Tensor, None]:
 
 
 def backward(call: Call, grad: States, saved: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Return delta (R, N), dL/dh_0 (B, N), None and dL/drestart (B, N); the arguments are those of the loop."""
+    """Return delta (R, N), dL/dh_0 (B, N), None and dL/drestart (B, N); arguments as for the loop."""
 
     def adjoint(delta: Tensor) -> Tensor:
         return apply_base_transpose(delta.double(), call.base).to(call.h0.dtype)
