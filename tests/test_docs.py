@@ -431,17 +431,23 @@ def test_examples_of_docstrings(name):
             ["a     b", "long  short     it"],
             ["", ".. code-block:: none", "", "    a     b", "    long  short     it", ""],
         ),
-        (
-            ["At most", "", "    a  <= b  c", "       <= d  e", "       <= f  g"],  # a formula, no table of one row
+        (  # a formula in three lines: no table of one row
+            [
+                "Moves by at most",
+                "",
+                "    sum_s c_s    <=  eps c     every",
+                "                 <=  eps d     one",
+                "                 <=  eps e     two",
+            ],
             [
                 "",
-                "At most",
+                "Moves by at most",
                 "",
                 ".. code-block:: none",
                 "",
-                "        a  <= b  c",
-                "           <= d  e",
-                "           <= f  g",
+                "        sum_s c_s    <=  eps c     every",
+                "                     <=  eps d     one",
+                "                     <=  eps e     two",
                 "",
             ],
         ),

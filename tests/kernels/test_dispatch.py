@@ -87,14 +87,16 @@ def test_what_is_chosen_on_a_gpu(monkeypatch):
     monkeypatch.setattr(nvrtc, "missing", lambda device: None)
     rotations = Size(1024, steps=784, rotations=True)
     chosen = {
-        "cuda": [Size(170), Size(256, 32, 128, 784), Size(1024, 32), Size(512, batch=50), Size(512, 512), rotations],
+        "cuda": [
+            *(Size(170), Size(256, 32, 128, 784), Size(1024, 32), Size(512, batch=50), Size(512, 512), rotations),
+            *(Size(170, resets=True), rotations._replace(resets=True)),
+        ],
         "graph": [Size(1024, steps=784, batch=128), Size(512, steps=784, paired=True), Size(1024, 512, steps=784)],
         "reference": [
             Size(1024, steps=3),
             Size(1024, steps=784, ragged=True),
             Size(9, 0),
             rotations._replace(ragged=True),
-            rotations._replace(resets=True),
         ],
     }
     for name, sizes in chosen.items():

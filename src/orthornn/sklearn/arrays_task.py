@@ -27,7 +27,7 @@ class Weighted(NamedTuple):
 
 @dataclass(frozen=True)
 class ArraysTask(Task):
-    """In-memory sequences, standardized, in training and validation parts; `kind` is the kind of the targets."""
+    """Sequences in memory, standardized, in training and validation parts; `kind` is the kind of the targets."""
 
     name: ClassVar[str] = "arrays"
     input: ClassVar[Literal["tokens", "real"]] = "real"
@@ -128,7 +128,7 @@ class ArraysTask(Task):
 
 @dataclass(frozen=True)
 class ClassesTask(ArraysTask):
-    """In-memory sequences and their classes, (n,)."""
+    """Sequences in memory and their classes, (n,)."""
 
     metric: ClassVar[str] = "accuracy"
     higher_is_better: ClassVar[bool] = True

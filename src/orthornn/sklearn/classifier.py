@@ -47,8 +47,8 @@ class OrthogonalClassifier(ClassifierMixin, SequenceEstimator):
             predicted; or ``"accuracy"``, ``"balanced_accuracy"`` or ``"f1"`` to choose it by this metric on the
             validation part. Default: None, which predicts the likelier class.
         class_weight: Weights of the classes in the loss: a dict such as ``{"rare": 10}``, with weight 1 for classes not
-            in it; or ``"balanced"`` to give every class the same total weight. Default: None, which gives every
-            sequence the same weight.
+            in it; or ``"balanced"`` to give every class the same total weight. Default: None, the same weight for every
+            sequence.
 
     Attributes:
         classes_: The classes.

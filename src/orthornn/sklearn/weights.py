@@ -55,7 +55,7 @@ def with_class_weights(
 
     Args:
         weights: Weights of the sequences (n,), or None.
-        class_weight: None; ``"balanced"``, which gives all classes the same sum of weights; or weights by class, 1 for
+        class_weight: None; ``"balanced"``, the same sum of weights for all classes; or weights by class, 1 for
             classes not in it.
         classes: The classes, sorted.
         codes: Index of each sequence's class, (n,).
