@@ -115,10 +115,7 @@ def test_a_trial_that_cannot_begin_is_not_retried_and_says_why(tmp_path, monkeyp
     assert "0000-hidden_size=0-seed=0 failed: Expected hidden_size to be an integer of at least 1, but got 0." in out
     (tmp_path / "none").mkdir()
     assert main(["sweep", *WORDS, "--grid", "hidden_size=0", "--out", str(tmp_path / "none")]) == 2
-    assert (
-        "at least one trial to finish, but got none. 0000-hidden_size=0-seed=0 failed"
-        in capsys.readouterr().err
-    )
+    assert "at least one trial to finish, but got none. 0000-hidden_size=0-seed=0 failed" in capsys.readouterr().err
 
 
 def command(tmp_path, *words):

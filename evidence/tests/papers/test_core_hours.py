@@ -61,7 +61,13 @@ def test_what_trains_nothing_costs_nothing():
 def test_the_list_of_all_papers_names_experiments_and_whose_runs_are_shared(capsys):
     assert cli.main(["reproduce", "--list"]) == 0
     shown = capsys.readouterr().out
-    for words in ("mhammedi2017: approximate hours on one core", "soft-u1", "gain-and-oplu", "spectrum-spread", "(table1)"):
+    for words in (
+        "mhammedi2017: approximate hours on one core",
+        "soft-u1",
+        "gain-and-oplu",
+        "spectrum-spread",
+        "(table1)",
+    ):
         assert words in shown
 
 
