@@ -848,7 +848,7 @@ def test_loading_an_older_checkpoint_than_the_newest_is_a_warning(tmp_path):
     run = stopped(tmp_path, checkpoint_every=5)
     newest = max((run / "checkpoints").glob("step-*"))
     flip(newest / "model.safetensors")
-    with pytest.warns(OrthornnWarning, match=r"step-00000015.*was changed.* The weights after update 13 are used"):
+    with pytest.warns(OrthornnWarning, match=r"step-00000015.*modified.* The weights after update 13 are used"):
         load_model(run)
     with pytest.warns(OrthornnWarning, match="The weights after update 13 are used"):
         load_model(run, "chosen")
