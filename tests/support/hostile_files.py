@@ -220,7 +220,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], bytes], str | None]] = {
     "no_columns.npy": (lambda folder: npy(np.zeros((3, 0))), "no rows"),
     "small.npz": (lambda folder: promising(npz(x=np.zeros((50, 100, 20))), 200), "Bad CRC-32|bytes follow"),
     "bomb.npz": (lambda folder: promising(npz(x=X), 3 << 30), "at most 1073741824 bytes when decompressed"),
-    "twice.npz": (lambda folder: zipped(("x.npy", npy(X)), ("x.npy", npy(2 * X))), "there twice"),
+    "twice.npz": (lambda folder: zipped(("x.npy", npy(X)), ("x.npy", npy(2 * X))), "is duplicated"),
     "other.npz": (
         lambda folder: zipped(("x.npy", npy(X)), ("readme.txt", b"hello")),
         "'readme.txt', which is no array",
