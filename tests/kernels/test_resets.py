@@ -111,7 +111,7 @@ def test_a_mask_without_a_reset_has_the_bits_of_none(backend, kind):
     for batch in (2, 6):
         case = Case(kind, "modrelu", n=40, m=7, steps=30, batch=batch, reset="none").draw()
         if refused(case, backend, torch.float32):
-            pytest.skip("this backend has no resets")
+            pytest.skip("this backend does not run such a call")
         runs = []
         for mask in (True, False):
             tensors = case.to(torch.float32, DEVICE)
@@ -131,7 +131,7 @@ def test_what_is_not_finite_ends_with_its_episode(backend, kind, segment):
     memory, activation = "checkpoint" if segment else "store", "identity" if kind == "rotations" else "tanh"
     case = Case(kind, activation, n=6, m=3, steps=6, batch=2, reset="none", memory=memory, segment=segment).draw()
     if refused(case, backend, torch.float64):
-        pytest.skip("this backend has no resets")
+        pytest.skip("this backend does not run such a call")
     tensors = case.to(torch.float64, DEVICE)
     with torch.no_grad():
         tensors["x"][2, 0] = float("nan")
