@@ -38,6 +38,7 @@ CASES = [(n, T) for T in (10, 30, 100) for n in (8, 16, 32)]
 NETWORKS = ("ours", "torch.nn.RNN")
 UPDATES, TRAINED = 600, 100
 """Of training, and the length of its sequences."""
+_VERSIONS = ("cvxpy-base", "clarabel")
 
 
 def levels(pumps: np.ndarray, rate: float = 0.1) -> np.ndarray:
@@ -103,7 +104,7 @@ def run(file: Path, cases: Sequence[tuple[int, int]]) -> None:
     record: dict[str, Any] = {"environments": [], "runs": []}
     if file.exists():
         record = json.loads(file.read_text(encoding="utf-8"))
-    versions = {name: metadata.version(name) for name in ("cvxpy-base", "clarabel")}
+    versions = {name: metadata.version(name) for name in _VERSIONS}
     command = ["python", "-m", "orthornn_evidence.certificates", *sys.argv[1:]]
     record["environments"].append({**environment(), **versions, "command": command})
     models: dict[tuple[str, int], tuple[SequenceModel, float]] = {}
