@@ -372,8 +372,9 @@ def machine_of(automaton: Automaton) -> Machine:
 
     One layer is enough if every token permutes the states or resets all of them to one, or if, apart from a state that no
     token leaves, no token leads two states to the same one. Others become a cascade, of which each layer's rule also depends
-    on the states of those below: one layer more than the automaton of a congruence if every token moves the states of each
-    class apart or all to one, and otherwise up to Q - 1 layers for Q states, whose tables are too large from about 9.
+    on the states of those below. Such a layer names the state in its class of a congruence that two states generate, if
+    every token leads the states of each class to different ones or all to one. Without such classes there are up to Q - 1
+    layers for Q states, and from about 9 states on their tables are too large.
 
     Args:
         automaton: It need not be minimal.
@@ -526,10 +527,12 @@ def _orders(automaton: Automaton, classes: np.ndarray, size: int) -> Machine | N
 def _above_classes(automaton: Automaton) -> Machine | None:
     """Return a machine of the classes of a congruence, and a layer above it that names the state in its class, or None.
 
-    Every token leads the states of a class to different ones of another, or all to one.
+    Every token leads the states of a class to different ones of another, or all to one. Of the congruences that two states
+    generate, the one with fewest layers is taken.
     """
     table, count = automaton.table, len(automaton.table)
     joined = (_join(table, [pair]) for pair in itertools.combinations(range(count), 2))
+    best: Machine | None = None
     for classes in sorted({tuple(partition.tolist()) for partition in joined}, key=lambda one: (max(one), one)):
         members = [[q for q in range(count) if classes[q] == c] for c in range(max(classes) + 1)]
         moved = [[table[states, a].tolist() for states in members] for a in range(table.shape[1])]
@@ -541,9 +544,9 @@ def _above_classes(automaton: Automaton) -> Machine | None:
             classes[automaton.start],
         ).minimal()
         lower = _permuting(quotient) or _one_hot(quotient) or _above_classes(quotient)
-        if lower is not None:
-            return _with_members(automaton, lower, members)
-    return None
+        if lower is not None and (best is None or len(lower.layers) + 1 < len(best.layers)):
+            best = _with_members(automaton, lower, members)
+    return best
 
 
 def _with_members(automaton: Automaton, lower: Machine, members: list[list[int]]) -> Machine:
