@@ -553,20 +553,19 @@ def _with_members(automaton: Automaton, lower: Machine, members: list[list[int]]
     """Return a machine of classes, whose outputs are their numbers, with a layer for their members, (class, member)."""
     size = max(map(len, members))
     place = {q: states.index(q) for states in members for q in states}
-    seen = np.argwhere(lower.states >= 0).tolist()
-    states = np.full((*lower.states.shape, size), -1)
-    chosen: list[Rule] = []
-    for below in seen:
-        own = members[int(lower.automaton.outputs[lower.states[tuple(below)]])]
-        states[(*below, slice(len(own)))] = own
+    shape, flat = lower.states.shape, lower.states.ravel()
+    states, chosen = np.full((flat.size, size), -1), []
+    seen = np.flatnonzero(flat >= 0)
+    for below in seen.tolist():
+        own = members[int(lower.automaton.outputs[flat[below]])]
+        states[below, : len(own)] = own
         for column in automaton.table[own].T.tolist():
             chosen.append(_rule_of(list(range(size)), {place[q]: place[p] for q, p in zip(own, column)}))
     rules, numbers = _numbered(chosen)
-    table = np.full((automaton.table.shape[1], *lower.states.shape), -1)
-    for below, row in zip(seen, numbers.reshape(len(seen), -1)):
-        table[(slice(None), *below)] = row
-    layer = Layer(np.eye(size, dtype=np.int64), rules, table, place[automaton.start])
-    return Machine(automaton, (*lower.layers, layer), states)
+    table = np.full((automaton.table.shape[1], flat.size), -1)
+    table[:, seen] = numbers.reshape(len(seen), -1).T
+    layer = Layer(np.eye(size, dtype=np.int64), rules, table.reshape(-1, *shape), place[automaton.start])
+    return Machine(automaton, (*lower.layers, layer), states.reshape(*shape, size))
 
 
 def _cascade(automaton: Automaton) -> Machine:

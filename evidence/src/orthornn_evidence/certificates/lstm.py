@@ -27,9 +27,8 @@ def log10_influences(lstm: nn.LSTM, steps: int, low: float, high: float) -> Tens
         low: Least value of an input.
         high: Largest value of an input.
     """
-    U = lstm.weight_hh_l0.double().chunk(4)  # i, f, g, o
-    w = lstm.weight_ih_l0.double().chunk(4)
-    bias = (lstm.bias_ih_l0 + lstm.bias_hh_l0).double().chunk(4)
+    w, U, first, second = (parameter.double().chunk(4) for parameter in lstm.parameters())  # each of i, f, g, o
+    bias = [a + b for a, b in zip(first, second)]
     top = [u.abs().sum(1) + torch.maximum(v * low, v * high).sum(1) + b for u, v, b in zip(U, w, bias)]
     bottom = -U[2].abs().sum(1) + torch.minimum(w[2] * low, w[2] * high).sum(1) + bias[2]
     i, f, o = (top[k].sigmoid() for k in (0, 1, 3))

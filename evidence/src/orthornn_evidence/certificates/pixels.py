@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -155,7 +155,7 @@ def measured(model: SequenceModel, task: PixelMNIST, budget: Budget) -> dict[str
     found["accuracy"] = float((model(x).argmax(1) == targets).double().mean())
     if isinstance(model.core, nn.LSTM):
         log = log10_in_energy(log10_influences(model.core, steps, 0.0, 1.0))
-        scores, Y = model(x).double(), model.head.weight.double()
+        scores, Y = model(x).double(), cast(nn.Linear, model.head).weight.double()
         margins = scores.gather(1, targets[:, None]) - scores
         apart = torch.linalg.vector_norm(Y[targets][:, None] - Y[None], dim=-1)
         radii = torch.where(apart > 0, margins / apart.clamp_min(1e-300), torch.inf).amin(1).clamp_min(0).log10() - log

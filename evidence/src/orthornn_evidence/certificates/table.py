@@ -11,15 +11,26 @@ from ..markdown import markdown_table
 from .pixels import SIZES, TRAININGS
 
 
-def certificates(results: Path, kind: str) -> str:
-    """Return the table of "pixels" or "tanks" in results/certificates.
+def certificates(results: Path, kind: str, network: str = "", key: str = "", eps: str = "") -> str:
+    """Return the table of "pixels" or "tanks" in results/certificates, or one share of the pixels in percent.
+
+    Args:
+        results: The folder of the evidence.
+        kind: The table.
+        network: Of the pixels. Default: the whole table.
+        key: "accuracy", "certified" or "attacked".
+        eps: Size of the change, but for the accuracy.
 
     Raises:
-        ArgumentError: If the kind is another one.
+        ArgumentError: If the kind, or the network, is another one.
     """
-    return {"pixels": _pixels, "tanks": _tanks}[check_choice("kind", kind, ("pixels", "tanks"))](
-        results / "certificates"
-    )
+    check_choice("kind", kind, ("pixels", "tanks"))
+    if network:
+        record = json.loads((results / "certificates" / "pixel-mnist.json").read_text(encoding="utf-8"))
+        runs = {run["network"]: run for run in record["runs"]}
+        found = runs[check_choice("network", network, tuple(runs))][key]
+        return f"{100 * (found[eps] if eps else found):.0f}"
+    return {"pixels": _pixels, "tanks": _tanks}[kind](results / "certificates")
 
 
 def _percent(share: float) -> str:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -84,9 +84,9 @@ def trained(name: str, n: int) -> tuple[SequenceModel, float]:
 
 def compared(model: SequenceModel, steps: int) -> dict[str, Any]:
     """Return both bounds with their processor seconds, and what an attack finds."""
-    core: Any = model.core
+    core, head = cast(OrthogonalRNN, model.core), cast(nn.Linear, model.head)
     (layer,) = core.layers()
-    parts = (layer.transition.matrix() * layer.gain, layer.weight_ih, model.head.weight)
+    parts = (layer.transition.matrix() * layer.gain, layer.weight_ih, head.weight)
     W, V, Y = (part.detach().numpy() for part in parts)
     started = time.process_time()
     closed = bound(model, 1.0, steps, "energy")
