@@ -33,6 +33,7 @@ def test_every_network_is_measured_once_and_shown(task, tmp_path, capsys):
     run(file, task, list(TRAININGS), TINY, tmp_path / "unfinished")
     before = file.read_bytes()
     runs = json.loads(before)["runs"]
+    assert list(json.loads(before)["log10_of_untrained_lstm"]) == ["1", "28", "9"]
     assert {one["network"] for one in runs} == set(TRAININGS)
     for one in runs:
         for eps in SIZES:

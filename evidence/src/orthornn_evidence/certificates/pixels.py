@@ -140,6 +140,13 @@ def trained(
     return model, spent + time.process_time() - began
 
 
+def untrained_bounds(budget: Budget, steps: int) -> dict[str, float]:
+    """Return log10 of how far the state of an LSTM moves at most per energy before training, after 1, 28 and all steps."""
+    torch.manual_seed(budget.seed)
+    lstm = cast(nn.LSTM, made("lstm", budget.units).core)
+    return {f"{count}": log10_in_energy(log10_influences(lstm, count, 0.0, 1.0)) for count in (1, 28, steps)}
+
+
 def shares(radii: Tensor) -> dict[str, float]:
     """Return the share of images whose radius is above each size."""
     return {f"{eps:g}": float((radii > eps).double().mean()) for eps in SIZES}
@@ -191,6 +198,9 @@ def run(file: Path, task: PixelMNIST, names: Sequence[str], budget: Budget, unfi
                 f"Expected the budget of {file}, {record['budget']}, but got {asdict(budget)}. Write another file."
             )
     command = ["python", "-m", "orthornn_evidence.certificates", *sys.argv[1:]]
+    if "log10_of_untrained_lstm" not in record:
+        record["log10_of_untrained_lstm"] = untrained_bounds(budget, task.steps)
+        write_bytes(file, (json.dumps(record, indent=1) + "\n").encode())
     for name in names:
         training = TRAININGS[name]
         if any((one["network"], one["training"]) == (name, asdict(training)) for one in record["runs"]):

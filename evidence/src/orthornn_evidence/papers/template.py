@@ -28,7 +28,8 @@ A template is Markdown with places in double braces:
     {{popgym ENVIRONMENT | MEMORY}}   one score: of a memory, or the published one of the GRU or the best model
     {{irregular PROBLEM}}             errors on sequences of which samples are dropped
     {{irregular PROBLEM | SHARE}}     our error over the least of the others; {{... | SHARE | NETWORK}} over that of one
-    {{certificates pixels}}  {{certificates tanks}}  {{certificates pixels | NETWORK | certified | EPS}}  one share, in percent
+    {{certificates pixels}}  {{certificates tanks}}
+    {{certificates pixels | NETWORK | certified | EPS}}  one share, in percent
     {{agents}}                        recurrent policies next to those of sb3-contrib
     {{swap time}}  {{swap width}}  {{swap front}}  {{swap verdicts}}  {{swap costs}}  {{swap short}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
