@@ -30,14 +30,14 @@ def needs(*tools: str):
     return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}; see `make test-devices`")
 
 
-def on_cortex_m4(folder: Path, integers: bool = False, optimization: str = "-O2") -> OnM4:
-    """Compile `network` in a folder for a Cortex-M4 and run its self-test and some steps."""
+def on_cortex_m4(folder: Path, integers: bool = False, *options: str) -> OnM4:
+    """Compile `network` in a folder for a Cortex-M4, with more options of gcc, and run its self-test and some steps."""
     types = ("int32_t", "int16_t") if integers else ("float", "float")
     defined = (f"-DNETWORK_WIDE={types[0]}", f"-DNETWORK_NUMBER={types[1]}", f"-I{folder}")
     gcc, objects = "arm-none-eabi-gcc", []
     for source in ("network.c", "network_selftest.c"):
         objects.append(folder / source.replace(".c", ".m4.o"))
-        command(gcc, *STRICT, optimization, *M4, "-ffreestanding", "-c", folder / source, "-o", objects[-1])
+        command(gcc, *STRICT, "-O2", *options, *M4, "-ffreestanding", "-c", folder / source, "-o", objects[-1])
     program = folder / "network.elf"
     link = ("-nostartfiles", "-T", HERE / "cortex_m4.ld", "-lm", "-lc", "-lgcc")
     command(gcc, "-std=gnu99", "-O2", *M4, *defined, HERE / "cortex_m4.c", *objects, *link, "-o", program)
