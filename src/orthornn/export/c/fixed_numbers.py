@@ -75,7 +75,7 @@ static int32_t inner(const int8_t *a, const int16_t *x, int count)
     return sum;
 }}
 """,
-    "dot": """/* a row times x. In the tables, the two middle weights of every four are exchanged, as sxtb16 takes them apart. */
+    "dot": """/* a row times x; in the tables, the two middle weights of every four are exchanged, for sxtb16 */
 static int32_t dot(const int8_t *a, const int16_t *x, int count)
 {{
     int32_t sum = 0;
