@@ -131,8 +131,8 @@ def _mnist(record: Record) -> list[str]:
 def _lstm(record: Record) -> list[str]:
     """Return a sentence about the LSTM of CMSIS-NN."""
     return [
-        f"For comparison, the int8 LSTM of CMSIS-NN (`{record['version']}`, compiled with -Ofast) with {record['units']} units, "
-        f"{record['multiply_adds']} multiply-adds per step, takes {record['instructions']} instructions per step on the same "
+        f"For comparison, the int8 LSTM of CMSIS-NN (`{record['version']}`, compiled with -Ofast) with {record['units']} "
+        f"units, {record['multiply_adds']} multiply-adds per step, takes {record['instructions']} instructions per step on the same "
         f"emulated processor, without a readout."
     ]
 
