@@ -132,8 +132,8 @@ def _lstm(record: Record) -> list[str]:
     """Return a sentence about the LSTM of CMSIS-NN."""
     return [
         f"For comparison, the int8 LSTM of CMSIS-NN (`{record['version']}`, compiled with -Ofast) with {record['units']} "
-        f"units, {record['multiply_adds']} multiply-adds per step, takes {record['instructions']} instructions per step on the same "
-        f"emulated processor, without a readout."
+        f"units, {record['multiply_adds']} multiply-adds per step, takes {record['instructions']} instructions per step on "
+        f"the same emulated processor, without a readout."
     ]
 
 
