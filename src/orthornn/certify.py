@@ -14,9 +14,9 @@ and readouts compose: c_s, the influence of step s, is found from the output dow
                      <=  eps max_s c_s     "one": one d_s <= eps, the others are 0.
 
 For a linear network the derivative of an output is the same everywhere, and the bound for it is exact. A linear recurrence
-that is read after its last step, by a nonlinear block too, has the matrix K = [W^(T-1) V ... V] from inputs to state: in
-"energy" its norm takes the place of ||c||_2, which is larger by up to the root of its size. Numbers are computed
-in float64 and rounded outwards; docs/derivations/certificates.md has the steps. What is certified is the function of the
+that is read after its last step, by a nonlinear block too, has the matrix K = [W^(T-1) V ... V] from inputs to state, and
+its norms take the place of those of c: in "energy" ||c||_2 is larger by up to the root of the state's size. Numbers are
+computed in float64 and rounded outwards; docs/derivations/certificates.md has the steps. What is certified is the function of the
 stored parameters, evaluated without rounding and in evaluation mode.
 """
 
@@ -106,7 +106,7 @@ def bound(network: nn.Module, eps: float, steps: int, mode: Mode = "every", stat
     with torch.no_grad():
         c = influence(network, steps)
         moved = _total(c, mode)
-        last = _last_in_energy(_wide(network), steps) if mode == "energy" else None
+        last = _last_at_once(_wide(network), steps, mode)
         if last is not None:
             Y = _head(network).weight.double() if hasattr(network, "head") else None
             terms = [factor * _norm(M if Y is None else Y @ M) for M, factor in last]
@@ -136,7 +136,7 @@ def movements(network: nn.Module, steps: int, mode: Mode = "every", of: Of = "in
     parts = Y.chunk(found.input.shape[0], dim=1)
     pairs = torch.stack([_distances(part) for part in parts], dim=-1)
     moved = _outward(_total(pairs @ getattr(found, of), mode), found.input.shape[-1] + Y.shape[1])
-    last = _last_in_energy(network, steps) if (mode, of) == ("energy", "input") else None
+    last = _last_at_once(network, steps, mode) if of == "input" else None
     if last is None:
         return moved
     terms = [_outward(factor * _distances(Y @ M), sum(M.shape)) for M, factor in last]
@@ -319,9 +319,8 @@ def _response(layer: Layer, V: Tensor, carried: Tensor) -> Tensor:
     geometric = _slope(layer) * _norm(V) * carried
     if layer.activation.name != "identity":
         return geometric
-    norms = torch.linalg.matrix_norm(
-        _impulses(layer, V, len(carried)).movedim(1, 0), 2
-    )  # shows decays that ||W|| does not
+    impulses = _impulses(layer, V, len(carried))
+    norms = torch.linalg.matrix_norm(impulses.movedim(1, 0), 2)  # shows decays that ||W|| does not
     rounding = torch.arange(1, len(carried) + 1, device=carried.device) * (8 * layer.size**1.5 * _UNIT)
     return torch.minimum(geometric, norms + rounding * geometric)
 
@@ -335,10 +334,10 @@ def _impulses(layer: Layer, V: Tensor, steps: int) -> Tensor:
     return M[:, :steps]
 
 
-def _last_in_energy(network: Any, steps: int) -> list[tuple[Tensor, Tensor]] | None:
-    """Return [(M, factor)]: what the head reads moves by a sum of M v, |v| <= factor, for inputs that move by 1 in energy.
+def _last_at_once(network: Any, steps: int, mode: Mode) -> list[tuple[Tensor, Tensor]] | None:
+    """Return [(M, factor)]: what the head reads moves by a sum of M v, |v| <= factor, for inputs that move by 1.
 
-    None unless it reads the last step, or every one, of one linear layer or one block, in one direction.
+    None unless it reads the last step, or every one, of one block, or in energy of one linear layer, in one direction.
     """
     core = _core(network)
     rnn: Any = core.blocks[0].recurrence if isinstance(core, OrthogonalBlocks) else core
@@ -347,18 +346,24 @@ def _last_in_energy(network: Any, steps: int) -> list[tuple[Tensor, Tensor]] | N
         return None
     (layer,) = rnn.layers()
     V = as_complex(layer.weight_ih) if layer.is_complex else layer.weight_ih
-    K = _impulses(layer, V, steps).flatten(1)
-    K = torch.view_as_real(K).movedim(2, 1).flatten(0, 1) if K.is_complex() else K
+    K = _impulses(layer, V, steps)
+    K = torch.view_as_real(K).movedim(3, 1).flatten(0, 1) if K.is_complex() else K
     one, identity = K.new_ones(()), torch.eye(len(K), dtype=K.dtype, device=K.device)
     carried = _carry(layer) ** torch.arange(steps, dtype=torch.float64, device=K.device)
-    rounding = 8 * _UNIT * steps * layer.size**1.5 * _norm(V) * torch.linalg.vector_norm(carried)
+    rounding = 8 * _UNIT * steps * layer.size**1.5 * _norm(V) * _total(carried, mode)
     if not isinstance(core, OrthogonalBlocks):
-        return [(K, one), (identity, rounding)]
+        return [(K.flatten(1), one), (identity, rounding)] if mode == "energy" else None
     _check_blocks(core)
     block: Any = core.blocks[0]
     A = block.mix[0].weight.double()
     after = block.mix[2].weight.double() if len(block.mix) > 2 else torch.eye(len(A), dtype=A.dtype, device=A.device)
-    terms = [(after, _GELU * (_norm(A @ K) + _norm(A) * rounding))]
+    AK = torch.tensordot(A, K, 1)
+    if mode == "energy":
+        size = _norm(AK.flatten(1))
+    else:
+        up = 1 + 16 * (len(A) + core.input_size) * _UNIT
+        size = _outward(_total(torch.linalg.matrix_norm(AK.movedim(1, 0), 2) * up, mode), steps)
+    terms = [(after, _GELU * (size + _norm(A) * rounding))]
     return terms if block.skip is None else [*terms, (block.skip.weight.double(), one)]
 
 
