@@ -16,8 +16,8 @@ and readouts compose: c_s, the influence of step s, is found from the output dow
 For a linear network the derivative of an output is the same everywhere, and the bound for it is exact. A linear recurrence
 that is read after its last step, by a nonlinear block too, has the matrix K = [W^(T-1) V ... V] from inputs to state, and
 its norms take the place of those of c: in "energy" ||c||_2 is larger by up to the root of the state's size. Numbers are
-computed in float64 and rounded outwards; docs/derivations/certificates.md has the steps. What is certified is the function of the
-stored parameters, evaluated without rounding and in evaluation mode.
+computed in float64 and rounded outwards; docs/derivations/certificates.md has the steps. What is certified is the function
+of the stored parameters, evaluated without rounding and in evaluation mode.
 """
 
 from __future__ import annotations

@@ -75,9 +75,9 @@ class Training:
 
 
 TRAININGS: Mapping[str, Training] = {
-    "linear": Training(3300, 3e-3, 0.5, 1.0),
-    "block": Training(3300, 3e-3, 0.5, 1.0),
-    "block, plain": Training(3300, 3e-3),
+    "linear": Training(1100, 3e-3, 0.5, 1.0),
+    "block": Training(1100, 3e-3, 0.5, 1.0),
+    "block, plain": Training(1100, 3e-3),
     "oplu": Training(1650, 2e-3, 0.1, 1.0),
     "lstm": Training(2200, 3e-3),
 }
