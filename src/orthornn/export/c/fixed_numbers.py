@@ -39,7 +39,7 @@ _HELPERS = {
     return sum;
 }}
 """,
-    "between": """/* value, cut to +-limit; masks in place of branches, so that every value takes as long */
+    "between": """/* value, clipped to +-limit; masks, not branches, so that every value takes the same time */
 static int32_t between(int32_t value, int32_t limit)
 {{
     const int32_t high = -(int32_t)(value > limit), low = -(int32_t)(value < -limit);
@@ -58,7 +58,7 @@ static int16_t narrow(int32_t value)
     return (int16_t)between((value + 128) >> 8, 32767);
 }}
 """,
-    "rotate": """/* h = c * h + s * swap(h): swap exchanges the halves, a middle unit stays */
+    "rotate": """/* h = c * h + s * swap(h): swap exchanges the halves; a middle unit stays in place */
 static void rotate(int16_t *h, const int16_t *c, const int16_t *s, int count, int places)
 {{
     const int half = count / 2, gap = count - half;
@@ -73,8 +73,8 @@ static void rotate(int16_t *h, const int16_t *c, const int16_t *s, int count, in
         h[half] = (int16_t)between(((c[half] + s[half]) * (int32_t)h[half] + rounding) >> places, 32767);
 }}
 """,
-    "reflect": """/* h = H_1 ... H_m h, H = I - (2 / |u|^2) u u'. In u the last one comes first. With skip, H_j
-   leaves the first j - 1 units as they are. */
+    "reflect": """/* h = H_1 ... H_m h, H = I - (2 / |u|^2) u u'. In u the last reflector comes first. With skip,
+   H_j leaves the first j - 1 units unchanged. */
 static void reflect(int16_t *h, const {matrix} *u, const int32_t *m, int count, int columns, int skip, int shift, int places)
 {{
     const int32_t rounding = (int32_t)1 << (places - 1);
@@ -95,7 +95,7 @@ static void reflect(int16_t *h, const {matrix} *u, const int32_t *m, int count, 
     return (z ^ sign) - sign;
 }}
 """,
-    "signed_as": """/* value, negative where z is */
+    "signed_as": """/* value with the sign of z */
 static int32_t signed_as(int32_t value, int32_t z)
 {{
     const int32_t sign = -(int32_t)(z < 0);
@@ -138,7 +138,7 @@ static int32_t scaled_tanh(int32_t z, int32_t limit, int32_t m, int shift, int32
         v[i] = narrow(u[i]);
 }}
 """,
-    "turn": """/* as rotate, of a state of 32 bits, which is rounded once */
+    "turn": """/* the same as rotate for a state of 32 bits, rounded once */
 static void turn(int32_t *h, const int32_t *c, const int32_t *s, int count, int places)
 {{
     const int half = count / 2, gap = count - half;
@@ -203,7 +203,7 @@ static void normalize_size(int16_t *v, const int32_t *u, int count, int64_t eps)
         v[i] = (int16_t)between((int32_t)((u[i] * m + ((int64_t)1 << 44)) >> 45), {largest});
 }}
 """,
-    "normalize": """/* the same of u - mean(u); u stays as it is */
+    "normalize": """/* the same for u - mean(u); u is unchanged */
 static void normalize(int16_t *v, int32_t *u, int count, int64_t eps, int32_t m, int shift, int down)
 {{
     int64_t sum = 0;
@@ -219,7 +219,7 @@ static void normalize(int16_t *v, int32_t *u, int count, int64_t eps, int32_t m,
         u[i] += mean;
 }}
 """,
-    "entry": """/* the value of a table at the place |z|, with {places} binary places more than its entries */
+    "entry": """/* value of a table at the position |z|, which has {places} binary places more than its entries */
 static int32_t entry(const int16_t *table, int32_t z)
 {{
     const int32_t place = between(size_of(z), {end});
@@ -245,7 +245,7 @@ static int32_t gelu(int32_t z)
     return (int16_t)((a & ~take) | (b & take));
 }}
 """,
-    "quotient": """/* sum / count, rounded, bit by bit: {quotient} bits hold it */
+    "quotient": """/* sum / count, rounded, bit by bit; it has at most {quotient} bits */
 static int32_t quotient(int64_t sum, uint32_t count)
 {{
     const int64_t sign = -(int64_t)(sum < 0);
