@@ -203,7 +203,9 @@ def test_the_bound_holds_and_is_stated(tmp_path):
     folded = fold_network(OrthogonalRNN(2, 16, nonlinearity="relu"))
     bounds = [bounded(folded, -1, 1, steps).states[0] for steps in (1, 10, 100)]
     assert bounds[0] < bounds[1] < bounds[2] < 20 * bounds[1]  # by a constant at each step
-    with pytest.raises(ArgumentError, match=r"layer 0 \(relu, norm of W 1\) is not bounded for sequences of any length"):
+    with pytest.raises(
+        ArgumentError, match=r"layer 0 \(relu, norm of W 1\) is not bounded for sequences of any length"
+    ):
         bounded(folded, -1, 1, None)
     assert bounded(fold_network(OrthogonalRNN(2, 16, nonlinearity="tanh")), -9, 9, None).states == (1.0,)
 

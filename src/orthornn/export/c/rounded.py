@@ -161,7 +161,7 @@ def rounded(network: Any, numbers: str = "int8", *, calibration: Any = None, for
         numbers: Type of the weights, ``"int8"`` or ``"int16"``. Default: ``"int8"``.
         calibration: Typical raw inputs, in the same form as for `to_c`. If given, training adds noise to the states to
             simulate their rounding. Default: ``None``, no noise.
-        form: Of the transitions; the exported network has the same. Default: ``"auto"``.
+        form: Form of the transitions, also in the exported network. Default: ``"auto"``.
 
     Raises:
         ArgumentError: If the network has no C form, or its ``forward`` computes more than its head and core.
