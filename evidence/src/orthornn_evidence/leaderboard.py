@@ -376,6 +376,7 @@ def markdown(shown: Table) -> str:
         *shown.rows,
     ]
     cells = [[_plain(cell).replace("|", "\\|") for cell in line] for line in lines]  # a bar would end its cell
+    cells = [[re.sub(r"(?<=\d) %$", "\N{NO-BREAK SPACE}%", cell) for cell in line] for line in cells]
     return "\n\n".join(["\n".join(f"| {' | '.join(line)} |" for line in cells), *shown.notes])
 
 

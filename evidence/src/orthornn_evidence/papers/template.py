@@ -420,7 +420,7 @@ def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str
         ours = networks["ours"]["seconds"]
         ratios = [f"{_two_digits(networks[peer]['seconds'] / ours)} x" for peer in ("rnn", "lstm", "lstm-parameters")]
         rows.append([case["network"], case["batch"], _two_digits(1e3 * ours), *ratios])
-    titles = ["`nn.RNN`, same width", "`nn.LSTM`, same width", "`nn.LSTM`, as many parameters"]
+    titles = ["`nn.RNN`, same width", "`nn.LSTM`, same width", "`nn.LSTM`, equal parameters"]
     lines = markdown_table(["transition", "batch", "ms", *titles], rows)
     machine = content["machine"]
     lines += ["", f"{machine['processor']}, one thread, torch {machine['torch']}; `{content['command']}`."]
