@@ -47,7 +47,8 @@ def test_methods_are_told_apart_by_the_critical_difference():
     assert not found.apart("best", "middle")  # 1 apart, and 1.05 would be significant
     said = statement(found, "best", {"worst": "the worst"})
     assert said.endswith(
-        "critical difference 1.05 at 5 %), the best is significantly better than the worst; not significantly different from middle."
+        "critical difference 1.05 at 5 %), the best is significantly better than the worst; "
+        "not significantly different from middle."
     )
     assert "significantly worse than best" in statement(found, "worst", {})
     assert "the middle is not significantly different from best, worst." in statement(found, "middle", {})

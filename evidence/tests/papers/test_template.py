@@ -212,7 +212,7 @@ def test_a_figure_of_a_budget_has_finished_trainings_alone(results, missing):
     folder = results(ROW, budget="full", complete=not missing, missing=missing)
     (folder / "paper2017" / "table1" / "full.png").write_bytes(b"")
     if any("updates" in words for words in missing):
-        with pytest.raises(ArgumentError, match=r"without unfinished trainings, but got \['ornn, seed 0"):
+        with pytest.raises(ArgumentError, match=r"without unfinished runs, but got \['ornn, seed 0"):
             filled("{{figure paper2017/table1 | full}}", folder)
     else:
         shown = filled("{{figure paper2017/table1 | full}}", folder)

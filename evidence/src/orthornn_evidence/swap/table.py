@@ -16,7 +16,7 @@ from .scripts import SCRIPTS
 
 VIEWS = {"width": 0, "time": 1}
 """Equal width, for the updates of the script; equal processor time."""
-NOISE = 2.0  # standard errors of a difference up to which two layers are level
+NOISE = 2.0  # two layers are level if they differ by at most this many standard errors
 
 
 class Score(NamedTuple):
@@ -36,7 +36,7 @@ class Score(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A script: its metric, the score of an answer without the input, and those of the layers that have been trained."""
+    """A script: its metric, the score of a prediction that ignores the input, and the scores of the trained layers."""
 
     script: str
     metric: str
@@ -50,7 +50,7 @@ class Line(NamedTuple):
 
 
 def lines(results: Path, view: str) -> list[Line]:
-    """Return what is stored, in the order of the scripts. A training that diverged counts as chance."""
+    """Return the stored results in the order of the scripts. A run that diverged counts as chance."""
     place, found = VIEWS[check_choice("view", view, VIEWS)], []
     for name in SCRIPTS:
         file = results / "swap" / f"{name}.json"
@@ -148,7 +148,7 @@ def short(results: Path) -> str:
     """Return the sentence of the README."""
     rnn, lstm = (Verdict.of(results, "time", _OURS[0], theirs) for theirs in _THEIRS)
     return (
-        f"in {len(rnn.both)} scripts where nothing else changes and processor time is equal, it is better than `nn.RNN` in "
+        f"in {len(rnn.both)} scripts that differ only in the layer, with equal processor time, it is better than `nn.RNN` in "
         f"{len(rnn.better)} and worse in {len(rnn.worse)}, better than `nn.LSTM` in {len(lstm.better)} and worse in "
         f"{len(lstm.worse)}"
     )
