@@ -3,7 +3,7 @@ r"""Quantization-aware fine-tuning: a network with the rounded weights of the C 
 The forward pass uses the weights of fixed.py, the same integers times the same scales; in the backward pass rounding is
 the identity (the straight-through estimator of Bengio et al., 2013). Reflectors are normalized and rounded; a reflection
 does not depend on the length of its vector, so the transition is a product of exactly the reflections that the C code
-applies. In training, noise stands in for the rounding of the int16 state: every reflection, the base and the sum round
+applies. In training, noise imitates the rounding of the int16 state: every reflection, the base and the sum round
 once, each with the variance s^2/12 of a state whose unit is s.
 
 Numbers that C stores as int32 (biases, thresholds) or as int16 with 14 places (the rotations of the base) are not rounded
