@@ -433,7 +433,7 @@ def test_a_name_that_is_no_identifier_is_refused(bad, tmp_path):
 
 @pytest.mark.parametrize("bad", ["math", "stdint", "Math", "network_selftest"])
 def test_a_name_of_a_header_or_of_another_network_s_file_is_refused(bad, tmp_path):
-    with pytest.raises(ArgumentError, match="Expected an unused name, but .* is the name of"):
+    with pytest.raises(ArgumentError, match=r"Expected an unused name, but .* is the name of"):
         to_c(OrthogonalRNN(1, 2), tmp_path / "o", name=bad)
     assert not (tmp_path / "o").exists()
 
