@@ -404,6 +404,9 @@ def _fact(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     return _formatted(value, options[1])
 
 
+_INSTRUCTION_SETS = {"avx512": "AVX-512", "avx2": "AVX2"}
+
+
 def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     content = json.loads((evidence.results / "bench" / "one-thread.json").read_text(encoding="utf-8"))
     if name:
@@ -412,17 +415,24 @@ def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str
             known = ", ".join(content["cases"])
             raise ArgumentError(f"Expected CASE | PEER in a place, but got {name!r} and {options}. Cases: {known}.")
         return _two_digits(networks[options[0]]["seconds"] / networks["ours"]["seconds"])
-    rows = []
-    for case in content["cases"].values():
-        networks = case["networks"]
-        ours = networks["ours"]["seconds"]
-        ratios = [f"{_two_digits(networks[peer]['seconds'] / ours)} x" for peer in ("rnn", "lstm", "lstm-parameters")]
-        rows.append([case["network"], case["batch"], _two_digits(1e3 * ours), *ratios])
+    machines, rows = [content], []
+    if (other := evidence.results / "bench" / "one-thread-avx2.json").exists():
+        machines.append(json.loads(other.read_text(encoding="utf-8")))
+    for key, case in content["cases"].items():
+        timed = [each["cases"][key]["networks"] for each in machines]
+        ours = [networks["ours"]["seconds"] for networks in timed]
+        cells = [[_two_digits(1e3 * least) for least in ours]]
+        for peer in ("rnn", "lstm", "lstm-parameters"):
+            cells.append([f"{_two_digits(each[peer]['seconds'] / least)} x" for each, least in zip(timed, ours)])
+        rows.append([case["network"], case["batch"], *map(" / ".join, cells)])
     titles = ["`nn.RNN`, same width", "`nn.LSTM`, same width", "`nn.LSTM`, equal parameters"]
     lines = markdown_table(["transition", "batch", "ms", *titles], rows)
     machine = content["machine"]
-    lines += ["", f"{machine['processor']}, one thread, torch {machine['torch']}; `{content['command']}`."]
-    return "\n".join(lines)
+    said = f"{machine['processor']}, one thread, torch {machine['torch']}; `{content['command']}`."
+    if len(machines) == 2:
+        sets = [_INSTRUCTION_SETS[each["machine"]["instruction_set"]] for each in machines]
+        said = f"Before the slashes with {sets[0]}, behind them with {sets[1]}: {said}"
+    return "\n".join([*lines, "", said])
 
 
 def _gpu(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
