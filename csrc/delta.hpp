@@ -194,15 +194,6 @@ struct DeltaWork {
     i64 state(i64 b, i64 h) const { return (b * H + h) * K * D; }
     i64 mark(i64 t, i64 b, i64 h) const { return (t / in.chunk) * rows.B * H * K * D + state(b, h); }
 
-    // Asks the memory for the inputs of a row.
-    void ask_for(i64 row, i64 h) const {
-        prefetch(q(row, h), K);
-        for (i64 i = 0; i < M; ++i) {
-            prefetch(k(update(row, i, h)), K);
-            prefetch(v(update(row, i, h)), D);
-        }
-    }
-
     // The block of columns of a state that begins at one of them.
     Columns<T> columns(T* state, i64 begin) const { return {state + begin * K, minimum(block, stride - begin)}; }
 
@@ -223,10 +214,18 @@ struct DeltaWork {
             for (i64 i = 0; i < K; ++i) copy(to + i * D + begin, from + begin * K + i * wide, count);
         }
     }
+    // Stored states are in blocks, too, where they have room for whole vectors.
+    void store_mark(const T* from, T* to) const {
+        if (stride == D) copy(to, from, K * D);
+        else pack(from, to);
+    }
+    void read_mark(const T* from, T* to) const {
+        if (stride == D) copy(to, from, K * D);
+        else unpack(from, to);
+    }
 
-    // The key of an update with 1 / max(|k|, shortest) in double. `spare` has room for it.
-    Scaled<T> key(i64 update, T* spare) const {
-        const T* const own = k(update);
+    // A key with 1 / max(|k|, shortest) in double. `spare` has room for it.
+    Scaled<T> key(const T* own, T* spare) const {
         const double total = squared_length(own, K);
         constexpr double least = shortest_key * shortest_key, most = longest_key * longest_key;
         if (total > most) {
@@ -255,16 +254,19 @@ struct DeltaWork {
         }
     }
 
-    // body(part, b, h) for every sequence and head, each in the Part(*this) of the thread that does it.
+    // body(part, b, h, count) for all sequences and heads, up to `most` heads of a sequence together, each in the
+    // Part(*this) of the thread that does it.
     template <class Part, class Body>
-    void over_pairs(const Run& run, const Body& body) const {
+    void over_heads(const Run& run, i64 most, const Body& body) const {
         const i64 pairs = rows.B * H;
         const Parts<Part> parts(static_cast<int>(maximum<i64>(1, minimum<i64>(run.threads, pairs))),
                                 [&](int) { return new Part(*this); });
         run_parts(parts.count, run.threads, [&](int part) {
-            for (i64 pair = pairs * part / parts.count; pair < pairs * (part + 1) / parts.count; ++pair) {
+            const i64 end = pairs * (part + 1) / parts.count;
+            for (i64 pair = pairs * part / parts.count, count; pair < end; pair += count) {
                 if (should_stop(run.interrupt)) return;
-                body(*parts.at[part], pair / H, pair % H);
+                count = minimum(most, minimum(end - pair, H - pair % H));
+                body(*parts.at[part], pair / H, pair % H, count);
             }
         });
     }
@@ -272,10 +274,12 @@ struct DeltaWork {
 
 template <class T>
 struct DeltaForwardPart {
-    Buffer<T> S, p, alpha, o, spare;
+    Buffer<T> states;  // of the heads that are done together
+    T* S;              // the one that is worked on
+    Buffer<T> p, alpha, o, spare;
     Buffer<Scaled<T>> keys;  // of each update of a chunk
-    explicit DeltaForwardPart(const DeltaWork<T>& w)
-        : S(w.K * w.stride), p(w.block), alpha(w.block), o(w.block), spare(w.updates * w.K), keys(w.updates) {}
+    explicit DeltaForwardPart(const DeltaWork<T>& w, i64 heads = 1)
+        : states(heads * w.K * w.stride), S(states.data), p(w.block), alpha(w.block), o(w.block), spare(w.updates * w.K), keys(w.updates) {}
 };
 
 template <class T>
@@ -301,7 +305,7 @@ struct DeltaForwardWork : DeltaWork<T> {
     template <class Write>
     void steps(Part& own, const Scaled<T>* keys, i64 b, i64 h, i64 from, i64 end, i64 column, i64 columns,
                const DeltaFunctions<T>& f, const Write& write) const {
-        const Columns<T> S = this->columns(own.S.data, column);
+        const Columns<T> S = this->columns(own.S, column);
         const i64 count = minimum(columns, D - column);
         for (i64 t = from; t < end; ++t) {
             const i64 row = this->row(t, b);
@@ -318,7 +322,7 @@ struct DeltaForwardWork : DeltaWork<T> {
 
     void find_keys(Part& own, i64 b, i64 h, i64 begin, i64 end) const {
         for (i64 e = 0; e < (end - begin) * M; ++e)
-            own.keys[e] = this->key(this->update(this->row(begin + e / M, b), e % M, h), own.spare + e * K);
+            own.keys[e] = this->key(this->k(this->update(this->row(begin + e / M, b), e % M, h)), own.spare + e * K);
     }
 
     // A sequence of one step goes from the caller's first state to the last one, which are read and written once, where they
@@ -347,19 +351,22 @@ struct DeltaForwardWork : DeltaWork<T> {
         return true;
     }
 
-    // body(begin, end) for every chunk of a sequence and head, from its first state to its last.
+    // body(begin, end) for every chunk of `count` heads of a sequence, from their first states to their last.
     template <class Body>
-    void over_chunks(Part& own, i64 b, i64 h, const Body& body) const {
-        const i64 steps = length(rows, b);
+    void over_chunks(Part& own, i64 b, i64 h, i64 count, const Body& body) const {
+        const i64 steps = length(rows, b), size = K * this->stride;
         T* const marks = static_cast<T*>(call.marks);
-        this->unpack(static_cast<const T*>(in.start) + this->state(b, h), own.S.data);
+        const auto each = [&](const auto& visit) {
+            for (i64 i = 0; i < count; ++i) visit(own.states + i * size, h + i);
+        };
+        each([&](T* S, i64 head) { this->unpack(static_cast<const T*>(in.start) + this->state(b, head), S); });
         for (i64 begin = 0; begin < steps; begin += in.chunk) {
             const i64 end = minimum(begin + in.chunk, steps);
-            if (marks) this->pack(own.S.data, marks + this->mark(begin, b, h));
+            if (marks) each([&](const T* S, i64 head) { this->store_mark(S, marks + this->mark(begin, b, head)); });
             body(begin, end);
             if (should_stop(call.run.interrupt)) return;
         }
-        this->pack(own.S.data, static_cast<T*>(call.last) + this->state(b, h));
+        each([&](const T* S, i64 head) { this->pack(S, static_cast<T*>(call.last) + this->state(b, head)); });
     }
 };
 
@@ -368,9 +375,9 @@ void delta_forward(const DeltaForward& call) {
     const FlushDenormals flush;
     const DeltaForwardWork<T> w(call);
     using Part = DeltaForwardPart<T>;
-    w.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) {
+    w.template over_heads<Part>(call.run, 1, [&](Part& own, i64 b, i64 h, i64) {
         if (w.single_step(own, b, h)) return;
-        w.over_chunks(own, b, h, [&](i64 begin, i64 end) {
+        w.over_chunks(own, b, h, 1, [&](i64 begin, i64 end) {
             w.find_keys(own, b, h, begin, end);
             w.over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
                 w.steps(own, own.keys.data, b, h, begin, end, column, columns, f,
@@ -382,7 +389,9 @@ void delta_forward(const DeltaForward& call) {
 
 template <class T>
 struct DeltaBackwardPart {
-    Buffer<T> G, before, restart;  // whole states
+    Buffer<T> gradients, restarts;  // whole states of the heads that are done together
+    T *G, *restart;                 // those that are worked on
+    Buffer<T> before;
     Buffer<T> after;               // of a block of columns: the state after each update of a chunk
     Buffer<T> p, alpha;            // likewise, of each update
     Buffer<T> w, grad_o, tau_w;
@@ -390,8 +399,9 @@ struct DeltaBackwardPart {
     Buffer<T> spare;
     Buffer<Scaled<T>> keys;      // of each update
     Buffer<double> by_v, by_p;   // likewise: v'w and p'w
-    explicit DeltaBackwardPart(const DeltaWork<T>& d)
-        : G(d.K * d.stride), before(d.K * d.stride), restart(d.rows.resets ? d.K * d.stride : 1),
+    explicit DeltaBackwardPart(const DeltaWork<T>& d, i64 heads = 1)
+        : gradients(heads * d.K * d.stride), restarts(d.rows.resets ? heads * d.K * d.stride : 1), G(gradients.data),
+          restart(restarts.data), before(d.K * d.stride),
           after(d.updates * d.K * d.block), p(d.updates * d.block), alpha(d.updates * d.block), w(d.block),
           grad_o(d.block), tau_w(d.block), by_k(d.updates * d.K), by_q(d.in.chunk * d.K),
           by_gate(d.in.chunk * maximum<i64>(1, d.in.gates)), spare(d.updates * d.K), keys(d.updates), by_v(d.updates),
@@ -409,7 +419,7 @@ struct DeltaBackwardWork : DeltaWork<T> {
 
     // The state before an update of a chunk, without its gate.
     Columns<T> before(Part& own, i64 row, i64 e, i64 column) const {
-        if (e % M == 0 && this->resets(row)) return this->columns(own.restart.data, column);
+        if (e % M == 0 && this->resets(row)) return this->columns(own.restart, column);
         if (e == 0) return this->columns(own.before.data, column);
         return {own.after + (e - 1) * K * block, block};
     }
@@ -428,7 +438,7 @@ struct DeltaBackwardWork : DeltaWork<T> {
     }
 
     void reverse(Part& own, i64 b, i64 h, i64 begin, i64 end, i64 column, i64 columns, const DeltaFunctions<T>& f) const {
-        const Columns<T> G = this->columns(own.G.data, column);
+        const Columns<T> G = this->columns(own.G, column);
         const i64 count = minimum(columns, D - column);
         for (i64 e = (end - begin) * M - 1; e >= 0; --e) {
             const i64 t = begin + e / M, row = this->row(t, b), at = this->update(row, e % M, h);
@@ -495,32 +505,47 @@ struct DeltaBackwardWork : DeltaWork<T> {
         }
     }
 
-    // body(begin, end) adds the gradients of every chunk's updates, the last chunk first.
+    void find_keys(Part& own, i64 b, i64 h, i64 begin, i64 end) const {
+        for (i64 e = 0; e < (end - begin) * M; ++e)
+            own.keys[e] = this->key(this->k(this->update(this->row(begin + e / M, b), e % M, h)), own.spare + e * K);
+    }
+
+    // body(head, begin, end) finds the keys and adds the gradients of every chunk's updates of `count` heads, the last chunk
+    // first.
     template <class Body>
-    void run(Part& own, i64 b, i64 h, const Body& body) const {
-        const i64 steps = length(rows, b), size = K * D;
-        const T* const last = static_cast<const T*>(call.grad_last);
-        this->unpack(last ? last + this->state(b, h) : nullptr, own.G.data);
-        if (rows.resets) {
-            const T* const restart = static_cast<const T*>(in.restart);
-            this->unpack(restart ? restart + this->state(b, h) : nullptr, own.restart.data);
-        }
-        if (call.grad_restart) clear(static_cast<T*>(call.grad_restart) + this->state(b, h), size);
+    void run(Part& own, i64 b, i64 h, i64 count, const Body& body) const {
+        const i64 steps = length(rows, b), size = K * this->stride;
+        const auto each = [&](const auto& visit) {
+            for (i64 i = 0; i < count; ++i) {
+                own.G = own.gradients + i * size;
+                own.restart = own.restarts + (rows.resets ? i * size : 0);
+                visit(h + i);
+            }
+        };
+        const auto given = [&](const void* states, i64 head) {
+            return states ? static_cast<const T*>(states) + this->state(b, head) : nullptr;
+        };
+        each([&](i64 head) {
+            this->unpack(given(call.grad_last, head), own.G);
+            if (rows.resets) this->unpack(given(in.restart, head), own.restart);
+            if (call.grad_restart) clear(static_cast<T*>(call.grad_restart) + this->state(b, head), K * D);
+        });
         for (i64 begin = (steps - 1) / in.chunk * in.chunk; steps && begin >= 0; begin -= in.chunk) {
             const i64 end = minimum(begin + in.chunk, steps);
-            this->unpack(static_cast<const T*>(call.marks) + this->mark(begin, b, h), own.before.data);
-            for (i64 e = 0; e < (end - begin) * M; ++e)
-                own.keys[e] = this->key(this->update(this->row(begin + e / M, b), e % M, h), own.spare + e * K);
-            clear(own.by_k.data, updates * K);
-            clear(own.by_q.data, in.chunk * K);
-            clear(own.by_gate.data, in.chunk * in.gates);
-            clear(own.by_v.data, updates);
-            clear(own.by_p.data, updates);
-            body(begin, end);
-            write(own, b, h, begin, end);
+            each([&](i64 head) {
+                this->read_mark(static_cast<const T*>(call.marks) + this->mark(begin, b, head), own.before.data);
+                clear(own.by_k.data, updates * K);
+                clear(own.by_q.data, in.chunk * K);
+                clear(own.by_gate.data, in.chunk * in.gates);
+                clear(own.by_v.data, updates);
+                clear(own.by_p.data, updates);
+                body(head, begin, end);
+                write(own, b, head, begin, end);
+            });
             if (should_stop(call.run.interrupt)) return;
         }
-        if (call.grad_start) this->pack(own.G.data, static_cast<T*>(call.grad_start) + this->state(b, h));
+        if (call.grad_start)
+            each([&](i64 head) { this->pack(own.G, static_cast<T*>(call.grad_start) + this->state(b, head)); });
     }
 };
 
@@ -529,8 +554,9 @@ void delta_backward(const DeltaBackward& call) {
     const FlushDenormals flush;
     const DeltaBackwardWork<T> work(call);
     using Part = DeltaBackwardPart<T>;
-    work.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) {
-        work.run(own, b, h, [&](i64 begin, i64 end) {
+    work.template over_heads<Part>(call.run, 1, [&](Part& own, i64 b, i64 first, i64) {
+        work.run(own, b, first, 1, [&](i64 h, i64 begin, i64 end) {
+            work.find_keys(own, b, h, begin, end);
             work.over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
                 work.repeat(own, b, h, begin, end, column, columns, f);
                 work.reverse(own, b, h, begin, end, column, columns, f);

@@ -22,22 +22,77 @@ namespace orthornn::ORTHORNN_ISA {
 
 constexpr i64 delta_chunk = 16;  // updates
 constexpr i64 short_chunk = 8;   // updates of which products take longer than one after the other
+constexpr i64 most_heads = 8;    // that are done together
 
-// c = init + a b for `rows` rows and columns of whole vectors.
+// Heads whose states fit in a second cache level take turns, chunk by chunk: a page of the caller's arrays has rows
+// of several heads, and is looked up once for all of them.
 template <class T>
-void delta_product(i64 rows, i64 columns, const TileArguments<T>& t) {
+i64 delta_heads(const DeltaWork<T>& w) {
+    constexpr i64 bytes = 1 << 19;
+    return maximum<i64>(1, minimum(most_heads, bytes / (w.K * w.stride * static_cast<i64>(sizeof(T)))));
+}
+
+// Does nothing between the blocks of a product.
+struct DeltaNothing {
+    void operator()(i64) const {}
+};
+
+// c = init + a b for `rows` rows and columns of whole vectors; meanwhile(its rows times the depth) after each block.
+template <class T, class Meanwhile = DeltaNothing>
+void delta_product(i64 rows, i64 columns, const TileArguments<T>& t, const Meanwhile& meanwhile = {}) {
     constexpr i64 wide = columns_at_once(rows_at_once) * width<T>;
-    const Split split(rows, rows_at_once);
+    if (rows <= 0) return;
+    const i64 parts = (rows + rows_at_once - 1) / rows_at_once, least = rows / parts, more = rows % parts;
     TileArguments<T> own = t;
     for (i64 j = 0; j < columns; j += wide) {
         const i64 vectors = minimum(wide, columns - j) / width<T>;
         own.b = t.b + j;
-        for (i64 part = 0; part < split.parts; ++part) {
-            const i64 i = split.begin(part);
+        for (i64 part = 0, i = 0; part < parts; ++part) {
+            const i64 size = least + (part < more);
             own.a = t.a + i * t.a_row;
             own.c = t.c + i * t.c_row + j;
             if (t.init) own.init = t.init + i * t.init_row + j;
-            tiles<T>.at[split.size(part)][vectors](own);
+            if (t.factors) own.factors = t.factors + i * t.factor_step;
+            tiles<T>.at[size][vectors](own);
+            meanwhile(size * t.depth);
+            i += size;
+        }
+    }
+}
+
+// write(r, i, a_r'b_i) for the first count(r) rows b of each row a, where count never falls; `depth` is whole vectors. A sum
+// has the same bits in any company.
+template <class T, class Count, class Write>
+void delta_dots(const T* a, i64 a_row, i64 rows, const T* b, i64 b_row, i64 depth, const Count& count, const Write& write) {
+    constexpr int high = 4, wide = 3, W = width<T>;
+    for (i64 r = 0; r < rows; r += high) {
+        const i64 last = minimum<i64>(rows - r, high) - 1, limit = count(r + last);
+        const T* left[high];
+        for (int y = 0; y < high; ++y) left[y] = a + (r + minimum<i64>(y, last)) * a_row;
+        for (i64 i = 0; i < limit; i += wide) {
+            const T* right[wide];
+            for (int x = 0; x < wide; ++x) right[x] = b + minimum<i64>(i + x, limit - 1) * b_row;
+            Vector<T> sum[high][wide];
+#pragma GCC unroll 4
+            for (int y = 0; y < high; ++y)
+#pragma GCC unroll 3
+                for (int x = 0; x < wide; ++x) sum[y][x] = zero<T>();
+            for (i64 c = 0; c < depth; c += W) {
+                Vector<T> at[wide];
+#pragma GCC unroll 3
+                for (int x = 0; x < wide; ++x) at[x] = load<T>(right[x] + c);
+#pragma GCC unroll 4
+                for (int y = 0; y < high; ++y) {
+                    const Vector<T> own = load<T>(left[y] + c);
+#pragma GCC unroll 3
+                    for (int x = 0; x < wide; ++x) sum[y][x] = fma(own, at[x], sum[y][x]);
+                }
+            }
+#pragma GCC unroll 4
+            for (int y = 0; y < high; ++y)
+#pragma GCC unroll 3
+                for (int x = 0; x < wide; ++x)
+                    if (y <= last && i + x < count(r + y)) write(r + y, i + x, sum_of_lanes(sum[y][x]));
         }
     }
 }
@@ -110,6 +165,88 @@ i64 finite_rows(const T* rows, i64 count, i64 columns) {
     return count;
 }
 
+// Inputs of some steps of one sequence and head, from step `from` on, one row after another and zero up to whole vectors. In
+// the caller's arrays the rows of a head lie whole steps apart, where they share cache sets and pages hold few of them.
+template <class T>
+struct DeltaStage {
+    Buffer<T> k, q, v, o;  // updates and steps; k and q are `row` apart, v and o w.stride
+    i64 from = 0;
+    DeltaStage(const DeltaWork<T>& w, i64 steps, i64 row, bool with_o)
+        : k(steps * w.M * row), q(steps * row), v(steps * w.M * w.stride), o(with_o ? steps * w.stride : 1) {}
+};
+
+// Brings the rows of the steps that come next while this chunk is computed: at even distances in work, so that the memory
+// keeps up, a row is asked for and an earlier one, which is there, is copied. What a step writes is asked for, too.
+template <class T>
+struct DeltaFeed {
+    static constexpr i64 ahead = 4;  // rows that are on their way
+    const DeltaWork<T>& w;
+    const i64 row;
+    const T* const o;  // (R, heads, values) to copy, or null
+    T* const out;      // (R, heads, values) to be written, or null
+    const i64 kinds, each;  // rows of a step; work between two rows
+    DeltaStage<T>* to = nullptr;
+    i64 b = 0, h = 0, end = 0, work = 0;
+    struct Place {
+        i64 t, kind;
+    } asked{0, 0}, copied{0, 0};
+    i64 waiting = 0;
+
+    // step_work: rows times depth of the products of a step.
+    DeltaFeed(const DeltaWork<T>& work_, i64 row_, const T* o_, T* out_, i64 step_work)
+        : w(work_), row(row_), o(o_), out(out_), kinds(2 * work_.M + 1 + (o_ || out_)), each(step_work / kinds) {}
+
+    void start(DeltaStage<T>& stage, i64 b_, i64 h_, i64 from, i64 end_) {
+        to = &stage;
+        to->from = from;
+        b = b_;
+        h = h_;
+        end = end_;
+        asked = copied = {from, 0};
+        waiting = work = 0;
+    }
+    void move() {
+        if (asked.t < end) {
+            ask();
+            next(asked);
+            ++waiting;
+        }
+        if (waiting > ahead || (waiting && asked.t == end)) {
+            take();
+            next(copied);
+            --waiting;
+        }
+    }
+    void operator()(i64 done) {
+        for (work += done; work >= each && copied.t < end; work -= each) move();
+    }
+    void finish() {
+        while (copied.t < end) move();
+    }
+
+private:
+    void next(Place& place) const {
+        if (++place.kind < kinds) return;
+        place.kind = 0;
+        ++place.t;
+    }
+    void ask() const {
+        const i64 M = w.M, at = w.row(asked.t, b), kind = asked.kind;
+        if (kind < M) prefetch(w.k(w.update(at, kind, h)), w.K);
+        else if (kind < 2 * M) prefetch(w.v(w.update(at, kind - M, h)), w.D);
+        else if (kind == 2 * M) prefetch(w.q(at, h), w.K);
+        else if (o) prefetch(o + (at * w.H + h) * w.D, w.D);
+        else prefetch<true>(out + (at * w.H + h) * w.D, w.D);
+    }
+    void take() const {
+        const i64 M = w.M, at = w.row(copied.t, b), kind = copied.kind, t = copied.t - to->from;
+        if (kind < M) copy(to->k + (t * M + kind) * row, w.k(w.update(at, kind, h)), w.K);
+        else if (kind < 2 * M) copy(to->v + (t * M + kind - M) * w.stride, w.v(w.update(at, kind - M, h)), w.D);
+        else if (kind == 2 * M) copy(to->q + t * row, w.q(at, h), w.K);
+        else if (o) copy(to->o + t * w.stride, o + (at * w.H + h) * w.D, w.D);
+    }
+};
+
 // What the products over a chunk need of its keys, queries, strengths and gates. n updates and `steps` steps; rows are K
 // numbers, `row` apart; rows of small matrices are `wide` apart.
 template <class T>
@@ -118,9 +255,9 @@ struct DeltaChunk {
     bool fresh;                       // an episode begins here
     const Scaled<T>* keys;
     i64* at;                 // each update's place in the caller's arrays
-    T *given, *reads;        // (n + steps): k_j and q_t; Q, the same with what the gates leave: one memory without
+    const T *k, *q, *values; // k_j and v_j (n), q_t (steps), of whole vectors
+    T* reads;                // (n + steps): Q, k_j and q_t with what the gates leave
     T *writes, *seen;        // -E (n), -P (steps, n)
-    T* values;               // v_j, of whole vectors
     double *inner, *lower;   // k_j'k_i and q_t'k_i (n + steps, n); L (n, n)
     double *decay, *since;   // with a gate per head D (n, n) and a (n)
     double *tau, *by_value;  // (n)
@@ -134,8 +271,8 @@ struct DeltaChunks {
     const DeltaWork<T>& w;
     const i64 K, M, steps, C, row, wide, wide_double, limit;
     const bool gated, by_key;
-    Buffer<T> given, reads, writes, seen, values, kept;
-    Buffer<double> inner, lower, decay, since, tau, by_value, turned, keys_double;
+    Buffer<T> reads, writes, seen, kept;
+    Buffer<double> inner, lower, decay, since, tau, by_value, keys_double;
     Buffer<i64> at;
     Buffer<DeltaChunk<T>> chunks;
     i64 count = 0;
@@ -152,20 +289,17 @@ struct DeltaChunks {
           limit(w.rows.resets ? w.in.chunk : (w.in.chunk + steps - 1) / steps),
           gated(w.in.gate != nullptr),
           by_key(gated && w.in.gates > 1),
-          given((w.updates + w.in.chunk) * row),
-          reads(gated ? (w.updates + w.in.chunk) * row : 1),
+          reads((w.updates + w.in.chunk) * row),
           writes(w.updates * row),
           seen(w.in.chunk * wide),
-          values(w.updates * w.stride),
           kept(limit * w.in.gates),
           inner((w.updates + w.in.chunk) * wide_double),
           lower(w.updates * C),
-          decay(gated && !by_key ? w.updates * C : 1),
+          decay(by_key ? 1 : w.updates * C),
           since(w.updates),
           tau(w.updates),
           by_value(w.updates),
-          turned(K * wide_double),
-          keys_double((C + steps) * K),
+          keys_double(C * round_up(K, width<double>)),
           at(w.updates),
           chunks(limit) {}
 
@@ -176,9 +310,19 @@ struct DeltaChunks {
         return last;
     }
 
+    // The keys of the updates of these steps. A long one is scaled where it lies.
+    void find_keys(const DeltaStage<T>& stage, Scaled<T>* keys, T* spare, i64 begin, i64 end) const {
+        for (i64 e = 0; e < (end - begin) * M; ++e) {
+            T* const k = stage.k + ((begin - stage.from) * M + e) * row;
+            keys[e] = w.key(k, spare);
+            if (keys[e].k == spare) copy(k, spare, K);
+            keys[e].k = k;
+        }
+    }
+
     // Adds the chunk of steps t to `last`; `keys` are those of all updates from step `begin`.
-    void add(const Scaled<T>* keys, i64 b, i64 h, i64 begin, i64 t, i64 last) {
-        prepare(chunks[count], count, keys, b, h, begin, t, last);
+    void add(const DeltaStage<T>& stage, const Scaled<T>* keys, i64 b, i64 h, i64 begin, i64 t, i64 last) {
+        prepare(chunks[count], count, stage, keys, b, h, begin, t, last);
         ++count;
     }
 
@@ -191,12 +335,13 @@ struct DeltaChunks {
             if (g)
                 for (i64 x = 0; x < K; ++x) d[i * row + x] = g[x] * previous[i * row + x];
             else if (d != previous) copy(d + i * row, previous + i * row, K);
-        copy(d + l * row, c.given + l * row, K);
+        copy(d + l * row, c.k + l * row, K);
     }
 
 private:
-    void prepare(DeltaChunk<T>& c, i64 index, const Scaled<T>* keys, i64 b, i64 h, i64 origin, i64 begin, i64 end) {
-        const i64 step = begin - origin, e = step * M;
+    void prepare(DeltaChunk<T>& c, i64 index, const DeltaStage<T>& stage, const Scaled<T>* keys, i64 b, i64 h, i64 origin,
+                 i64 begin, i64 end) {
+        const i64 step = begin - origin, e = step * M, staged = begin - stage.from;
         c = {begin,
              end,
              (end - begin) * M,
@@ -205,14 +350,15 @@ private:
              w.resets(w.row(begin, b)),
              keys + e,
              at + e,
-             given + (e + step) * row,
-             gated ? reads + (e + step) * row : given + (e + step) * row,
+             stage.k + staged * M * row,
+             stage.q + staged * row,
+             stage.v + staged * M * w.stride,
+             reads + (e + step) * row,
              writes + e * row,
              seen + step * wide,
-             values + e * w.stride,
              inner + (e + step) * wide_double,
              lower + e * C,
-             decay + (gated && !by_key ? e * C : 0),
+             decay + (by_key ? 0 : e * C),
              since + e,
              tau + e,
              by_value + e,
@@ -222,64 +368,46 @@ private:
             const double s = c.keys[j].inverse;
             c.by_value[j] = static_cast<double>(w.beta(c.at[j])) * s;
             c.tau[j] = c.by_value[j] * s;
-            copy(c.given + j * row, c.keys[j].k, K);
-            copy(c.values + j * w.stride, w.v(c.at[j]), w.D);
         }
-        for (i64 t = 0; t < c.steps; ++t) copy(c.given + (c.n + t) * row, w.q(w.row(begin + t, b), h), K);
         clear(c.seen, c.steps * wide);
         if (by_key) gates_by_key(c, b, h);
         else products(c, b, h);
     }
 
-    // inner = [k; q] k' up to the update of each row; then L, P, Q, E and a.
+    // inner = [k; q] k' up to the update of each row, those of keys in double; then L, P, Q, E and a.
     void products(DeltaChunk<T>& c, i64 b, i64 h) {
-        for (i64 i = 0; i < c.rows(); ++i)
-            for (i64 x = 0; x < K; ++x) keys_double[i * K + x] = static_cast<double>(c.given[i * row + x]);
-        delta_transpose<double>(keys_double.data, c.n, K, K, turned.data, wide_double);
-        constexpr i64 columns = columns_at_once(rows_at_once) * width<double>;
-        for (i64 i = 0; i < c.n; i += columns) {
-            const auto rows_of = [&](i64 first, i64 end) {
-                delta_product<double>(end - first, minimum(columns, round_up(c.n - i, width<double>)),
-                                      {K, keys_double + first * K, K, 1, turned + i, wide_double, nullptr, 0,
-                                       c.inner + first * wide_double + i, wide_double});
-            };
-            rows_of(i, c.n);
-            rows_of(c.n + i / M, c.rows());
-        }
-        if (!gated) {
-            for (i64 j = 0; j < c.n; ++j) copy(c.lower + j * C, c.inner + j * wide_double, j);
-            for (i64 t = 0; t < c.steps; ++t)
-                for (i64 i = 0; i < (t + 1) * M; ++i)
-                    c.seen[t * wide + i] = -static_cast<T>(c.inner[(c.n + t) * wide_double + i]);
-            for (i64 j = 0; j < c.n; ++j)
-                for (i64 x = 0; x < K; ++x) c.writes[j * row + x] = -c.given[j * row + x];
-            return;
-        }
+        const i64 row_double = round_up(K, width<double>);
+        for (i64 i = 0; i < c.n; ++i)
+            for (i64 x = 0; x < K; ++x) keys_double[i * row_double + x] = static_cast<double>(c.k[i * row + x]);
+        delta_dots<double>(
+            keys_double.data, row_double, c.n, keys_double.data, row_double, row_double, [](i64 j) { return j; },
+            [&](i64 j, i64 i, double found) { c.inner[j * wide_double + i] = found; });
+        delta_dots<T>(
+            c.q, row, c.steps, c.k, row, round_up(K, width<T>), [&](i64 t) { return (t + 1) * M; },
+            [&](i64 t, i64 i, T found) { c.inner[(c.n + t) * wide_double + i] = static_cast<double>(found); });
         double a = 1;
         for (i64 j = 0; j < c.n; ++j) {
-            const double g = j % M ? 1 : static_cast<double>(*w.gate(w.row(c.begin + j / M, b), h).factors);
+            const bool acts = gated && j % M == 0;
+            const double g = acts ? static_cast<double>(*w.gate(w.row(c.begin + j / M, b), h).factors) : 1;
             a *= g;
             c.since[j] = a;
             double* const D = c.decay + j * C;
             for (i64 i = 0; i < j; ++i) D[i] = g * (D - C)[i];
             D[j] = 1;
             for (i64 i = 0; i < j; ++i) c.lower[j * C + i] = D[i] * c.inner[j * wide_double + i];
-            scale(c, j, static_cast<T>(a));
+            scale(static_cast<T>(a), c.k + j * row, c.reads + j * row);
             if (j % M != M - 1) continue;
             const i64 t = j / M;
-            scale(c, c.n + t, static_cast<T>(a));
+            scale(static_cast<T>(a), c.q + t * row, c.reads + (c.n + t) * row);
             for (i64 i = 0; i <= j; ++i) c.seen[t * wide + i] = -static_cast<T>(D[i] * c.inner[(c.n + t) * wide_double + i]);
         }
         const double* const D = c.decay + (c.n - 1) * C;
-        for (i64 j = 0; j < c.n; ++j) {
-            const T factor = -static_cast<T>(D[j]);
-            for (i64 x = 0; x < K; ++x) c.writes[j * row + x] = factor * c.given[j * row + x];
-        }
-        kept[c.kept.factors - kept.data] = static_cast<T>(a);
+        for (i64 j = 0; j < c.n; ++j) scale(-static_cast<T>(D[j]), c.k + j * row, c.writes + j * row);
+        if (gated) kept[c.kept.factors - kept.data] = static_cast<T>(a);
     }
 
-    void scale(DeltaChunk<T>& c, i64 i, T factor) {
-        for (i64 x = 0; x < K; ++x) c.reads[i * row + x] = factor * c.given[i * row + x];
+    void scale(T factor, const T* from, T* to) const {
+        for (i64 x = 0; x < row; x += width<T>) store<T>(to + x, broadcast(factor) * load<T>(from + x));
     }
 
     void gates_by_key(DeltaChunk<T>& c, i64 b, i64 h) {
@@ -290,12 +418,12 @@ private:
             if (j % M == 0)
                 for (i64 x = 0; x < K; ++x) a[x] *= g[x];
             decay_keys(c, b, h, j, nullptr, c.writes);
-            const T* const k = c.given + j * row;
+            const T* const k = c.k + j * row;
             for (i64 i = 0; i < j; ++i) c.lower[j * C + i] = delta_dot(c.writes + i * row, k, K);
             for (i64 x = 0; x < K; ++x) c.reads[j * row + x] = a[x] * k[x];
             if (j % M != M - 1) continue;
             const i64 t = j / M;
-            const T* const q = c.given + (c.n + t) * row;
+            const T* const q = c.q + t * row;
             for (i64 i = 0; i <= j; ++i) c.seen[t * wide + i] = -static_cast<T>(delta_dot(c.writes + i * row, q, K));
             for (i64 x = 0; x < K; ++x) c.reads[(c.n + t) * row + x] = a[x] * q[x];
         }
@@ -378,21 +506,13 @@ template <class T>
 constexpr DeltaSolves<T> delta_solves[delta_block] = {delta_solves_of<T, 1>, delta_solves_of<T, 2>, delta_solves_of<T, 3>,
                                                       delta_solves_of<T, 4>};
 
-// to = g o from, rows of `columns` numbers.
-template <class T>
-void delta_gated(const T* from, T* to, Gate<T> gate, i64 keys, i64 columns) {
-    for (i64 i = 0; i < keys; ++i) {
-        const Vector<T> g = broadcast(gate.of(i));
-        for (i64 x = 0; x < columns; x += width<T>) store<T>(to + i * columns + x, g * load<T>(from + i * columns + x));
-    }
-}
-
-// to = a o from - E alpha: a block of columns after a chunk.
-template <class T>
-void delta_after(const DeltaChunk<T>& c, i64 row, i64 keys, i64 columns, const T* from, const T* alpha, T* to) {
-    if (c.kept.factors) delta_gated(from, to, c.kept, keys, columns);
+// to = a o from + rows' b, for `depth` rows of K numbers and of `columns` numbers: the state, or G, beyond a chunk.
+template <class T, class Meanwhile>
+void delta_beyond(Gate<T> kept, i64 keys, i64 columns, const T* from, i64 depth, const T* rows, i64 row, const T* b, T* to,
+                  const Meanwhile& meanwhile) {
     delta_product<T>(keys, columns,
-                     {c.n, c.writes, 1, row, alpha, columns, c.kept.factors ? to : from, columns, to, columns});
+                     {depth, rows, 1, row, b, columns, from, columns, to, columns, kept.factors, kept.gates > 1 ? 1 : 0},
+                     meanwhile);
 }
 
 template <class T>
@@ -400,13 +520,16 @@ struct DeltaProductsForwardPart : DeltaForwardPart<T> {
     DeltaChunks<T> chunks;
     Buffer<T> read, alpha_rows, out;  // of a chunk: (updates and steps, block), (updates, block), (steps, whole rows)
     Buffer<double> solved;
+    DeltaStage<T> here, next;
     explicit DeltaProductsForwardPart(const DeltaWork<T>& w)
-        : DeltaForwardPart<T>(w),
+        : DeltaForwardPart<T>(w, delta_heads(w)),
           chunks(w),
           read((chunks.C + chunks.steps) * w.block),
           alpha_rows(chunks.C * w.block),
           out(chunks.steps * w.stride),
-          solved(chunks.C * w.block) {}
+          solved(chunks.C * w.block),
+          here(w, chunks.steps, chunks.row, false),
+          next(w, chunks.steps, chunks.row, false) {}
 };
 
 template <class T>
@@ -417,56 +540,75 @@ struct DeltaProductsForward : DeltaForwardWork<T> {
 
     explicit DeltaProductsForward(const DeltaForward& c) : Base(c) {}
 
-    // The steps of a sequence lie far apart: those of the next chunk are asked for while this one is computed, some with each
-    // block of columns.
-    void ask(const DeltaChunk<T>& c, i64 b, i64 h, i64 column, i64 columns) const {
-        const i64 end = minimum(c.end + c.steps, length(rows, b));
-        for (i64 t = c.end + c.steps * column / stride; t < minimum(c.end + c.steps * (column + columns) / stride, end);
-             ++t) {
-            const i64 row = this->row(t, b);
-            this->ask_for(row, h);
-            for (i64 i = 0; i < D; i += 64 / static_cast<i64>(sizeof(T))) __builtin_prefetch(this->out(row, h) + i, 1);
-        }
-    }
-
-    void run(Part& own, const DeltaChunk<T>& c, i64 b, i64 h, i64 column, i64 columns, const DeltaFunctions<T>& f) const {
+    void run(Part& own, const DeltaChunk<T>& c, DeltaFeed<T>& feed, i64 b, i64 h, i64 column, i64 columns,
+             const DeltaFunctions<T>& f) const {
         const DeltaChunks<T>& given = own.chunks;
-        const Columns<T> S = this->columns(own.S.data, column);
+        const auto meanwhile = [&](i64 count) { feed(count); };
+        const Columns<T> S = this->columns(own.S, column);
         if (c.fresh) this->begin_again(S, b, h, column, minimum(columns, D - column));
-        ask(c, b, h, column, columns);
         T *const read = own.read.data, *const alpha = own.alpha_rows.data, *const out = own.out + column;
-        delta_product<T>(c.rows(), columns, {K, c.reads, given.row, 1, S.at, columns, nullptr, 0, read, columns});
+        delta_product<T>(c.rows(), columns, {K, c.reads, given.row, 1, S.at, columns, nullptr, 0, read, columns},
+                         meanwhile);
         delta_solves<T>[columns / width<T> - 1].down(*this, c, given.C, column, read, alpha, own.solved.data);
         const i64 good = finite_rows(alpha, c.n, columns) / M;
         if (good < c.steps) clear(alpha + good * M * columns, (c.n - good * M) * columns);
-        delta_product<T>(good, columns,
-                         {c.n, c.seen, given.wide, 1, alpha, columns, read + c.n * columns, columns, out, stride});
-        if (good == c.steps) return delta_after(c, given.row, K, columns, S.at, alpha, S.at);
+        for (i64 t = 0; t < good; t += rows_at_once) {
+            const i64 count = minimum<i64>(rows_at_once, good - t);
+            delta_product<T>(count, columns,
+                             {(t + count) * M, c.seen + t * given.wide, given.wide, 1, alpha, columns,
+                              read + (c.n + t) * columns, columns, out + t * stride, stride});
+        }
+        if (good == c.steps)
+            return delta_beyond(c.kept, K, columns, S.at, c.n, c.writes, given.row, alpha, S.at, meanwhile);
         this->steps(own, c.keys, b, h, c.begin, c.end, column, columns, f, [&](i64 t, const T* o) {
             if (t >= c.begin + good) copy(out + (t - c.begin) * stride, o, columns);
         });
     }
 
-    // Where episodes are short, updates one by one are faster. What is chosen depends on earlier steps only, so that the bits
-    // of what a step reads do, too: a chunk after one that an episode cut short is done one by one.
-    void run(Part& own, i64 b, i64 h) const {
+    // Steps `begin` to `end` of a head, which are `here`. Where episodes are short, updates one by one are faster. What is
+    // chosen depends on earlier steps only, so that the bits of what a step reads do, too: a chunk after one that an episode
+    // cut short is done one by one.
+    void run(Part& own, const DeltaStage<T>& here, DeltaFeed<T>& feed, i64 b, i64 h, i64 begin, i64 end, bool& was_short) const {
         DeltaChunks<T>& given = own.chunks;
-        bool was_short = false;
-        this->over_chunks(own, b, h, [&](i64 begin, i64 end) {
-            for (i64 t = begin; t < end;) {
-                const i64 last = given.end_of(t, begin, end, b);
-                this->find_keys(own, b, h, t, last);
-                given.count = 0;
-                if (!was_short) given.add(own.keys.data, b, h, t, t, last);
-                this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
-                    if (!was_short) return run(own, given.chunks[0], b, h, column, columns, f);
-                    this->steps(own, own.keys.data, b, h, t, last, column, columns, f,
-                                [&](i64 at, const T* o) { copy(own.out + (at - t) * stride + column, o, columns); });
-                });
-                for (i64 at = t; at < last; ++at) copy(this->out(this->row(at, b), h), own.out + (at - t) * stride, D);
-                was_short = (last - t) * M < short_chunk && last < end && (last - begin) % given.steps;
-                t = last;
-            }
+        for (i64 t = begin, last; t < end; t = last) {
+            last = given.end_of(t, begin, end, b);
+            given.find_keys(here, own.keys.data, own.spare.data, t, last);
+            given.count = 0;
+            if (!was_short) given.add(here, own.keys.data, b, h, t, t, last);
+            this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
+                if (!was_short) return run(own, given.chunks[0], feed, b, h, column, columns, f);
+                this->steps(own, own.keys.data, b, h, t, last, column, columns, f,
+                            [&](i64 at, const T* o) { copy(own.out + (at - t) * stride + column, o, columns); });
+            });
+            for (i64 at = t; at < last; ++at) copy(this->out(this->row(at, b), h), own.out + (at - t) * stride, D);
+            was_short = (last - t) * M < short_chunk && last < end;
+        }
+    }
+
+    void run(Part& own, i64 b, i64 h, i64 count) const {
+        const DeltaChunks<T>& given = own.chunks;
+        const i64 steps = length(rows, b), blocks = (stride + this->block - 1) / this->block;
+        DeltaFeed<T> feed(*this, given.row, nullptr, this->out(0, 0), blocks * K * (2 * M + 1));
+        DeltaStage<T> *here = &own.here, *next = &own.next;
+        const auto end_of = [&](i64 t) {
+            const i64 marked = t / this->in.chunk * this->in.chunk + this->in.chunk;
+            return minimum(steps, minimum(marked, t + given.steps));
+        };
+        feed.start(*here, b, h, 0, end_of(0));
+        feed.finish();
+        bool was_short[most_heads] = {};
+        this->over_chunks(own, b, h, count, [&](i64 begin, i64 end) {
+            for (i64 t = begin; t < end; t = end_of(t))
+                for (i64 i = 0; i < count; ++i) {
+                    if (i + 1 < count) feed.start(*next, b, h + i + 1, t, end_of(t));
+                    else feed.start(*next, b, h, end_of(t), end_of(end_of(t)));
+                    own.S = own.states + i * K * stride;
+                    run(own, *here, feed, b, h + i, t, end_of(t), was_short[i]);
+                    feed.finish();
+                    DeltaStage<T>* const done = here;
+                    here = next;
+                    next = done;
+                }
         });
     }
 };
@@ -476,7 +618,8 @@ void delta_forward_by_products(const DeltaForward& call) {
     const FlushDenormals flush;
     const DeltaProductsForward<T> work(call);
     using Part = DeltaProductsForwardPart<T>;
-    work.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) { work.run(own, b, h); });
+    work.template over_heads<Part>(call.run, delta_heads(work),
+                                   [&](Part& own, i64 b, i64 h, i64 count) { work.run(own, b, h, count); });
 }
 
 }  // namespace orthornn::ORTHORNN_ISA

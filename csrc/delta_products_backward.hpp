@@ -13,7 +13,8 @@ struct DeltaProductsBackwardPart : DeltaBackwardPart<T> {
     const i64 all, wide_all;                            // rows of k and q of a chunk at most, and as whole vectors
     Buffer<T> starts, ends, zeros;                      // states before each chunk, and G there; of a block
     Buffer<T> alphas, arriving, turned, alphas_turned;  // of a block: alpha; [x; do]; and transposed
-    Buffer<T> y, grad_o;                                // of all blocks, one after another; whole rows
+    Buffer<T> y;                                        // of all blocks, one after another
+    DeltaStage<T> here, next;
     Buffer<bool> good;                                  // blocks that are finite
     Buffer<T> by_reads, by_writes, by_inner, by_kept;   // of each chunk, summed over blocks: S [x; do]', G alpha',
                                                         // [x; do] alpha', rows of G o S
@@ -22,7 +23,7 @@ struct DeltaProductsBackwardPart : DeltaBackwardPart<T> {
     Buffer<const T*> end;                                   // and G ends
     Buffer<T> rows, written, coefficients, decayed, since;  // of one chunk
     explicit DeltaProductsBackwardPart(const DeltaWork<T>& w)
-        : DeltaBackwardPart<T>(w),
+        : DeltaBackwardPart<T>(w, delta_heads(w)),
           chunks(w),
           all(chunks.C + chunks.steps),
           wide_all(round_up(all, width<T>)),
@@ -34,7 +35,8 @@ struct DeltaProductsBackwardPart : DeltaBackwardPart<T> {
           turned(w.block * wide_all),
           alphas_turned(w.block * chunks.wide),
           y(w.updates * w.stride),
-          grad_o(w.in.chunk * w.stride),
+          here(w, w.in.chunk, chunks.row, true),
+          next(w, w.in.chunk, chunks.row, true),
           good(w.stride / w.block + 1),
           by_reads(chunks.limit * w.K * wide_all),
           by_writes(chunks.limit * w.K * chunks.wide),
@@ -63,52 +65,59 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
     T* y(Part& own, i64 column) const { return own.y + column * this->updates; }
 
     // States, alpha and p of a block of columns; false where something is not finite.
-    bool forward(Part& own, i64 column, i64 columns) const {
+    bool forward(Part& own, DeltaFeed<T>& feed, i64 column, i64 columns) const {
         const DeltaChunks<T>& given = own.chunks;
+        const auto meanwhile = [&](i64 count) { feed(count); };
         for (i64 i = 0; i < given.count; ++i) {
             const DeltaChunk<T>& c = given.chunks[i];
             T *const p = own.p + c.first * columns, *const alpha = own.alphas + c.first * columns;
-            const T* const from = c.fresh ? this->columns(own.restart.data, column).at
+            const T* const from = c.fresh ? this->columns(own.restart, column).at
                                   : i     ? own.starts + i * K * block
                                           : this->columns(own.before.data, column).at;
             own.start[i] = from;
-            delta_product<T>(c.n, columns, {K, c.reads, given.row, 1, from, columns, nullptr, 0, p, columns});
+            delta_product<T>(c.n, columns, {K, c.reads, given.row, 1, from, columns, nullptr, 0, p, columns}, meanwhile);
             delta_solves<T>[columns / width<T> - 1].down(*this, c, given.C, column, p, alpha, own.solved.data);
             if (finite_rows(alpha, c.n, columns) < c.n) return false;
             if (i + 1 < given.count && !given.chunks[i + 1].fresh)
-                delta_after(c, given.row, K, columns, from, alpha, own.starts + (i + 1) * K * block);
+                delta_beyond(c.kept, K, columns, from, c.n, c.writes, given.row, alpha, own.starts + (i + 1) * K * block,
+                             meanwhile);
         }
         return true;
     }
 
     // G, y and x; false where something is not finite. ends[i] is G where chunk i begins.
-    bool back(Part& own, i64 column, i64 columns) const {
+    bool back(Part& own, const DeltaStage<T>& stage, DeltaFeed<T>& feed, i64 column, i64 columns) const {
         const DeltaChunks<T>& given = own.chunks;
-        const T* G = this->columns(own.G.data, column).at;
+        const auto meanwhile = [&](i64 count) { feed(count); };
+        const T* G = this->columns(own.G, column).at;
         for (i64 i = given.count - 1; i >= 0; --i) {
             const DeltaChunk<T>& c = given.chunks[i];
             T *const y = this->y(own, column) + c.first * columns, *const x =
                                                                        own.arriving + (c.first + c.first / M) * columns;
             T* const grad_o = x + c.n * columns;
             for (i64 t = 0; t < c.steps; ++t)
-                copy(grad_o + t * columns, own.grad_o + (c.first / M + t) * this->stride + column, columns);
-            delta_product<T>(c.n, columns, {K, c.writes, given.row, 1, G, columns, nullptr, 0, y, columns});
-            delta_product<T>(c.n, columns, {c.steps, c.seen, 1, given.wide, grad_o, columns, y, columns, y, columns});
+                copy(grad_o + t * columns, stage.o + (c.first / M + t) * this->stride + column, columns);
+            delta_product<T>(c.n, columns, {K, c.writes, given.row, 1, G, columns, nullptr, 0, y, columns}, meanwhile);
+            for (i64 j = 0; j < c.n; j += rows_at_once) {  // which no earlier step reads
+                const i64 t = j / M;
+                delta_product<T>(minimum<i64>(rows_at_once, c.n - j), columns,
+                                 {c.steps - t, c.seen + t * given.wide + j, 1, given.wide, grad_o + t * columns, columns,
+                                  y + j * columns, columns, y + j * columns, columns});
+            }
             delta_solves<T>[columns / width<T> - 1].up(*this, c, given.C, column, y, x, own.solved.data);
             if (finite_rows(x, c.n, columns) < c.n) return false;
             own.end[i] = G;
             T* const to = own.ends + i * K * block;
-            if (c.kept.factors) delta_gated(G, to, c.kept, K, columns);
-            delta_product<T>(K, columns,
-                             {c.rows(), c.reads, 1, given.row, x, columns, c.kept.factors ? to : G, columns, to, columns});
+            delta_beyond(c.kept, K, columns, G, c.rows(), c.reads, given.row, x, to, meanwhile);
             G = c.fresh ? own.zeros.data : to;
         }
         return true;
     }
 
     // What a block of columns adds to the gradients, once all of it is known to be finite.
-    void add(Part& own, i64 b, i64 h, i64 column, i64 columns) const {
+    void add(Part& own, DeltaFeed<T>& feed, i64 b, i64 h, i64 column, i64 columns) const {
         const DeltaChunks<T>& given = own.chunks;
+        const auto meanwhile = [&](i64 count) { feed(count); };
         const i64 count = minimum(columns, D - column);
         for (i64 i = 0; i < given.count; ++i) {
             const DeltaChunk<T>& c = given.chunks[i];
@@ -134,9 +143,11 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             T *const by_reads = own.by_reads + i * K * all, *const by_writes = own.by_writes + i * K * wide;
             T* const by_inner = own.by_inner + i * own.all * wide;
             delta_product<T>(K, all,
-                             {columns, own.start[i], columns, 1, own.turned.data, all, by_reads, all, by_reads, all});
+                             {columns, own.start[i], columns, 1, own.turned.data, all, by_reads, all, by_reads, all},
+                             meanwhile);
             delta_product<T>(
-                K, wide, {columns, own.end[i], columns, 1, own.alphas_turned.data, wide, by_writes, wide, by_writes, wide});
+                K, wide, {columns, own.end[i], columns, 1, own.alphas_turned.data, wide, by_writes, wide, by_writes, wide},
+                meanwhile);
             delta_product<T>(c.rows(), wide,
                              {columns, x, columns, 1, own.alphas_turned.data, wide, by_inner, wide, by_inner, wide});
             if (given.gated)
@@ -148,7 +159,7 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
                 }
             if (c.fresh) this->cut(b, h, {own.ends + i * K * block, columns}, column, count, columns);
         }
-        copy(this->columns(own.G.data, column).at, own.ends.data, K * columns);
+        copy(this->columns(own.G, column).at, own.ends.data, K * columns);
     }
 
     // dL/dv, a row at a time.
@@ -161,17 +172,6 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
                 T* const to = static_cast<T*>(call.grad_v) + c.at[j] * D + column;
                 for (i64 x = 0; x < count; ++x) to[x] = static_cast<T>(-c.by_value[j] * static_cast<double>(from[x]));
             }
-    }
-
-    // Asks for the rows of the chunks before those that end at `begin`, some with each block of columns.
-    void ask(i64 begin, i64 b, i64 h, i64 column, i64 columns) const {
-        const i64 steps = in.chunk, first = maximum<i64>(begin - steps, 0);
-        for (i64 t = first + steps * column / this->stride;
-             t < minimum(first + steps * (column + columns) / this->stride, begin); ++t) {
-            const i64 row = this->row(t, b);
-            this->ask_for(row, h);
-            if (call.grad_out) prefetch(static_cast<const T*>(call.grad_out) + (row * H + h) * D, D);
-        }
     }
 
     // From the sums of a chunk over all columns to the gradients of its keys, queries and gates.
@@ -191,7 +191,7 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
         const DeltaChunks<T>& given = own.chunks;
         const i64 all = own.wide_all, wide = given.wide, row = given.row;
         if (given.gated) finish_gates(own, c, by_inner, by_kept, b, h);
-        const auto decay = [&](i64 j, i64 i) { return given.gated ? static_cast<T>(c.decay[j * given.C + i]) : T(1); };
+        const auto decay = [&](i64 j, i64 i) { return static_cast<T>(c.decay[j * given.C + i]); };
         T* const factors = own.coefficients.data;  // of the rows of k and q in the gradient of each
         clear(factors, c.rows() * all);
         for (i64 r = 0; r < c.rows(); ++r) {
@@ -199,13 +199,14 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             for (i64 i = 0; i < (r < c.n ? j : j + 1); ++i)
                 factors[r * all + i] = factors[i * all + r] = -by_inner[r * wide + i] * decay(j, i);
             T* const to = own.rows + r * row;
-            if (given.gated)
-                for (i64 x = 0; x < K; ++x) to[x] *= static_cast<T>(c.since[j]);
+            for (i64 x = 0; x < K; ++x) to[x] *= static_cast<T>(c.since[j]);
             if (r < c.n)
                 for (i64 x = 0; x < K; ++x) to[x] -= decay(c.n - 1, r) * own.written[r * row + x];
         }
-        delta_product<T>(c.rows(), round_up(K, width<T>),
-                         {c.rows(), factors, all, 1, c.given, row, own.rows.data, row, own.rows.data, row});
+        const i64 numbers = round_up(K, width<T>);
+        delta_product<T>(c.rows(), numbers, {c.n, factors, all, 1, c.k, row, own.rows.data, row, own.rows.data, row});
+        delta_product<T>(c.n, numbers,  // a query meets no other
+                         {c.steps, factors + c.n, all, 1, c.q, row, own.rows.data, row, own.rows.data, row});
         for (i64 r = 0; r < c.rows(); ++r) {
             T* const to = r < c.n ? own.by_k + (c.first + r) * K : own.by_q + (c.first / M + r - c.n) * K;
             for (i64 x = 0; x < K; ++x) to[x] += own.rows[r * row + x];
@@ -223,9 +224,9 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             const i64 j = r < c.n ? r : (r - c.n + 1) * M - 1;
             for (i64 i = 0; i < j; ++i)
                 by_decay[j * C + i] -= static_cast<double>(by_inner[r * wide + i]) * c.inner[r * given.wide_double + i];
-            by_since[j] += delta_dot(own.rows + r * row, c.given + r * row, K);
+            by_since[j] += delta_dot(own.rows + r * row, r < c.n ? c.k + r * row : c.q + (r - c.n) * row, K);
         }
-        for (i64 i = 0; i < last; ++i) by_decay[last * C + i] -= delta_dot(own.written + i * row, c.given + i * row, K);
+        for (i64 i = 0; i < last; ++i) by_decay[last * C + i] -= delta_dot(own.written + i * row, c.k + i * row, K);
         for (i64 x = 0; x < K; ++x) by_since[last] += static_cast<double>(by_kept[x]);
         for (i64 l = last; l >= 0; --l) {
             double found = by_since[l] * (l ? c.since[l - 1] : 1);
@@ -258,7 +259,7 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             for (i64 x = 0; x < K; ++x) to[x] += factor * from[x];
         };
         const auto visit = [&](i64 r, i64 l, i64 before, T* to) {
-            const T *const by_read = own.rows + r * row, *const own_row = c.given + r * row,
+            const T *const by_read = own.rows + r * row, *const own_row = r < c.n ? c.k + r * row : c.q + (r - c.n) * row,
                            *const a = own.since + (l + 1) * row;
             for (i64 i = 0; i < before; ++i) {
                 const T factor = -by_inner[r * wide + i];
@@ -293,33 +294,41 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
         }
     }
 
-    void run(Part& own, i64 b, i64 h) const {
+    void run(Part& own, i64 b, i64 first, i64 count) const {
         DeltaChunks<T>& given = own.chunks;
-        Base::run(own, b, h, [&](i64 begin, i64 end) {
+        const i64 steps = length(this->rows, b), blocks = (this->stride + block - 1) / block;
+        DeltaFeed<T> feed(*this, given.row, static_cast<const T*>(call.grad_out), nullptr, blocks * K * (6 * M + 2));
+        DeltaStage<T> *here = &own.here, *next = &own.next;
+        feed.start(*here, b, first, (steps - 1) / in.chunk * in.chunk, steps);
+        feed.finish();
+        Base::run(own, b, first, count, [&](i64 h, i64 begin, i64 end) {
+            if (h + 1 < first + count) feed.start(*next, b, h + 1, begin, end);
+            else feed.start(*next, b, first, maximum<i64>(begin - in.chunk, 0), begin);
+            given.find_keys(*here, own.keys.data, own.spare.data, begin, end);
             given.count = 0;
             for (i64 t = begin, last; t < end; t = last) {
                 last = given.end_of(t, begin, end, b);
-                given.add(own.keys.data, b, h, begin, t, last);
+                given.add(*here, own.keys.data, b, h, begin, t, last);
             }
             const bool are_short = given.count * short_chunk > maximum<i64>((end - begin) * M, short_chunk);
             clear(own.by_reads.data, given.count * K * own.wide_all);
             clear(own.by_writes.data, given.count * K * given.wide);
             clear(own.by_inner.data, given.count * own.all * given.wide);
             clear(own.by_kept.data, given.count * K);
-            const T* const grad_out = static_cast<const T*>(call.grad_out);
-            for (i64 t = begin; grad_out && t < end; ++t)
-                copy(own.grad_o + (t - begin) * this->stride, grad_out + (this->row(t, b) * H + h) * D, D);
             bool any = false;
             this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
-                ask(begin, b, h, column, columns);
                 bool& good = own.good[column / block];
-                good = !are_short && forward(own, column, columns) && back(own, column, columns);
+                good = !are_short && forward(own, feed, column, columns) && back(own, *here, feed, column, columns);
                 any = any || good;
-                if (good) return add(own, b, h, column, columns);
+                if (good) return add(own, feed, b, h, column, columns);
                 this->repeat(own, b, h, begin, end, column, columns, f);
                 this->reverse(own, b, h, begin, end, column, columns, f);
             });
             for (i64 i = 0; any && i < given.count; ++i) finish(own, i, b, h);
+            feed.finish();
+            DeltaStage<T>* const done = here;
+            here = next;
+            next = done;
         });
     }
 };
@@ -329,7 +338,8 @@ void delta_backward_by_products(const DeltaBackward& call) {
     const FlushDenormals flush;
     const DeltaProductsBackward<T> work(call);
     using Part = DeltaProductsBackwardPart<T>;
-    work.template over_pairs<Part>(call.run, [&](Part& own, i64 b, i64 h) { work.run(own, b, h); });
+    work.template over_heads<Part>(call.run, delta_heads(work),
+                                   [&](Part& own, i64 b, i64 h, i64 count) { work.run(own, b, h, count); });
 }
 
 }  // namespace orthornn::ORTHORNN_ISA

@@ -1,5 +1,5 @@
 // The register block of every matrix product here: c[i][:] = init[i][:] + sum_k a[i, k] b[k][:] for `rows` rows and
-// `vectors` vectors of columns.
+// `vectors` vectors of columns; init[i][:] times factors[i], where there are any.
 //
 //     for k:  load vectors of b[k]; for each row: broadcast a[i, k], multiply and add
 //
@@ -22,6 +22,8 @@ struct TileArguments {
     i64 init_row;
     T* c;
     i64 c_row;
+    const T* factors = nullptr;  // of rows of init, or null for 1
+    i64 factor_step = 0;
 };
 
 // Vectors of columns that fit the registers beside `rows` rows.
@@ -46,6 +48,14 @@ void tile(const TileArguments<T>& t) {
         for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 16
             for (int v = 0; v < vectors; ++v) acc[i][v] = load_loose(t.init + i * t.init_row + v * W);
+        }
+        if (t.factors) {
+#pragma GCC unroll 16
+            for (int i = 0; i < rows; ++i) {
+                const V factor = broadcast<T>(t.factors[i * t.factor_step]);
+#pragma GCC unroll 16
+                for (int v = 0; v < vectors; ++v) acc[i][v] = factor * acc[i][v];
+            }
         }
     }
     // One pointer for every three rows: base, base + row, base + 2 row are addresses of one instruction.

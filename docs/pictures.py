@@ -177,14 +177,14 @@ def draw_gradients(T: int = 500, n: int = 64) -> None:
         "torch.nn.RNN": torch.nn.RNN(1, n),
     }
     x = torch.randn(T, 8, 1)
-    figure = Figure(figsize=(5.6, 3.0))
+    figure = Figure(figsize=(7.0, 3.4))
     axes = figure.subplots()
     for (name, network), style in zip(networks.items(), ("-", "-", "--", "-", "-", ":")):
         norms = hidden_gradient_norms(network.double(), x.double())[0]
         norms = (norms / norms[-1]).clamp_min(1e-30)
         axes.semilogy(norms, style, label=name, linewidth=1.8)
     axes.set(xlabel="time step t", ylabel="‖∂L/∂h$_t$‖, relative", ylim=(1e-12, 1e2), xlim=(0, T))
-    axes.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0.45, 0))
+    axes.legend(fontsize=10, loc="lower left", bbox_to_anchor=(0.5, 0))
     save(figure, "gradients")
 
 

@@ -164,6 +164,13 @@ def test_included_and_shown_files_exist(page):
         assert (page.parent / file).exists(), (kind, file)
 
 
+def test_the_files_that_the_style_of_the_site_names_exist():
+    style = (DOCS / "_static" / "orthornn.css").read_text(encoding="utf-8")
+    names = re.findall(r'url\("([^"]+)"\)', style)
+    assert names
+    assert all((DOCS / "_static" / name).exists() for name in names)
+
+
 @EVERY_PAGE
 def test_code_fits_on_a_page(page):
     """A desktop shows 100 characters without scrolling; pictures, directives and the output of programs are exempt."""

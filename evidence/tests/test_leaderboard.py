@@ -139,7 +139,7 @@ def test_ctrl_c_is_one_line(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(leaderboard, "carry_out", stopped)
     assert main(["run", "--steps", "1", "--out", str(tmp_path), "--", "copying"]) == 130
-    assert capsys.readouterr().err.splitlines()[-1] == "leaderboard: interrupted. Give the command again to resume."
+    assert capsys.readouterr().err.splitlines()[-1] == "leaderboard: interrupted. Repeat the command to resume."
 
 
 def test_rows_with_shifted_images_come_below_all_others():

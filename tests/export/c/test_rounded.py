@@ -198,7 +198,7 @@ def test_the_exported_c_is_the_rounded_network(case, tmp_path):
 def test_what_is_refused(tmp_path):
     made = rounded(network())
     assert isinstance(made, RoundedNetwork)
-    with pytest.raises(ArgumentError, match="form='auto' for a network whose form is chosen already, but got 'dense'"):
+    with pytest.raises(ArgumentError, match="form='auto' for a network whose form is already chosen, but got 'dense'"):
         to_c(made, tmp_path, form="dense")
     with pytest.raises(ArgumentError, match="numbers to be one of"):
         rounded(network(), "float32")

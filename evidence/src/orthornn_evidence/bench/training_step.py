@@ -32,7 +32,7 @@ _ROUNDS_OF = 20  # updates
 
 @dataclass(frozen=True)
 class _OneBatch(Task):
-    """Classify sequences; every batch is the same, so that no time goes into making data."""
+    """Classify sequences; every batch is the same, so generating data takes no time."""
 
     name: ClassVar[str] = "one-batch"
     input = "real"
@@ -135,12 +135,12 @@ def step_nonlinearity(case: Case) -> Name:
 def training_step(T: int, rounds: int, case: Case, clock: Callable[[], float] = time.perf_counter) -> StepCost:
     """Time updates of `orthornn train`'s loop: ornn or scornn, a readout of 10 classes, cross entropy, fused Adam.
 
-    Inside is the time in functions of the compiled module, taken in the same updates; outside is an update's time less
-    that. The clock around each of those functions counts as outside; wall time unless another is given. BackendError
-    without the compiled kernels.
+    Inside is the time in functions of the compiled module, measured in the same updates; outside is the rest of an update,
+    including the clock calls. The clock is wall time unless another is given. Raise BackendError without the compiled
+    kernels.
 
-    The learning rate is 0: else the one batch would be learned, and Adam's squares of ever smaller gradients become
-    denormal numbers, on which it is many times slower.
+    The learning rate is 0. Otherwise the single batch would be learned, and Adam's squares of vanishing gradients would
+    become denormal numbers, which are many times slower.
     """
     reason = extension.missing()
     if reason is not None:

@@ -31,7 +31,7 @@ _HELD_OUT_SEED = 0
 
 
 class _Words(Task):
-    """The common part of tasks of words; a subclass says which group and letters, and has the fields of `Groups`."""
+    """The common part of tasks of words; a subclass defines the group and the letters, and has the fields of `Groups`."""
 
     input = "tokens"
     output = "all"

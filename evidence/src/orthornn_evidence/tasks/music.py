@@ -1,8 +1,8 @@
 """Generation of a stretch of music (Mhammedi et al., 2017, section 5.1; Koutnik et al., 2014).
 
-Five consecutive excerpts of 800 samples (18 ms at 44.1 kHz) from `start` on; one network learns one of them by heart.
-It sees nothing but a constant 1 (so V is one column) and its learned first state, and outputs all 800 samples. It is
-never shown the target. (The paper's parameter counts fit this: n (n + 1) / 2 + 4 n + 1.)
+Five consecutive excerpts of 800 samples (18 ms at 44.1 kHz) from `start` on; one network memorizes one of them. Its only
+inputs are a constant 1 (so V is one column) and its learned initial state, and it outputs all 800 samples. It never reads
+the target. (The paper's parameter counts fit this: n (n + 1) / 2 + 4 n + 1.)
 
 The loss is the normalized mean squared error, NMSE = sum (y - y')^2 / sum (y - mean y)^2; always predicting the mean
 has 1. Outputs are scaled by mean and standard deviation of the excerpt. Every update sees the whole excerpt, so an
@@ -94,7 +94,7 @@ class Music(Task):
         return {"target_scale": deviation, "target_offset": mean, "sample_rate": self.rate}
 
     def summary_lines(self) -> list[str]:
-        """Return where the excerpt is in the file."""
+        """Return the position of the excerpt in the file."""
         return [
             f"{self._path}: {self.length} samples at {self.rate} Hz ({1000 * self.length / self.rate:.3g} ms), from sample "
             f"{self._first} on; a step is a sample"

@@ -7,7 +7,7 @@ update in training, and fixed for validation and test. Images are divided as in 
 A static network that reads all T steps at once has T W weights per hidden unit, 28000 at T = 1000: more than the 16400
 parameters of the small networks that this task compares.
 
-The trivial baseline is that of pixel-mnist.
+The trivial baseline is the same as for pixel-mnist.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 88 keys, pressed or not, at every step; from the frames up to t the network predicts frame t + 1. The loss is the
 negative log-likelihood of a frame in nats, the sum over the 88 keys, each an independent Bernoulli given the past; the
-mean over all predicted frames. `accuracy` is that of the field: keys pressed and foreseen (probability above 1/2) over
-keys pressed or foreseen.
+mean over all predicted frames. `accuracy` is defined as in the field: keys pressed and predicted (probability above 1/2)
+over keys pressed or predicted.
 
 The trivial baseline predicts each key with the frequency with which it is pressed in the predicted training frames.
 
@@ -84,7 +84,7 @@ class PianoRolls(Task):
         return KEYS
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: outputs are keys, each pressed with a probability of its own."""
+        """Return the preprocessing: outputs are keys, each pressed with an independent probability."""
         return {"says": "probabilities"}
 
     @property

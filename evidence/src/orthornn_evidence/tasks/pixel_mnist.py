@@ -6,7 +6,7 @@ Pixels are divided by 255 (by 256 in the variants of released code), so they are
 them. `permuted` shuffles the steps by one fixed permutation, numpy's of seed 92916, which the released code of the field
 shares.
 
-Which images are for what (with MNIST's 60000 training and 10000 test images):
+Division of the images (with MNIST's 60000 training and 10000 test images):
 
 variant               training    validation    which
 mhammedi2017          55000       5000          a permutation from `split_seed`; its last 5000 are for validation. The
@@ -14,11 +14,11 @@ mhammedi2017          55000       5000          a permutation from `split_seed`;
 helfrich2018          60000       none          all for training; 5.3 says 55000, its scripts have no validation images
 vorontsov2017         50000       10000         the first and the last, in the file's order in every epoch; the paper
                                                 does not say which, nor in which order
-vorontsov2017-code    50000       10000         the first and the last; every batch is the beginning of a fresh
-                                                permutation, so that an epoch does not see every image; pixels are
+vorontsov2017-code    50000       10000         the first and the last; every batch is the beginning of a new
+                                                permutation, so an epoch does not contain every image; pixels are
                                                 divided by 256, as in the file that the released code reads
-mhammedi2017-code     55000       5000          from two independent permutations, so that about 92 % of the validation
-                                                images are training images; pixels are divided by 256
+mhammedi2017-code     55000       5000          from two independent permutations: about 92 % of the validation images
+                                                are training images; pixels are divided by 256
 
 In all but the last no image is in both. `validation_size` changes the 5000 and the 10000.
 
@@ -246,7 +246,7 @@ class Images(Task):
 
     @abstractmethod
     def _arrange(self, images: Pictures, purpose: str, seed: int, first: int) -> Batch:
-        """Return the batch that shows these images; purpose, seed and first say which they are."""
+        """Return the batch of these images; purpose, seed and first identify them."""
 
     def _batches(self, images: Pictures, batch_size: int, purpose: str) -> Iterator[Batch]:
         check_integer("batch_size", batch_size, 1)
@@ -282,7 +282,7 @@ class PixelMNIST(Images):
         return self._train.pixels.shape[1]
 
     def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: what pixels are multiplied with, and the permutation."""
+        """Return the preprocessing: the factor of the pixels, and the permutation."""
         order = np.random.RandomState(PERMUTATION_SEED).permutation(self.steps).tolist() if self.permuted else None
         return {"scale": 1 / self._white, **({} if order is None else {"order": order})}
 
@@ -300,7 +300,7 @@ class PixelMNIST(Images):
         return Batch(shown.unsqueeze(-1), images.labels)
 
     def _moved(self, images: Pictures, random: np.random.Generator) -> Tensor:
-        """Return the pixels (count, H W) of each image moved by rows and columns of its own."""
+        """Return the pixels (count, H W) of each image, moved by random rows and columns."""
         rows, columns, at = self._places
         down, right = torch.from_numpy(random.integers(-self.shift, self.shift + 1, (2, len(images.labels), 1)))
         row, column, width = rows - down, columns - right, images.width

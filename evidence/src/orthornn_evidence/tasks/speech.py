@@ -81,9 +81,9 @@ class Speech(Task):
     """Download LibriSpeech's test-clean (347 MB, CC BY 4.0) into the folder if it has no sound file, and divide its
     speakers at random."""
     validation_share: float = 0.1
-    """Share of the speakers, or files, for validation, from 0 to 1, where the folder does not name them."""
+    """Share of the speakers, or files, for validation, from 0 to 1, if the folder does not define it."""
     test_share: float = 0.1
-    """Share of the speakers, or files, for the test, from 0 to 1, where the folder does not name them."""
+    """Share of the speakers, or files, for the test, from 0 to 1, if the folder does not define it."""
     split_seed: int = 0
     """Seed of that split."""
 
@@ -110,7 +110,7 @@ class Speech(Task):
         return {**scaling, "target_scale": deviation, "target_offset": mean, "sample_rate": RATE, "sound": sound}
 
     def summary_lines(self) -> list[str]:
-        """Return how many utterances there are, how long, and what a step of them is."""
+        """Return the number and duration of the utterances, and a description of a step."""
         parts = {"train": self._train, "validation": self._validation, "test": self._test}
         lengths = [
             f"{len(part.sounds)} utterances ({sum(map(len, part.sounds)) / RATE:.3g} s) for {name}"
@@ -172,8 +172,7 @@ class Speech(Task):
         }
 
     def reconstruct(self, model: Any, utterance: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the sound of a test utterance, of its own frames, and of what predicts them, each (n,) float32 at 8
-        kHz.
+        """Return a test utterance and its reconstructions from predicted frames, each (n,) float32 at 8 kHz.
 
         model: maps a batch's inputs to predictions. Returns the true sound and, by name, the reconstructions
         "model" and "previous frame".
@@ -190,8 +189,7 @@ class Speech(Task):
     def scores(self, model: Any, count: int) -> dict[str, dict[str, float | None]]:
         """Return SegSNR, STOI and PESQ, the means over the first `count` test utterances, by reconstruction and score.
 
-        None where the score's package is not installed. An utterance for which a score is not defined is left out of
-        that score.
+        A score is None if its package is not installed. Utterances for which a score is undefined are left out of it.
         """
         functions = speech_scores.available()
         found: dict[str, dict[str, list[float]]] = {}

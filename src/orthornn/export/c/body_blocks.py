@@ -1,4 +1,4 @@
-"""The C of blocks, pools and lags, whatever the numbers: what a step does next to the recurrences."""
+"""The C code of blocks, pools and lags, independent of the number format: the parts of a step next to the recurrences."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from .reading import PARTS, Reading
 
 
 def after(block: FoldedBlock, layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) -> str:
-    """Return the C that makes the outputs of a block from its states.
+    """Return the C code that computes the outputs of a block from its states.
 
     Args:
         block: The block.
         layer: Its recurrence.
-        dialect: The numbers.
-        reads: The expression of what it reads.
-        tokens: Whether that is a class.
+        dialect: The number format.
+        reads: C expression of the block's input.
+        tokens: Whether that input is a class.
     """
     k, D, states, inputs, out = layer.index, block.size, layer.size, layer.inputs, Lines()
     matrix = block.residual and block.S is not None
@@ -67,14 +67,14 @@ def after(block: FoldedBlock, layer: LayerShape, dialect: Dialect, reads: str, t
 
 
 def seen(reading: Reading, dialect: Dialect, vector: str, inputs: str, width: int) -> str:
-    """Return the C that updates what is known of all steps.
+    """Return the C code that updates the pool and the lags after a step.
 
     Args:
-        reading: What the readout reads.
-        dialect: The numbers.
-        vector: The expression of the output of this step.
-        inputs: That of its inputs as the network reads them.
-        width: How many inputs there are.
+        reading: The pool and the lags.
+        dialect: The number format.
+        vector: C expression of the output of this step.
+        inputs: C expression of its inputs as the network reads them.
+        width: Number of inputs.
     """
     if not reading.counts:
         return ""
@@ -95,7 +95,7 @@ def seen(reading: Reading, dialect: Dialect, vector: str, inputs: str, width: in
         if looks_back:
             out.add(f"for (i = {total - 1}; i >= {width}; i--)   /* the newest first */")
             older = f"state->recent[i - {own}]"
-            if own < width:  # of the newest step, the inputs that are known ahead lie between
+            if own < width:  # between them are the newest step's inputs that are known ahead
                 older = f"state->recent[i - (i < {width + own} ? {width} : {own})]"
             out.add(f"    state->recent[i] = first ? {inputs}[(i - {width}) % {own}] : {older};")
         out.add(f"for (i = 0; i < {width}; i++)", f"    state->recent[i] = {inputs}[i];")
@@ -106,7 +106,7 @@ def seen(reading: Reading, dialect: Dialect, vector: str, inputs: str, width: in
 
 
 def pooled(reading: Reading, dialect: Dialect, vector: str) -> tuple[str, str]:
-    """Return the declarations and the statements of what a readout reads of all steps, in an array `pooled`."""
+    """Return the declarations and the statements that fill an array `pooled` with the pool of all steps."""
     F = reading.size
     declared, mean = dialect.mean() if reading.has_mean else ("", "")
     declared = f"    {dialect.number} pooled[{F * PARTS[reading.pool]}];\n" + (f"    {declared}\n" if declared else "")

@@ -58,7 +58,7 @@ static inline int32_t odd_bytes(int32_t word)
 #endif
 """
 _INT8 = {
-    "inner": """/* the sum of a[j] x[j] */
+    "inner": """/* sum of a[j] x[j] */
 static int32_t inner(const int8_t *a, const int16_t *x, int count)
 {{
     int32_t sum = 0;
@@ -92,7 +92,7 @@ static int32_t dot(const int8_t *a, const int16_t *x, int count)
     return sum;
 }}
 """,
-    "dots": """/* the same of {together} rows, or of those that there are */
+    "dots": """/* the same for {together} rows, or fewer if fewer are left */
 static void dots(int32_t *sums, const int8_t *a, const int16_t *x, int count, int rows)
 {{
     int r;
@@ -133,7 +133,7 @@ static void dots(int32_t *sums, const int8_t *a, const int16_t *x, int count, in
 """,
 }
 _INT16 = {
-    "inner": """/* the sum of a[j] x[j] */
+    "inner": """/* sum of a[j] x[j] */
 static int32_t inner(const int16_t *a, const int16_t *x, int count)
 {{
     int32_t sum = 0;
@@ -151,7 +151,7 @@ static int32_t inner(const int16_t *a, const int16_t *x, int count)
     return inner(a, x, count);
 }}
 """,
-    "dots": """/* the same of {together} rows, or of those that there are */
+    "dots": """/* the same for {together} rows, or fewer if fewer are left */
 static void dots(int32_t *sums, const int16_t *a, const int16_t *x, int count, int rows)
 {{
     int r;
@@ -198,7 +198,7 @@ _HELPERS = {
     "dot": "",
     "dots": "",
     "next_dot": _NEXT_DOT,
-    "between": """/* value, cut to +-limit; masks in place of branches, so that every value takes as long */
+    "between": """/* value, clipped to +-limit; masks, not branches, so that every value takes the same time */
 static inline int32_t between(int32_t value, int32_t limit)
 {{
     const int32_t high = -(int32_t)(value > limit), low = -(int32_t)(value < -limit);
@@ -235,7 +235,7 @@ static int16_t narrow(int32_t value)
 #endif
 }}
 """,
-    "rotate": """/* h = c * h + s * swap(h): swap exchanges the halves, a middle unit stays */
+    "rotate": """/* h = c * h + s * swap(h): swap exchanges the halves; a middle unit stays in place */
 static void rotate(int16_t *h, const int16_t *c, const int16_t *s, int count, int places)
 {{
     const int half = count / 2, gap = count - half;
@@ -250,8 +250,8 @@ static void rotate(int16_t *h, const int16_t *c, const int16_t *s, int count, in
         h[half] = (int16_t)cut(((c[half] + s[half]) * (int32_t)h[half] + rounding) >> places);
 }}
 """,
-    "reflect": """/* h = H_1 ... H_m h, H = I - (2 / |u|^2) u u'. In u the last one comes first. With skip, H_j
-   leaves the first j - 1 units as they are. */
+    "reflect": """/* h = H_1 ... H_m h, H = I - (2 / |u|^2) u u'. In u the last reflector comes first. With skip,
+   H_j leaves the first j - 1 units unchanged. */
 static void reflect(int16_t *h, const {matrix} *u, const int32_t *m, int count, int columns, int skip, int shift, int places)
 {{
     const int32_t rounding = (int32_t)1 << (places - 1);
@@ -272,7 +272,7 @@ static void reflect(int16_t *h, const {matrix} *u, const int32_t *m, int count, 
     return (z ^ sign) - sign;
 }}
 """,
-    "signed_as": """/* value, negative where z is */
+    "signed_as": """/* value with the sign of z */
 static int32_t signed_as(int32_t value, int32_t z)
 {{
     const int32_t sign = -(int32_t)(z < 0);
@@ -315,7 +315,7 @@ static int32_t scaled_tanh(int32_t z, int32_t limit, int32_t m, int shift, int32
         v[i] = narrow(u[i]);
 }}
 """,
-    "turn": """/* as rotate, of a state of 32 bits, which is rounded once */
+    "turn": """/* the same as rotate for a state of 32 bits, rounded once */
 static void turn(int32_t *h, const int32_t *c, const int32_t *s, int count, int places)
 {{
     const int half = count / 2, gap = count - half;
@@ -380,7 +380,7 @@ static void normalize_size(int16_t *v, const int32_t *u, int count, int64_t eps)
         v[i] = (int16_t)cut((int32_t)((u[i] * m + ((int64_t)1 << 44)) >> 45));
 }}
 """,
-    "normalize": """/* the same of u - mean(u); u stays as it is */
+    "normalize": """/* the same for u - mean(u); u is unchanged */
 static void normalize(int16_t *v, int32_t *u, int count, int64_t eps, int32_t m, int shift, int down)
 {{
     int64_t sum = 0;
@@ -396,7 +396,7 @@ static void normalize(int16_t *v, int32_t *u, int count, int64_t eps, int32_t m,
         u[i] += mean;
 }}
 """,
-    "entry": """/* the value of a table at the place |z|, with {places} binary places more than its entries */
+    "entry": """/* value of a table at the position |z|, which has {places} binary places more than its entries */
 static int32_t entry(const int16_t *table, int32_t z)
 {{
     const int32_t place = between(size_of(z), {end});
@@ -422,7 +422,7 @@ static int32_t gelu(int32_t z)
     return (int16_t)((a & ~take) | (b & take));
 }}
 """,
-    "quotient": """/* sum / count, rounded, bit by bit: {quotient} bits hold it */
+    "quotient": """/* sum / count, rounded, bit by bit; it has at most {quotient} bits */
 static int32_t quotient(int64_t sum, uint32_t count)
 {{
     const int64_t sign = -(int64_t)(sum < 0);

@@ -16,8 +16,8 @@ from .call import DeltaCall, Gradients
 UPDATES = 64  # between two stored states
 LONGEST_STEP = 16  # updates of a step that products can take together: delta_chunk of csrc/delta_products.hpp
 # The size of states K = V from which products are faster, for each kind of gate.
-LEAST_FORWARD = {None: 128, "head": 64, "key": 96}
-LEAST_BACKWARD = {None: 64, "head": 48, "key": 96}
+LEAST_FORWARD = {None: 96, "head": 64, "key": 96}
+LEAST_BACKWARD = {None: 64, "head": 48, "key": 64}
 
 
 def forward(call: DeltaCall, save: bool) -> tuple[States, tuple[Tensor, ...]]:
