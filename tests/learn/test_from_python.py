@@ -258,7 +258,7 @@ def test_names_with_spaces_around_them_are_those_without(file, tmp_path):
     if file:
         getattr(frame, f"to_{file[2:]}")(data, **unindexed)
     task = Classify(data=data, target="kind", sequence="wave")
-    assert task.table_roles().inputs == ["x"]
+    assert task.table().roles.inputs == ["x"]
     assert task.classes == ["high", "low"]
     assert Classify(data=data, target=" kind ", sequence=" wave").summary_lines() == task.summary_lines()
     two = frame.assign(kind=frame["x"])

@@ -143,7 +143,7 @@ def table(tmp_path):
 def test_a_table_like_the_one_it_learned_from(name, table, tmp_path, capsys):
     task = OWN[name](data=str(table), sequence="id", missing="hold")
     result = train(config(task=task, steps=3, batch_size=4), tmp_path / "run")
-    lines, chosen = table.read_text().splitlines(), task.table_split().pieces["test"]
+    lines, chosen = table.read_text().splitlines(), task.table().split.pieces["test"]
     rows = [1 + row for at, steps in chosen for row in range(at, at + steps)]
     held_out = tmp_path / "held out.csv"
     held_out.write_text("\n".join([lines[0], *(lines[row] for row in rows)]) + "\n")
@@ -735,8 +735,8 @@ def unequal(tmp_path_factory):
     np.savez(folder / "data.npz", **arrays)
     task = Classify(data=str(folder / "data.npz"), target="y")
     result = train(config(task=task, steps=40, batch_size=8), folder / "run")
-    names, starts = task.table_sequences().names, task.table_data().rows.starts.tolist()
-    held_out = sorted(int(names[starts.index(at)]) for at, _ in task.table_split().pieces["test"])
+    names, starts = task.table().sequences.names, task.table().data.rows.starts.tolist()
+    held_out = sorted(int(names[starts.index(at)]) for at, _ in task.table().split.pieces["test"])
     return folder, result, {name: array[held_out] for name, array in arrays.items()}
 
 
@@ -902,7 +902,7 @@ def test_points_are_marks_of_thousands_in_new_files_of_a_column_with_decimal_com
     assert "price" in capsys.readouterr().out
     task = orthornn.load("other").config.task
     np.testing.assert_array_equal(
-        np.sort(task.table_source().table.columns["price"])[::2],
+        np.sort(task.table().source.table.columns["price"])[::2],
         np.sort(read_table(loaded.config.task, loaded.description, "train.csv").columns["price"]),
     )
 

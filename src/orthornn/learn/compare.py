@@ -33,7 +33,7 @@ from .report.table import Column, Table
 from .runs.directory import check_is_no_run, make_folder
 from .runs.signals import StopSignals
 from .systems import MODELS, SIZES
-from .tasks import Forecast, Task
+from .tasks import Forecast, Task, forecast
 from .tasks.backtest import Backtest
 from .tasks.plain_baselines import Baseline
 from .tasks.regress import Numbers
@@ -387,7 +387,7 @@ def backtested(task: Task, folders: Mapping[str, Path]) -> Backtest | None:
     """
     if not isinstance(task, Forecast) or task.backtest is None:
         return None
-    return task.backtested({name: load_model(folder, "chosen")[1] for name, folder in folders.items()})
+    return forecast.backtested(task, {name: load_model(folder, "chosen")[1] for name, folder in folders.items()})
 
 
 def backtest_table(found: Backtest) -> Table:

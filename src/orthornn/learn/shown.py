@@ -125,7 +125,7 @@ def _backtests(result: RunResult, folder: Path) -> list[Table]:
     if found is None:
         return []
     assert isinstance(task, Forecast)
-    names = task.table_sequences().names
+    names = task.table().sequences.names
     origins = [{"series": str(names[one.series]), "steps": (one.rows - one.start).tolist()} for one in found.origins]
     content = {"origins": origins, "errors": found.errors, "notes": found.notes}
     write_json(folder / BACKTEST, content, summed=True)
@@ -143,7 +143,7 @@ def class_table(task: Classify, model: SequenceModel, folder: Path, threshold: f
     """
     probabilities, classes = [], []
     for inputs, targets in task.test(250):
-        rows, wanted = task.rows(model(inputs), targets)
+        rows, wanted = task.objective().rows(model(inputs), targets)
         probabilities.append(rows.double().softmax(-1)[wanted != IGNORED].numpy())
         classes.append(wanted[wanted != IGNORED].numpy())
     found = classification_scores(np.concatenate(probabilities), np.concatenate(classes), threshold)

@@ -16,6 +16,9 @@ from orthornn.errors import DataError, OrthornnWarning
 from orthornn.learn.files.columns import is_table, joined, read_columns
 from orthornn.learn.files.frames import source
 from orthornn.learn.tasks import Classify, Forecast, Regress
+from orthornn.learn.tasks.table_roles import roles_of
+from orthornn.learn.tasks.table_sequences import sequences_of
+from orthornn.learn.tasks.table_source import read_source
 from orthornn.learn.tasks.task_choice import choose_task
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -40,12 +43,12 @@ def test_a_text_cell_among_numbers_is_an_error_that_names_it(tmp_path, cell):
     """The column was left out without a word, and 1_000 was read as 1000."""
     path = of(tmp_path, x=[1.5, cell, *range(50)], y=np.arange(52) / 7)
     with pytest.raises(DataError) as caught:
-        Forecast(data=str(path), target="y").table_roles().inputs  # noqa: B018
+        Forecast(data=str(path), target="y").table()
     message = str(caught.value)
     for part in (str(path), "column 'x'", "row 2", cell, "1 of 52"):
         assert part in message
     assert ("leave the cell empty" in message) == (cell in ("-", "?"))
-    assert Forecast(data=str(path), target="y", inputs="y").table_roles().inputs == ["y"]
+    assert Forecast(data=str(path), target="y", inputs="y").table().roles.inputs == ["y"]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -63,13 +66,13 @@ def test_dates_truth_values_and_row_numbers(tmp_path, suffix):
         parquet.write_table(pyarrow.table({"when": times, **columns}), path)
     task = Forecast(data=str(path), target="y", time="when")
     with pytest.warns(OrthornnWarning, match=r"does not see Unnamed: 0 \(numbers .*, index \(numbers the rows\), word"):
-        assert task.table_roles().inputs == ["x", "on", "y"]
-    assert task.table_source().table.numbers("on", "inputs").tolist() == columns["on"].astype(float).tolist()
+        assert task.table().roles.inputs == ["x", "on", "y"]
+    assert task.table().source.table.numbers("on", "inputs").tolist() == columns["on"].astype(float).tolist()
     with pytest.warns(OrthornnWarning, match=r"when \(dates\)"):
-        assert Forecast(data=str(path), target="y").table_roles().inputs == ["x", "on", "y"]
+        assert Forecast(data=str(path), target="y").table().roles.inputs == ["x", "on", "y"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        named = Forecast(data=str(path), target="y", inputs="index,x,y").table_roles().inputs
+        named = Forecast(data=str(path), target="y", inputs="index,x,y").table().roles.inputs
     assert named == ["index", "x", "y"]
     with pytest.raises(DataError, match=r"numbers for inputs .* column 'when', but got"):
         Forecast(data=str(path), target="y", inputs="when").trivial_loss  # noqa: B018
@@ -77,7 +80,9 @@ def test_dates_truth_values_and_row_numbers(tmp_path, suffix):
 
 def test_an_index_is_told_by_its_cells_where_its_name_may_be_another_thing(tmp_path):
     path = of(tmp_path, index=[3, 1, 2, 5], x=[1, 2, 3, 4], y=[1, 2, 3, 4])
-    assert Regress(data=str(path), target="y").table_roles().inputs == ["index", "x"]
+    task = Regress(data=str(path), target="y")
+    table = read_source(task).table
+    assert roles_of(task, table, sequences_of(task, table)).inputs == ["index", "x"]
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns"])
@@ -142,13 +147,13 @@ def test_sequence_and_mask_are_known_by_their_names_in_every_format(tmp_path, su
     else:
         np.savez(path, **columns)
     task = Classify(data=str(path), target="kind")
-    assert (task.table_roles().sequence, task.table_roles().mask, task.table_roles().inputs) == (
+    assert (task.table().roles.sequence, task.table().roles.mask, task.table().roles.inputs) == (
         "sequence",
         "mask",
         ["x"],
     )
-    assert task.table_data().rows.lengths.tolist() == [5] * 12
-    assert task.table_data().observed.tolist() == columns["mask"].tolist()
+    assert task.table().data.rows.lengths.tolist() == [5] * 12
+    assert task.table().data.observed.tolist() == columns["mask"].tolist()
     assert task.preprocessing()["sequence"] == "sequence"
     told = " ".join(task.summary_lines())
     for part in (
@@ -161,7 +166,7 @@ def test_sequence_and_mask_are_known_by_their_names_in_every_format(tmp_path, su
     ):
         assert part in told
     other = Classify(data=str(path), target="kind", inputs="x,mask", sequence="sequence")
-    assert other.table_roles().mask is None
+    assert other.table().roles.mask is None
 
 
 def test_a_mask_holds_nothing_but_zeros_and_ones(tmp_path):
@@ -178,7 +183,7 @@ def test_a_missing_name_of_a_sequence_is_an_error_that_names_its_row(tmp_path):
     with pytest.raises(
         DataError, match=r"column 'id', but got missing values, the first in row 2, line 3 of .*\. Fill"
     ):
-        Regress(data=str(path), target="y", sequence="id").table_data()
+        Regress(data=str(path), target="y", sequence="id").table()
 
 
 def test_a_parquet_file_whose_columns_have_one_name(tmp_path):

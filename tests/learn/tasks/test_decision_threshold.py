@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -110,7 +109,7 @@ def test_a_run_stores_the_threshold_that_validation_chose_and_uses_it(tmp_path, 
     found = loaded.predict_table(data)
     labels = ["yes" if said.scores[0, 1] >= loaded.threshold else "no" for _, said in found]
     assert [str(said.labels[0]) for _, said in found] == labels
-    there = [one.targets[-1] for one in task.series(Path(data), loaded.description, True)]
+    there = [one.targets[-1] for one in loaded._tables._series(data, True)]
     right = np.mean([label == wanted for label, wanted in zip(labels, there)])
     assert loaded.evaluate_table(data)["accuracy"] == pytest.approx(right)
     if result["best"]["step"] != result["steps"]:

@@ -52,7 +52,7 @@ def test_the_last_input_is_the_time_since_the_step_before_in_units_of_its_median
     pieces = list(training_pieces(task))
     unit = task.preprocessing()["time_unit"]
     values = {tuple(np.round(own["x"].to_numpy(), 3)): name for name, own in seen.groupby("sequence", sort=False)}
-    mean, deviation = task.table_data().mean[0], task.table_data().deviation[0]
+    mean, deviation = task.table().data.mean[0], task.table().data.deviation[0]
     found = []
     for piece in pieces:
         name = values[tuple(np.round(piece[:, 0].numpy() * deviation + mean, 3))]

@@ -19,6 +19,7 @@ from orthornn.learn.raw_sequences import prepared
 from orthornn.learn.score_files import write_anomalies
 from orthornn.learn.systems import build, model_named
 from orthornn.learn.tasks import Forecast
+from orthornn.learn.tasks.forecast import output_names
 from orthornn.learn.training import OptimizerConfig, RunConfig, read_config, resume, train
 from orthornn.learn.training.trainer import Trainer
 
@@ -43,11 +44,11 @@ def two(tmp_path_factory):
 
 def test_several_steps_at_once_are_those_that_come(two):
     task = Forecast(data=two, target="a,b", horizons=3, skipped=2, window=10)
-    assert task.output_names == ["a+1", "b+1", "a+2", "b+2", "a+3", "b+3"]
+    assert output_names(task) == ["a+1", "b+1", "a+2", "b+2", "a+3", "b+3"]
     mean, deviation = task.objective().mean, task.objective().deviation
     for batches in (task.validation(1), task.test(1)):  # one by one: the last piece is shorter
         for inputs, targets in batches:
-            now = inputs[:, :, 0].double() * task.table_data().deviation[0] + task.table_data().mean[0]
+            now = inputs[:, :, 0].double() * task.table().data.deviation[0] + task.table().data.mean[0]
             wanted = targets.double() * torch.from_numpy(deviation) + torch.from_numpy(mean)
             for lead in (1, 2, 3):
                 a, b = (wanted[2:, :, 2 * (lead - 1) + place] for place in (0, 1))
@@ -55,14 +56,14 @@ def test_several_steps_at_once_are_those_that_come(two):
                 torch.testing.assert_close(b, 1000 - (now[2:] + lead) ** 2, atol=1e-1, rtol=0)
             assert bool(wanted[:2].isnan().all())
     described = task.preprocessing()
-    assert described["labels"] == task.output_names
+    assert described["labels"] == output_names(task)
     assert len(described["target_scale"]) == task.output_size == 6
 
 
 def test_the_quantiles_of_the_targets_have_the_trivial_loss(wave):
     task = Forecast(data=wave, target="value", horizons=2, quantiles="0.1,0.5,0.9", skipped=4, window=30)
     assert task.output_size == 6
-    assert task.output_names[:3] == ["value+1 q0.1", "value+1 q0.5", "value+1 q0.9"]
+    assert output_names(task)[:3] == ["value+1 q0.1", "value+1 q0.5", "value+1 q0.9"]
     targets = task.objective().known
     levels = torch.tensor(task.levels, dtype=torch.float64)
     answer = torch.quantile(targets, levels, dim=0).T.reshape(1, -1).expand(len(targets), -1)
@@ -204,7 +205,7 @@ def test_what_is_known_ahead_is_all_that_is_needed_where_the_target_depends_on_i
     path, _ = priced(tmp_path / "data.csv", word=word)
     common = {"data": path, "target": "demand", "inputs": "demand", "skipped": 3, "window": 30, **options}
     without, task = Forecast(**common), Forecast(**common, known="price", categories="price" if word else None)
-    leads = task.leads
+    leads = task.forecasting.leads
     if not word:
         assert task.preprocessing()["columns"] == ["demand", *(f"price+{lead}" for lead in leads)]
     model = model_named("blocks", hidden_size=4, lags=3)
@@ -266,13 +267,13 @@ def test_what_is_known_ahead_is_that_of_its_own_sequence(tmp_path):
     common = {"data": str(tmp_path / "many.csv"), "target": "v", "known": "a", "skipped": 1}
     for options in ({"horizons": 2, "split_by": "time", "window": 6}, {"ahead": 3}):
         task = Forecast(**common, **options)
-        mean, deviation = task.table_data().mean, task.table_data().deviation
+        mean, deviation = task.table().data.mean, task.table().data.deviation
         names = task.preprocessing()["columns"]
         seen = 0
         for batches in (task.validation(1), task.test(1), [task.train_batch(0, 1, 0)]):
             for inputs, _ in batches:
                 raw = inputs.double().numpy() * deviation + mean
-                for lead in task.leads:
+                for lead in task.forecasting.leads:
                     np.testing.assert_allclose(raw[..., names.index(f"a+{lead}")], raw[..., 0] + lead, atol=1e-4)
                     seen += 1
         assert seen >= 3
@@ -395,8 +396,8 @@ def test_no_part_predicts_a_step_that_another_part_predicts(tmp_path, horizons, 
     task = Forecast(data=str(path), target="value", inputs="value", horizons=horizons, skipped=skipped)
     steps = {}
     for name in ("train", "validation", "test"):
-        part = task.table_data().parts[name]
-        steps[name] = {row + lead for row in part.rows[part.counted].tolist() for lead in task.leads}
+        part = task.table().data.parts[name]
+        steps[name] = {row + lead for row in part.rows[part.counted].tolist() for lead in task.forecasting.leads}
     assert max(steps["train"]) + 1 == min(steps["validation"])
     assert max(steps["validation"]) + 1 == min(steps["test"])
     assert max(steps["test"]) == 399
@@ -475,7 +476,7 @@ def test_the_test_of_whole_series_is_of_the_same_steps_with_all_before_them(tmp_
     monkeypatch.setattr("orthornn.learn.tasks.table_data.MOST_STEPS", most)
     options = {"data": str(path), "target": "value", "sequence": "id", "missing": "hold", "skipped": 3, "window": 12}
     task = Forecast(**options)
-    mean, deviation = task.table_data().mean[0], task.table_data().deviation[0]
+    mean, deviation = task.table().data.mean[0], task.table().data.deviation[0]
 
     def pairs(batches):
         return [
@@ -500,7 +501,7 @@ def test_the_test_of_whole_series_is_what_predict_finds(wave, tmp_path):
     result = train(config, tmp_path / "run")
     found = load(tmp_path / "run").predict_table(wave)[0][1].scores[:, 0]
     values = np.array([float(line.split(",")[0]) for line in Path(wave).read_text().split()[1:]])
-    rows = task.table_data().parts["test"].rows[task.table_data().parts["test"].counted]
+    rows = task.table().data.parts["test"].rows[task.table().data.parts["test"].counted]
     assert 0 < len(rows) < STEPS
     mse = np.square(found[rows] - values[rows + 1]).mean()
     assert result.whole_test["mse"] == pytest.approx(mse, rel=1e-5)

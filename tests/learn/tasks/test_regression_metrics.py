@@ -89,7 +89,8 @@ def test_a_run_stores_them_and_evaluations_agree(run):
     batch = next(task.test(100))
     with torch.no_grad():
         said, wanted = (
-            task.in_units(part.double()).numpy() for part in (loaded.model.eval()(batch.inputs), batch.targets)
+            task.objective().in_units(part.double()).numpy()
+            for part in (loaded.model.eval()(batch.inputs), batch.targets)
         )
     assert stored["best_test"]["mae"] == pytest.approx(metrics.mean_absolute_error(wanted, said), rel=1e-5)
     assert stored["best_test"]["mse"] == pytest.approx(metrics.mean_squared_error(wanted, said), rel=1e-5)

@@ -199,7 +199,7 @@ def test_an_index_without_a_name_is_told_by_its_cells(tmp_path, recwarn, index, 
         data = frame
     recwarn.clear()
     task = Forecast(data=data, target="y", missing="hold")
-    columns = sorted(task.table_roles().inputs)
+    columns = sorted(task.table().roles.inputs)
     messages = " ".join(str(warning.message) for warning in recwarn)
     if said is None:
         assert columns == sorted(["x", "y", name])

@@ -14,6 +14,8 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.learn.tasks import Classify, Forecast, Regress
+from orthornn.learn.tasks.table_sequences import sequences_of
+from orthornn.learn.tasks.table_source import read_source
 from orthornn.learn.tasks.task_choice import choose_task
 
 RANDOM = np.random.default_rng(5)
@@ -62,7 +64,7 @@ def test_whole_sequences_are_in_one_part_alone(sequences):
     assert (task.input_size, task.output_size, task.classes) == (2, 3, ["a", "b", "c"])
     parts = all_batches(task)
     assert [len(part) for part in parts.values()] == [14, 3, 3]
-    mean, deviation = task.table_data().mean, task.table_data().deviation
+    mean, deviation = task.table().data.mean, task.table().data.deviation
     numbers = {}
     for part, batches in parts.items():
         for inputs, targets in batches:
@@ -73,7 +75,7 @@ def test_whole_sequences_are_in_one_part_alone(sequences):
     assert set.union(*numbers.values()) == set(range(SEQUENCES))
     assert sum(map(len, numbers.values())) == SEQUENCES
     other = Classify(data=sequences, target="label", sequence="id", inputs="x,z", split_seed=1)
-    assert other.table_data().parts["test"].rows.tolist() != task.table_data().parts["test"].rows.tolist()
+    assert other.table().data.parts["test"].rows.tolist() != task.table().data.parts["test"].rows.tolist()
 
 
 def test_only_the_training_part_sets_the_scale(sequences):
@@ -88,16 +90,16 @@ def test_only_the_training_part_sets_the_scale(sequences):
     assert task.trivial_loss == pytest.approx(1, rel=1e-6)
     assert float(task.loss(torch.zeros_like(targets), targets)) == pytest.approx(task.trivial_loss, rel=1e-5)
     in_training = [
-        n + 0.5 for n in range(SEQUENCES) if n in task.table_data().features[task.table_data().parts["train"].rows, 1]
+        n + 0.5 for n in range(SEQUENCES) if n in task.table().data.features[task.table().data.parts["train"].rows, 1]
     ]
-    assert sorted(task.in_units(targets).flatten().round(decimals=3).tolist()) == in_training
+    assert sorted(task.objective().in_units(targets).flatten().round(decimals=3).tolist()) == in_training
 
 
 def test_the_errors_own_units(sequences):
     task = Regress(data=sequences, target="y", sequence="id")
     batch = next(task.test(3))
     mse = task.metrics(torch.zeros(3, 1), batch.targets)["mse"]
-    expected = (task.in_units(torch.zeros(3, 1)) - task.in_units(batch.targets)).square()
+    expected = (task.objective().in_units(torch.zeros(3, 1)) - task.objective().in_units(batch.targets)).square()
     assert mse == (pytest.approx(float(expected.sum()), rel=1e-5), 3)
 
 
@@ -146,8 +148,8 @@ def test_frequencies_have_the_trivial_loss(sequences):
 @pytest.mark.parametrize("history", [False, True])
 def test_a_series_is_divided_by_time_and_every_test_step_is_foreseen_once(series, ahead, skipped, history):
     task = Forecast(data=series, target="value", ahead=ahead, skipped=skipped, window=20, history=history)
-    mean, deviation = task.table_data().mean, task.table_data().deviation
-    own_mean, own_deviation = task.table_data().targets.mean, task.table_data().targets.deviation
+    mean, deviation = task.table().data.mean, task.table().data.deviation
+    own_mean, own_deviation = task.table().data.targets.mean, task.table().data.targets.deviation
     seen = {}
     for part, batches in all_batches(task).items():
         for inputs, targets in batches:
@@ -167,10 +169,10 @@ def test_a_series_is_divided_by_time_and_every_test_step_is_foreseen_once(series
 def test_baselines_of_a_line_that_rises(series):
     task = Forecast(data=series, target="value", ahead=4, skipped=3, window=20, history=False)
     answers = task.baselines()
-    deviation = task.table_data().targets.deviation[0]
+    deviation = task.table().data.targets.deviation[0]
     assert answers["persistence"] == pytest.approx((4 / deviation) ** 2, rel=1e-4)
     assert answers["linear autoregression of order 3"] == pytest.approx(0, abs=1e-6)
-    test = [step - task.table_data().targets.mean[0] + 1000 for step in range(177, 200)]
+    test = [step - task.table().data.targets.mean[0] + 1000 for step in range(177, 200)]
     expected = np.mean(np.square(test)) / deviation**2
     # the mean answered is that of the counted training targets, the first seven steps are in none
     assert answers["mean of the training targets"] == pytest.approx(expected, rel=0.1)
@@ -186,11 +188,11 @@ def test_missing_steps_hold_the_state(tmp_path, with_mask):
     path = write(tmp_path / "gaps.csv", **columns)
     options = {"mask": "seen", "inputs": "value"} if with_mask else {"missing": "hold"}
     task = Forecast(data=path, target="value", ahead=1, skipped=4, window=30, **options)
-    part = task.table_data().parts["train"]
+    part = task.table().data.parts["train"]
     assert not gone[part.rows].any()
     batch = task.train_batch(0, 5, 0)
     assert isinstance(batch.inputs, PackedSequence)
-    mean, deviation = task.table_data().mean, task.table_data().deviation
+    mean, deviation = task.table().data.mean, task.table().data.deviation
     padded, lengths = pad_packed_sequence(batch.inputs)
     for column, length in enumerate(lengths.tolist()):
         back = padded[:length, column, 0].double().numpy() * deviation[0] + mean[0]
@@ -209,8 +211,8 @@ def test_steps_are_put_in_order_by_time_and_sequences_need_not_be_together(tmp_p
     when = RANDOM.permutation(40)
     path = write(tmp_path / "d.csv", when=when, id=when % 4, x=when + 0.25, y=(when % 4) + 0.5)
     task = Regress(data=path, target="y", sequence="id", time="when")
-    assert task.table_roles().inputs == ["x"]
-    assert task.table_data().features[:, 0].tolist() == [n + 0.25 for i in range(4) for n in range(i, 40, 4)]
+    assert task.table().roles.inputs == ["x"]
+    assert task.table().data.features[:, 0].tolist() == [n + 0.25 for i in range(4) for n in range(i, 40, 4)]
 
 
 ARRAYS = {"x": RANDOM.random((9, 6, 2)), "y": np.arange(9) % 2, "lengths": np.array([6, 5, 4, 3, 2, 1, 6, 6, 6])}
@@ -219,16 +221,16 @@ ARRAYS = {"x": RANDOM.random((9, 6, 2)), "y": np.arange(9) % 2, "lengths": np.ar
 def test_arrays_are_the_same_table(tmp_path):
     np.savez(tmp_path / "a.npz", **ARRAYS)
     task = Classify(data=str(tmp_path / "a.npz"), target="y")
-    assert task.table_roles().inputs == ["x0", "x1"]
-    assert task.table_data().rows.lengths.tolist() == ARRAYS["lengths"].tolist()
+    assert task.table().roles.inputs == ["x0", "x1"]
+    assert task.table().data.rows.lengths.tolist() == ARRAYS["lengths"].tolist()
     np.testing.assert_array_equal(
-        task.table_data().features, np.concatenate([x[:n] for x, n in zip(ARRAYS["x"], ARRAYS["lengths"])])
+        task.table().data.features, np.concatenate([x[:n] for x, n in zip(ARRAYS["x"], ARRAYS["lengths"])])
     )
     np.save(tmp_path / "a.npy", ARRAYS["x"])
     forecast = Forecast(data=str(tmp_path / "a.npy"), target="x1", skipped=1)
-    assert forecast.table_data().rows.lengths.tolist() == [6] * 9
+    assert forecast.table().data.rows.lengths.tolist() == [6] * 9
     np.savez(tmp_path / "flat.npz", x=np.arange(50.0), label=np.arange(50) % 2)
-    assert Forecast(data=str(tmp_path / "flat.npz"), target="x", window=20, skipped=2).table_roles().inputs == [
+    assert Forecast(data=str(tmp_path / "flat.npz"), target="x", window=20, skipped=2).table().roles.inputs == [
         "x",
         "label",
     ]
@@ -243,7 +245,7 @@ def test_parquet_is_the_same_table(tmp_path, sequences):
     first, second = (
         Classify(data=str(path), target="label", sequence="id") for path in (sequences, tmp_path / "data.parquet")
     )
-    both = [(data.features, data.targets.values, data.observed) for data in (first.table_data(), second.table_data())]
+    both = [(data.features, data.targets.values, data.observed) for data in (first.table().data, second.table().data)]
     for one, other in zip(*both):
         np.testing.assert_array_equal(one, other)
     gap = pyarrow.table({"v": pyarrow.array([1.0, None, 3.0]), "w": pyarrow.array(["a", None, "b"])})
@@ -346,7 +348,7 @@ def test_long_keys_stay_apart(tmp_path):
         rows = [f"{first + i},{i},{i % 2}" for i in range(6) for _ in range(3)]
         path.write_text("\n".join(["key,x,label", *rows]))
         task = Classify(data=str(path), target="label", sequence="key")
-        assert task.table_data().rows.lengths.tolist() == [3] * 6
+        assert task.table().data.rows.lengths.tolist() == [3] * 6
 
 
 @pytest.mark.parametrize(
@@ -360,12 +362,13 @@ def test_steps_are_put_in_order_by_dates(tmp_path, dates):
     task = Regress(data=str(path), target="y", sequence="id", time="when", inputs="x")
     if "" in dates:
         with pytest.raises(DataError, match=r"column 'when', but got none in row 3, line 4 of the file\. Fill it in"):
-            task.table_data()
+            task.table()
         return
-    assert task.table_source().table.columns["x"][task.table_sequences().order].tolist() == [2, 0, 1] * 3
+    source = read_source(task)
+    assert source.table.columns["x"][sequences_of(task, *source).order].tolist() == [2, 0, 1] * 3
     path.write_text(path.read_text().replace("2020-01-10", "10.1.2020"))
     with pytest.raises(DataError, match="Expected numbers, or dates such as 2020-12-31"):
-        Regress(data=str(path), target="y", sequence="id", time="when", inputs="x").table_data()
+        Regress(data=str(path), target="y", sequence="id", time="when", inputs="x").table()
 
 
 def test_arrays_that_are_no_real_numbers(tmp_path):

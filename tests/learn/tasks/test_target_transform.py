@@ -20,6 +20,7 @@ from orthornn.learn.report.predictions import prediction_figures
 from orthornn.learn.report.runs import read_runs
 from orthornn.learn.systems import build, model_named
 from orthornn.learn.tasks import Forecast, Regress
+from orthornn.learn.tasks.forecast_baselines import past_of
 from orthornn.learn.tasks.target_transform import check_domain, in_units, transformed
 from orthornn.learn.training import Run, RunConfig, read_config, resume, train
 
@@ -111,10 +112,10 @@ def test_metrics_are_in_the_units_of_the_file(how, tmp_path):
     scale = np.array(loaded.description["target_scale"])
     logs = (FORWARD[how](said.scores[rows]) - FORWARD[how](wanted)) / scale
     assert found["loss"] == pytest.approx(np.square(logs).mean(), rel=1e-9)
-    first = int(loaded.config.task.table_split().pieces["test"][0][0])
+    first = int(loaded.config.task.table().split.pieces["test"][0][0])
     assert result.test["mse"] > np.square(errors[: first - 8]).mean()  # it grows: the test part has the largest
-    task, period = loaded.config.task, loaded.config.task.past().season
-    known = sales[task.table_split().training_rows]
+    task, period = loaded.config.task, past_of(loaded.config.task.table().data, loaded.config.task.table().split).season
+    known = sales[task.table().split.training_rows]
     assert task.objective().usual == pytest.approx(np.abs(known[period:] - known[:-period]).mean(), rel=1e-9)
 
 
@@ -147,7 +148,9 @@ def test_a_regression_is_measured_in_the_units_of_the_file(output, how, tmp_path
     assert found["loss"] == pytest.approx(np.square((FORWARD[how](said) - FORWARD[how](wanted)) / scale).mean())
     batch = next(task.test(100))
     prediction = loaded.model.eval()(batch.inputs)
-    guess, true = (task.in_units(values.detach().double()).numpy().ravel() for values in (prediction, batch.targets))
+    guess, true = (
+        task.objective().in_units(values.detach().double()).numpy().ravel() for values in (prediction, batch.targets)
+    )
     total, count = task.metrics(prediction, batch.targets)["mse"]
     assert total / count == pytest.approx(np.square(guess - true).mean(), rel=1e-6)
     sequences = x.reshape(40, 5, 1)
@@ -317,4 +320,4 @@ def test_the_first_steps_without_a_value_have_the_mean_that_the_network_reads(ho
     gone = (0, 1, 50)
     raw = Forecast(data=table(tmp_path / "raw.npz", gone=gone), target_transform=how, **options)
     taken = Forecast(data=table(tmp_path / "taken.npz", how, gone), **options)
-    np.testing.assert_allclose(raw.table_data().features, taken.table_data().features, rtol=1e-12)
+    np.testing.assert_allclose(raw.table().data.features, taken.table().data.features, rtol=1e-12)

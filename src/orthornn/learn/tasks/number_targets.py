@@ -7,7 +7,7 @@ import numpy as np
 from ...errors import DataError
 from ..files.cells import listed
 from ..files.columns import Table
-from .table_data import Targets, moments
+from .table_data import TargetCells, Targets, moments
 from .table_options import TableOptions
 from .table_series import numbers_to_transform
 from .table_splits import Split
@@ -20,7 +20,7 @@ def raw_numbers(options: TableOptions, table: Table) -> np.ndarray:
     return np.stack([numbers_to_transform(options, table, name, "target") for name in options.target_columns], 1)
 
 
-def read_numbers(options: TableOptions, table: Table) -> np.ndarray:
+def read_numbers(options: TableOptions, table: Table) -> TargetCells:
     """Return the same as the network learns them. DataError for a missing one that nobody spoke of, or an infinite one."""
     targets = raw_numbers(options, table)
     wrong = (np.isnan(targets) & strict_targets(options) | np.isinf(targets)).any(1)
@@ -33,7 +33,7 @@ def read_numbers(options: TableOptions, table: Table) -> np.ndarray:
             f"{table.row(row)}, as in {int(wrong.sum())} row(s) in all. "
             f"{INFINITE if infinite else advice}"
         )
-    return transformed(targets, options.target_transform)
+    return TargetCells(transformed(targets, options.target_transform))
 
 
 def number_targets(options: TableOptions, targets: np.ndarray, split: Split) -> Targets:
@@ -43,7 +43,9 @@ def number_targets(options: TableOptions, targets: np.ndarray, split: Split) -> 
     """
     pieces = split.pieces["train"]
     if options.output == "all":
-        rows = np.unique(np.concatenate([np.arange(at + options.leads[0], at + steps) for at, steps in pieces]))
+        rows = np.unique(
+            np.concatenate([np.arange(at + options.forecasting.leads[0], at + steps) for at, steps in pieces])
+        )
     else:
         rows = np.array([at + steps - 1 for at, steps in pieces])
     known = targets[rows]

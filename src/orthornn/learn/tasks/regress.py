@@ -15,10 +15,12 @@ from ..._checks import check_choice
 from ..files.cells import listed
 from ..files.columns import Table
 from .number_objective import NumberObjective
-from .number_targets import number_targets, raw_numbers, read_numbers
+from .number_targets import number_targets, read_numbers
 from .plain_baselines import regressors
 from .regression_metrics import with_r2
-from .table_data import TableData, Targets
+from .table_data import TableData, TargetCells, Targets
+from .table_sequences import Sequences
+from .table_splits import Split
 from .table_task import TableTask, once
 from .target_transform import TRANSFORMS
 
@@ -49,40 +51,36 @@ class Numbers(TableTask):
     @once
     def objective(self) -> NumberObjective:
         """Return the squared error, in the scale of the training part."""
-        data, every_step = self.table_data(), self.output == "all"
+        data, every_step = self.table().data, self.output == "all"
         mean, deviation = data.targets.mean, data.targets.deviation
         return NumberObjective(mean, deviation, known_targets(data, "train"), self.target_transform, every_step)
 
     def baselines(self) -> dict[str, float]:
         """Return the test loss of the mean of the training targets."""
-        return {"mean of the training targets": self._test_loss(known_targets(self.table_data(), "train").nanmean(0))}
+        return {"mean of the training targets": self._test_loss(known_targets(self.table().data, "train").nanmean(0))}
 
     def summarized(self, means: Mapping[str, float]) -> dict[str, float]:
         """Return the metrics with r2, where it is defined."""
         return with_r2(means)
 
-    def in_units(self, prediction: Tensor) -> Tensor:
-        """Return a prediction (..., O) of a model in the targets' own units."""
-        return self.objective().in_units(prediction)
-
     def preprocessing(self) -> dict[str, Any]:
         """Return the preprocessing with the targets' names, means and deviations, since the network predicts
         standardized values, and their transform, if there is one.
         """
-        own = self.table_data().targets
+        own = self.table().data.targets
         scale = {"target_scale": own.deviation.tolist(), "target_offset": own.mean.tolist()}
         targets = {**scale, "labels": self.target_columns}
         done = {} if self.target_transform is None else {"target_transform": self.target_transform}
         return {**super().preprocessing(), **targets, **done}
 
     def _test_loss(self, answer: Tensor) -> float:
-        return float((known_targets(self.table_data(), "test") - answer).square().nanmean())
+        return float((known_targets(self.table().data, "test") - answer).square().nanmean())
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
         return regressors()
 
     def _summary_of_targets(self) -> list[str]:
-        how, own = self.target_transform, self.table_data().targets
+        how, own = self.target_transform, self.table().data.targets
         names = [name if how is None else f"{how}({name})" for name in self.target_columns]
         said = [f"{name} {m:.4g} ± {d:.3g}" for name, m, d in zip(names, own.mean, own.deviation)]
         known = np.isfinite(own.values)
@@ -92,14 +90,11 @@ class Numbers(TableTask):
         )
         return [f"targets, mean and standard deviation in training: {listed(said)}", *left_out]
 
-    def _raw_targets(self, table: Table) -> np.ndarray:
-        return raw_numbers(self, table)
-
-    def _read_targets(self, table: Table) -> np.ndarray:
+    def _target_cells(self, table: Table) -> TargetCells:
         return read_numbers(self, table)
 
-    def _targets(self) -> Targets:
-        return number_targets(self, self._target_cells()[self.table_sequences().order], self.table_split())
+    def _targets(self, cells: TargetCells, sequences: Sequences, split: Split) -> Targets:
+        return number_targets(self, cells.values[sequences.order], split)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..files.columns import Table, is_text, joined, read_columns
 from ..files.csv_format import CsvFormat, spellings
 from ..files.frames import Frame, located, shown_name, store
 from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
-from .table_options import TableOptions
+from .table_options import TableOptions, sound_format
 
 
 class Source(NamedTuple):
@@ -68,7 +68,7 @@ def read_table(
     own = {name: tuple(sorted(set(filter(is_missing, cells)))) for name, cells in known.items()}
     words_of = tuple((name, cells) for name, cells in own.items() if cells)
     text = text_format(options)._replace(commas=tuple(commas), words_of=words_of)
-    return read_columns(path, text, options.sound_format)
+    return read_columns(path, text, sound_format(options))
 
 
 def text_format(options: TableOptions) -> CsvFormat:
@@ -113,7 +113,7 @@ def _check_options_of_files(options: TableOptions) -> None:
     marks = {name: getattr(options, name) for name in ("separator", "decimal", "thousands", "na", "encoding")}
     marks["default_na"] = None if options.default_na == "usual" else options.default_na
     names = ("sample_rate", "sound", "window_ms", "hop_ms", "mels")
-    form = options.sound_format
+    form = sound_format(options)
     sounds = {name: value for name, value, usual in zip(names, form, SoundFormat()) if value != usual}
     for unread, kind, found in (
         (

@@ -3,9 +3,9 @@
 A file (columns.py) has one row per step. Rows with one value in the column `sequence` are a sequence, in the order of
 the file or of the column `time`. The same rules hold for every format, for training and for new data.
 
-What a task reads is made in turn, each once, by functions that return values: the source (table_source.py), its sequences
-(table_sequences.py), which column is what (table_roles.py), the parts (table_splits.py), and the data (table_data.py).
-They warn, and raise what is wrong.
+`table` reads it, once, by functions that return values, each from those before it: the source (table_source.py), its
+sequences (table_sequences.py), which column is what (table_roles.py), the parts (table_splits.py), and the data
+(table_data.py). They warn, and raise what is wrong.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ import numpy as np
 from torch import Tensor
 
 from ..files.columns import Table
-from ..files.frames import Frame
 from . import plain_baselines as plain
 from .channels import described
 from .splits import PARTS
-from .table_data import TableData, Targets, batch_of, batches_of, batches_of_whole_test, data_of
-from .table_options import TableOptions, modes_of
-from .table_roles import Roles, roles_of
+from .table_data import ReadTable, TargetCells, Targets, batch_of, batches_of, batches_of_whole_test, data_of
+from .table_options import TableOptions, modes_of, sound_format
+from .table_roles import roles_of
 from .table_sequences import Sequences, sequences_of
-from .table_series import Series, read_new, series_of
-from .table_source import Source, files_of, read_source, stored
+from .table_source import files_of, read_source, stored
 from .table_splits import Split, split_of
 from .table_summary import summary_of
 from .task import Batch, batch_rows
@@ -62,56 +60,32 @@ class TableTask(TableOptions):
         return stored(self, folder)
 
     @once
-    def table_source(self) -> Source:
-        """Return the table of all files."""
-        return read_source(self)
-
-    @once
-    def table_sequences(self) -> Sequences:
-        """Return the rows of the table by sequence."""
-        return sequences_of(self, *self.table_source())
-
-    @once
-    def table_roles(self) -> Roles:
-        """Return which column is what."""
-        return roles_of(self, self.table_source().table, self.table_sequences())
-
-    @once
-    def table_split(self) -> Split:
-        """Return the parts of the table."""
-        self._target_cells(), self.table_roles()  # what is wrong with them is said first
-        return split_of(self, self.table_source(), self.table_sequences(), self._strata())
-
-    @once
-    def table_data(self) -> TableData:
-        """Return the inputs and the targets in their parts."""
-        split = self.table_split()
-        return data_of(self, self.table_source(), self.table_sequences(), self.table_roles(), split, self._targets)
+    def table(self) -> ReadTable:
+        """Return the data. DataError or ArgumentError for what is wrong with them."""
+        source = read_source(self)
+        for name in self.target_columns:
+            source.table.check(name, "target")
+        cells = self._target_cells(source.table)
+        sequences = sequences_of(self, *source)
+        roles = roles_of(self, source.table, sequences)
+        strata = self._strata(cells, sequences)
+        split = split_of(self, source, sequences, strata)
+        data = data_of(self, source, sequences, roles, split, lambda: self._targets(cells, sequences, split))
+        return ReadTable(source, sequences, roles, split, data, cells.classes, strata is not None)
 
     @abstractmethod
     def objective(self) -> Any:
         """Return what is learned, as functions of the output and the targets: see class_objective.py, number_objective.py."""
 
-    @once
-    def _target_cells(self) -> np.ndarray:
-        """Return the targets (R, ...) in the order of the table, as `Targets.values` has them."""
-        for name in self.target_columns:
-            self.table_source().table.check(name, "target")
-        return self._read_targets(self.table_source().table)
+    @abstractmethod
+    def _target_cells(self, table: Table) -> TargetCells:
+        """Return the targets in the order of the table. DataError for a target that nothing can learn."""
 
     @abstractmethod
-    def _read_targets(self, table: Table) -> np.ndarray:
-        """Return the same. DataError for a target that nothing can learn."""
-
-    @abstractmethod
-    def _raw_targets(self, table: Table) -> np.ndarray:
-        """Return the targets of every row as the file has them: labels (R,), or numbers (R, O)."""
-
-    @abstractmethod
-    def _targets(self) -> Targets:
+    def _targets(self, cells: TargetCells, sequences: Sequences, split: Split) -> Targets:
         """Return the targets of all rows."""
 
-    def _strata(self) -> np.ndarray | None:
+    def _strata(self, cells: TargetCells, sequences: Sequences) -> np.ndarray | None:
         """Return the class of every sequence, if the parts are to have the same shares of each; else None."""
         return None
 
@@ -126,29 +100,30 @@ class TableTask(TableOptions):
     @property
     def batch_size(self) -> int:  # type: ignore[override]
         """32, or all training pieces if they are fewer."""
-        return min(32, len(self.table_data().parts["train"].pieces))
+        return min(32, len(self.table().data.parts["train"].pieces))
 
     @property
     def input_size(self) -> int:
         """The input columns."""
-        return len(self.table_data().channels)
+        return len(self.table().data.channels)
 
     @property
     def steps(self) -> int:
         """The length of the longest training piece."""
-        return int(self.table_data().parts["train"].pieces.lengths.max())
+        return int(self.table().data.parts["train"].pieces.lengths.max())
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the preprocessing: input columns are standardized by the training part."""
-        data, table, modes = self.table_data(), self.table_source().table, modes_of(self.missing)
+        read, modes = self.table(), modes_of(self.missing)
+        data, table = read.data, read.source.table
         scaling = {"scale": (1 / data.deviation).tolist(), "offset": (-data.mean / data.deviation).tolist()}
         found = {**described(data.channels), **scaling}
-        if self.embedding is not None:
-            found |= {"series": data.series, "embedding": self.embedding}
+        if self.forecasting.embedding is not None:
+            found |= {"series": data.series, "embedding": self.forecasting.embedding}
         if self.irregular:
             found["time_unit"] = float(data.deviation[-1])
-        if self.table_roles().sequence is not None:
-            found["sequence"] = self.table_roles().sequence
+        if read.roles.sequence is not None:
+            found["sequence"] = read.roles.sequence
         numbers = [channel for channel in data.channels if channel.kind == "number"]
         holds = [channel.name for channel in numbers if modes.get(channel.column, modes[""]) == "hold"]
         if holds:
@@ -158,38 +133,36 @@ class TableTask(TableOptions):
         if table.features:
             found["features"] = table.features
         if table.sound:
-            found |= {"sample_rate": self.sample_rate, "sound": self.sound_format.described()}
+            found |= {"sample_rate": self.sample_rate, "sound": sound_format(self).described()}
         if data.transformed:
             found["transformed_inputs"] = data.transformed
         return found
 
     def summary_lines(self) -> list[str]:
         """Return what was read from the file and what each column is for."""
-        stratified = self._strata() is not None
-        made = self.table_source(), self.table_sequences(), self.table_roles(), self.table_split(), self.table_data()
-        return summary_of(self, *made, stratified, self._summary_of_targets())
+        return summary_of(self, self.table(), self._summary_of_targets())
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """Return the number of full batches of the training pieces."""
-        return len(self.table_data().parts["train"].pieces) // batch_size
+        return len(self.table().data.parts["train"].pieces) // batch_size
 
     def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         """Return a batch of the training pieces."""
-        part = self.table_data().parts["train"]
+        part = self.table().data.parts["train"]
         return batch_of(self, part, batch_rows(step, batch_size, len(part.pieces), seed).numpy())
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
         """Yield the validation pieces."""
-        return batches_of(self, self.table_data().parts["validation"], batch_size)
+        return batches_of(self, self.table().data.parts["validation"], batch_size)
 
     def test(self, batch_size: int) -> Iterator[Batch]:
         """Yield the test pieces."""
-        return batches_of(self, self.table_data().parts["test"], batch_size)
+        return batches_of(self, self.table().data.parts["test"], batch_size)
 
     def test_of_whole_series(self, batch_size: int) -> Iterator[Batch]:
         """Yield the test steps once more, in series from their first step on, if they are tested in windows."""
-        if not self.table_split().whole:
-            yield from batches_of_whole_test(self, self.table_data(), batch_size)
+        if not self.table().split.whole:
+            yield from batches_of_whole_test(self, self.table().data, batch_size)
 
     @property
     def trivial_loss(self) -> float:
@@ -224,13 +197,13 @@ class TableTask(TableOptions):
 
     def _samples(self, name: str) -> plain.Samples:
         """Return the features of a part for plain methods, and its targets."""
-        data = self.table_data()
+        data = self.table().data
         part = data.parts[name]
         rows, lengths, targets = part.inputs[:, : data.plain_inputs].numpy(), part.pieces.lengths, part.targets.numpy()
         counted = data.targets.counted(targets)
         if self.output == "all":
             counted &= part.counted
-            steps = max(1, self.skipped or plain.LAST_STEPS)
+            steps = max(1, self.forecasting.skipped or plain.LAST_STEPS)
             kept = plain.last_steps(rows, lengths, steps, data.later_inputs)
             return plain.Samples({"flattened steps": kept[counted]}, targets[counted])
         steps = min(plain.FLAT_STEPS, self.steps)
@@ -241,15 +214,3 @@ class TableTask(TableOptions):
         if plain.can_convolve(len(lengths), rows.shape[1], self.steps):
             found[plain.SERIES] = plain.stretched(rows, lengths, self.steps)[counted]
         return plain.Samples(found, targets[counted])
-
-    def read_new(self, path: Path | Frame, description: Mapping[str, Any]) -> Table:
-        """Return another file, read as the training data were. description: What description.json holds."""
-        return read_new(self, path, description)
-
-    def series(self, path: Path | Frame | Table, description: Mapping[str, Any], targets: bool) -> list[Series]:
-        """Return the sequences of another file, or of what was read of it, with its targets if they are asked for.
-
-        description: What description.json holds of the network.
-        """
-        table = path if isinstance(path, Table) else read_new(self, path, description)
-        return series_of(self, table, description, self._raw_targets if targets else None)
