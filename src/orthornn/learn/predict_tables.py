@@ -28,7 +28,7 @@ from .tasks.later_times import clock_of
 from .tasks.number_targets import raw_numbers
 from .tasks.regression_metrics import own_scores
 from .tasks.table_data import answers
-from .tasks.table_options import modes_of
+from .tasks.table_options import modes_of, names_in
 from .tasks.table_sequences import together
 from .tasks.table_series import Series, read_new, series_of
 from .tasks.table_task import TableTask
@@ -217,7 +217,7 @@ class TablePredictor:
     def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
         """Return how far the values of a file are from their forecasts, by sequence."""
         task = forecast_task(self._task)
-        lead, columns, count = task.forecasting.leads[0], len(task.target_columns), max(1, len(task.levels))
+        lead, columns, count = task.forecasting.leads[0], len(names_in(task.target)), max(1, len(task.levels))
         place = int(np.argmin(np.abs(np.array(task.levels) - 0.5))) if task.levels else 0
         chosen = np.arange(columns) * count + place
         deviation = np.asarray(self._description["target_scale"])[chosen]
@@ -239,8 +239,10 @@ class TablePredictor:
 
     def _series(self, path: Any, targets: bool) -> list[Series]:
         task, table = self._task, read_table(self._task, self._description, path)
-        raw = raw_labels if isinstance(task, Classify) else raw_numbers
-        return series_of(task, table, self._description, functools.partial(raw, task) if targets else None)
+        raw = (
+            functools.partial(raw_labels, task) if isinstance(task, Classify) else functools.partial(raw_numbers, task)
+        )
+        return series_of(task, table, self._description, raw if targets else None)
 
     def _numbered(self, targets: np.ndarray) -> np.ndarray:
         """Return targets of an array file as class numbers, if they are numbers and the classes have other names."""
@@ -284,7 +286,12 @@ def heads_of_forecasts(task: Forecast, found: list[Forecasts]) -> list[str]:
     """
     ends = [f" q{level:g}" for level in task.levels] or [""]
     timed = ["time"] if found[0].times is not None else []
-    return ["sequence", "step", *timed, *(f"forecast {column}{end}" for column in task.target_columns for end in ends)]
+    return [
+        "sequence",
+        "step",
+        *timed,
+        *(f"forecast {column}{end}" for column in names_in(task.target) for end in ends),
+    ]
 
 
 def rows_of_forecasts(one: Forecasts) -> Iterator[list[Any]]:

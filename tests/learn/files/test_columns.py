@@ -75,7 +75,7 @@ def test_dates_truth_values_and_row_numbers(tmp_path, suffix):
         named = Forecast(data=str(path), target="y", inputs="index,x,y").table().roles.inputs
     assert named == ["index", "x", "y"]
     with pytest.raises(DataError, match=r"numbers for inputs .* column 'when', but got"):
-        Forecast(data=str(path), target="y", inputs="when").trivial_loss  # noqa: B018
+        Forecast(data=str(path), target="y", inputs="when").objective().trivial_loss  # noqa: B018
 
 
 def test_an_index_is_told_by_its_cells_where_its_name_may_be_another_thing(tmp_path):
@@ -154,7 +154,7 @@ def test_sequence_and_mask_are_known_by_their_names_in_every_format(tmp_path, su
     )
     assert task.table().data.rows.lengths.tolist() == [5] * 12
     assert task.table().data.observed.tolist() == columns["mask"].tolist()
-    assert task.preprocessing()["sequence"] == "sequence"
+    assert task.problem().schema["sequence"] == "sequence"
     told = " ".join(task.summary_lines())
     for part in (
         "60 rows",
@@ -172,10 +172,10 @@ def test_sequence_and_mask_are_known_by_their_names_in_every_format(tmp_path, su
 def test_a_mask_holds_nothing_but_zeros_and_ones(tmp_path):
     path = of(tmp_path, **{**ROWS, "mask": np.arange(60) / 60})
     with pytest.raises(DataError, match=r"Expected 0 or 1 .* column 'mask', but got 0.0166667 in row 2"):
-        Classify(data=str(path), target="kind").trivial_loss  # noqa: B018
+        Classify(data=str(path), target="kind").objective().trivial_loss  # noqa: B018
     path = of(tmp_path, **{**ROWS, "seen": [None, *[1] * 59]})
     with pytest.raises(DataError, match="column 'seen', but got nan in row 1"):
-        Classify(data=str(path), target="kind", mask="seen").trivial_loss  # noqa: B018
+        Classify(data=str(path), target="kind", mask="seen").objective().trivial_loss  # noqa: B018
 
 
 def test_a_missing_name_of_a_sequence_is_an_error_that_names_its_row(tmp_path):
@@ -220,7 +220,7 @@ def test_which_files_are_tables(tmp_path):
 def test_names_in_messages_hold_no_control_characters(tmp_path):
     path = text(tmp_path / "a.csv", "x,\x1b[31mred", "1,2")
     with pytest.raises(DataError) as caught:
-        Forecast(data=str(path), target="y").trivial_loss  # noqa: B018
+        Forecast(data=str(path), target="y").objective().trivial_loss  # noqa: B018
     assert "\x1b" not in str(caught.value).replace(os.fspath(path), "")
 
 
@@ -276,7 +276,7 @@ def test_one_long_name_takes_no_more_memory_than_its_file(tmp_path):
     task = Classify(data=str(path), target="y", group="g")
     tracemalloc.start()
     try:
-        batch = next(iter(task.validation(10)))
+        batch = next(iter(task.problem().validation(10)))
         show_columns(read_columns(path))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -444,13 +444,13 @@ def test_a_table_whose_classes_pandas_has_rounded(tmp_path):
     ids = [BIG + row // 4 % 2 for row in range(40)]
     frame["y"] = pandas.Series(ids, dtype="Int64")
     name = source(frame)
-    assert Classify(data=name, target="y", sequence="s").classes == [str(BIG), str(BIG + 1)]
+    assert Classify(data=name, target="y", sequence="s").table().classes == [str(BIG), str(BIG + 1)]
     frame["y"] = pandas.Series([*ids[:-1], None])  # float64, in which all are one class
     name = source(frame)
     with pytest.raises(
         DataError, match=rf"no rounding can make equal, but got {BIG} in .*column 'y', row 1, as float64"
     ):
-        _ = Classify(data=name, target="y", sequence="s").classes
+        _ = Classify(data=name, target="y", sequence="s").table().classes
 
 
 @pytest.mark.parametrize("ending", [".csv", ".npz"])

@@ -174,7 +174,7 @@ def test_a_directory_with_a_run_is_left_as_it_is(tmp_path):
 def test_parts_in_frames_of_their_own():
     first, second = table(), table(9)
     task = Classify(data=first, test_data=second, target="kind", sequence="who", inputs="x")
-    assert sum(len(batch.targets) for batch in task.test(50)) == 9
+    assert sum(len(batch.targets) for batch in task.problem().test(50)) == 9
     assert task.files() == {}
 
 

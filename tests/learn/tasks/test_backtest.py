@@ -90,7 +90,8 @@ def test_what_comes_after_an_origin_changes_none_of_its_forecasts(quantiles, tmp
     series = wave(200)
     first = Forecast(data=written(tmp_path / "first.csv", [series]), **options)
     torch.manual_seed(0)
-    network = build("blocks", first.input_size, first.output_size, hidden_size=4, output="all", lags=5).eval()
+    sizes = (first.problem().schema[name] for name in ("input_size", "output_size"))
+    network = build("blocks", *sizes, hidden_size=4, output="all", lags=5).eval()
     before = forecasts_of(first, network, monkeypatch)
     (origins,) = origins_of(first.table().data, 4)
     for place, row in enumerate(origins.rows.tolist()):
@@ -113,7 +114,8 @@ def test_a_network_forecasts_what_it_forecasts_of_the_series_up_to_the_origin(tm
     pytest.importorskip("statsmodels")
     task = of_wave(tmp_path, ahead=2, skipped=8, backtest=3)
     torch.manual_seed(0)
-    network = build("gru", task.input_size, task.output_size, hidden_size=4, output="all").eval()
+    sizes = (task.problem().schema[name] for name in ("input_size", "output_size"))
+    network = build("gru", *sizes, hidden_size=4, output="all").eval()
     found, _ = forecasts_of(task, network, monkeypatch)["network"]
     data = task.table().data
     for place, row in enumerate(origins_of(data, 3)[0].rows.tolist()):

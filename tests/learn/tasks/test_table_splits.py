@@ -230,7 +230,7 @@ def test_missing_values_are_filled_in_within_their_sequence(tmp_path, mode, fill
     gone = np.isnan(task.table().source.table.columns["x"])
     if mode == "indicator" and gone[task.table().split.training_rows].any():
         assert features[:, 1].tolist() == gone.astype(float).tolist()
-        assert task.preprocessing()["columns"] == ["x", "x is missing"]
+        assert task.problem().schema["columns"] == ["x", "x is missing"]
     assert f"in x ({mode})" in " ".join(task.summary_lines())
 
 
@@ -262,15 +262,15 @@ def test_categories_travel_with_the_run(tmp_path, columns):
     with pytest.warns(OrthornnWarning, match=r"does not see .*color \(text\)"):
         Classify(data=path, target="label", sequence="id").table()
     task = Classify(data=path, target="label", sequence="id", inputs="x,color", categories="color")
-    assert task.input_size == 3
-    assert task.preprocessing()["columns"] == ["x", "color=blue", "color=red"]
+    assert task.problem().schema["input_size"] == 3
+    assert task.problem().schema["columns"] == ["x", "color=blue", "color=red"]
     config = RunConfig(task=task, model=model_named("lstm", hidden_size=3), steps=2, batch_size=4)
     result = train(config, tmp_path / "run")
     loaded = orthornn.load(tmp_path / "run")
     test = [task.table().sequences.names[at // STEPS] for at, _ in task.table().split.pieces["test"]]
     found = {one.name: said for one, said in loaded.predict_table(path)}
     with torch.no_grad():
-        wanted = result.model.eval()(next(task.test(100)).inputs).softmax(-1).numpy()
+        wanted = result.model.eval()(next(task.problem().test(100)).inputs).softmax(-1).numpy()
     np.testing.assert_allclose(np.concatenate([found[name].scores for name in test]), wanted, atol=1e-5)
     new = write(tmp_path / "new.csv", **{**columns, "color": np.where(colors == "red", "green", colors)})
     with pytest.warns(OrthornnWarning, match="'color': green was not in the training data"):
@@ -364,16 +364,16 @@ def test_both_of_two_series_to_forecast_are_divided_by_time(tmp_path):
     parts = {part: [at for at, _ in pieces] for part, pieces in task.table().split.pieces.items()}
     assert all(min(own) < 60 <= max(own) for own in parts.values())
     with pytest.raises(DataError, match="at least 3 sequence"):
-        next(Regress(data=path, target="value", sequence="id").test(1))
+        next(Regress(data=path, target="value", sequence="id").problem().test(1))
     with pytest.raises(DataError, match="at least 3 sequence"):
-        next(Forecast(data=path, target="value", sequence="id", split_by="sequences", skipped=4).test(1))
+        next(Forecast(data=path, target="value", sequence="id", split_by="sequences", skipped=4).problem().test(1))
 
 
 def test_a_window_of_whole_sequences_is_refused(tmp_path):
     path = write(tmp_path / "a.csv", id=np.repeat(np.arange(6), 40), value=np.sin(np.arange(240) / 5))
     whole = {"data": path, "target": "value", "sequence": "id", "skipped": 4}
     with pytest.raises(ArgumentError, match=r"window, --window, only where sequences are divided by time, but got 12"):
-        next(Forecast(**whole, window=12).test(1))
+        next(Forecast(**whole, window=12).problem().test(1))
     for window in (None, 100):  # 100 is what runs from before it could be None have
         assert {steps for _, steps in Forecast(**whole, window=window).table().split.pieces["train"]} == {40}
     assert {steps for _, steps in Forecast(**whole, window=12, split_by="time").table().split.pieces["train"]} == {12}

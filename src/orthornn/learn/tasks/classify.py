@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_float32
 from ...errors import ArgumentError, DataError
@@ -22,12 +21,13 @@ from .decision_threshold import read_threshold
 from .plain_baselines import classifiers
 from .sequences import Ragged
 from .table_data import IGNORED, TargetCells, Targets
-from .table_options import entries_in
+from .table_options import entries_in, names_in
 from .table_sequences import Sequences
 from .table_source import takes_words_for_missing
 from .table_splits import Split
 from .table_task import TableTask, once
 from .table_values import strict_targets
+from .task import judged
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,6 @@ class Classify(TableTask):
     name: ClassVar[str] = "classify"
     metric: ClassVar[str] = "accuracy"
     higher_is_better: ClassVar[bool] = True
-    trivial_formula: ClassVar[str] = "-sum_k p_k ln p_k over the class frequencies of the training targets"
 
     every_step: bool = False
     """Predict a class at every step, instead of one after the last."""
@@ -60,45 +59,28 @@ class Classify(TableTask):
         """Either "all", with every_step, or "last"."""
         return "all" if self.every_step else "last"
 
-    @property
-    def output_size(self) -> int:
-        """The classes."""
-        return len(self.classes)
-
-    @property
-    def classes(self) -> list[str]:
-        """The labels, in the order of the outputs: by number if all are numbers, else by name."""
-        return [*self.table().classes]
-
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing with the classes' names, and the type of their column if it is not text."""
-        kind = type_of_labels(located(self.data), self.table().source.table, self.target_columns[0], self.classes)
-        return {**super().preprocessing(), "labels": self.classes, **({} if kind is None else {"label_type": kind})}
-
     @once
     def objective(self) -> ClassObjective:
         """Return the cross-entropy, with the weights of the classes."""
-        targets = self.table().data.parts["train"].targets
-        counts = torch.bincount(targets[targets != IGNORED], minlength=len(self.classes)).double()
-        return ClassObjective(counts, _weights(self, self.classes, counts), self.every_step)
+        targets, classes = self.table().data.parts["train"].targets, self.table().classes
+        counts = torch.bincount(targets[targets != IGNORED], minlength=len(classes)).double()
+        return ClassObjective(counts, _weights(self, classes, counts), **judged(self))
 
-    def has_classes(self, targets: Any) -> bool:
-        """Return True."""
-        return True
+    def _output_size(self) -> int:
+        return len(self.table().classes)
 
-    def spread_loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """Return the cross-entropy to the (weighted) class frequencies of the training targets."""
-        return self.objective().spread_loss(prediction, targets)
-
-    def choose_threshold(self, outputs: Iterable[tuple[Tensor, Any]]) -> float | None:
-        """Return the threshold of the second class by predictions and targets of the validation part, if one is asked for."""
-        return None if self.threshold is None else self.objective().chosen_threshold(self.threshold, outputs)
+    def _preprocessing(self) -> dict[str, Any]:
+        """Return the same with the classes' names, and the type of their column if it is not text."""
+        table, classes = self.table().source.table, [*self.table().classes]
+        kind = type_of_labels(located(self.data), table, names_in(self.target)[0], classes)
+        typed = {} if kind is None else {"label_type": kind}
+        return {"says": "classes", **super()._preprocessing(), "labels": classes, **typed}
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
         return classifiers()
 
     def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        found = np.full((len(targets), len(self.classes)), np.finfo(np.float32).tiny)
+        found = np.full((len(targets), len(self.table().classes)), np.finfo(np.float32).tiny)
         probabilities = method.predict_proba(features)
         found[:, method.classes_] = probabilities.clip(np.finfo(np.float32).tiny)
         errors = self.objective().errors(found, targets)
@@ -114,7 +96,7 @@ class Classify(TableTask):
 
     def _summary_of_targets(self) -> list[str]:
         counts = self.objective().counts.long().tolist()
-        most = [f"{label} {count}" for label, count in zip(self.classes, counts)]
+        most = [f"{label} {count}" for label, count in zip(self.table().classes, counts)]
         return [f"classes: {listed(most)} in training"]
 
     def _target_cells(self, table: Table) -> TargetCells:
@@ -126,7 +108,7 @@ class Classify(TableTask):
 
 def read_classes(options: Classify, table: Table) -> TargetCells:
     """Return the class of every row. DataError for labels that nobody spoke of, or that are too few or too many."""
-    labels, column = _labels(options, table), options.target_columns[0]
+    labels, column = _labels(options, table), names_in(options.target)[0]
     classes = _in_order({label for label in labels if label is not None and label != options.ignore})
     if strict_targets(options).any() and None in labels:
         row = list(labels).index(None)
@@ -153,15 +135,15 @@ def read_classes(options: Classify, table: Table) -> TargetCells:
 
 def raw_labels(options: Classify, table: Table) -> np.ndarray:
     """Return the label of every row as the file has it, (R,); None where there is none."""
-    labels = table.labels(options.target_columns[0], "target")
+    labels = table.labels(names_in(options.target)[0], "target")
     return np.array([None if label == options.ignore else label for label in labels], object)
 
 
 def _labels(options: Classify, table: Table) -> np.ndarray:
     """Return the labels in the order of the table."""
-    if len(options.target_columns) != 1:
+    if len(names_in(options.target)) != 1:
         raise DataError(f"Expected one target to classify, but got {options.target!r}.")
-    column = options.target_columns[0]
+    column = names_in(options.target)[0]
     labels = table.labels(column, "target")
     if options.ignore is not None and options.ignore not in set(labels):
         known = ", ".join(map(str, sorted({str(label) for label in labels})[:20]))
@@ -188,7 +170,7 @@ def _class_targets(options: Classify, targets: np.ndarray, rows: Ragged) -> Targ
         if not same.all():
             gone = options.ignore is None and bool((same | (targets == IGNORED) | (last == IGNORED)).all())
             raise DataError(
-                f"Expected one label in all rows of a sequence, but {options.data}, column {options.target_columns[0]!r}, "
+                f"Expected one label in all rows of a sequence, but {options.data}, column {names_in(options.target)[0]!r}, "
                 f"{'is missing in some of its rows. Repeat it in all of them' if gone else 'changes within one'}. For a "
                 f"class at every step: every_step=True, --every-step."
             )

@@ -28,7 +28,7 @@ from .channels import Channel
 from .elapsed import elapsed, unit_of
 from .sequences import Ragged
 from .splits import PARTS
-from .table_options import TableOptions
+from .table_options import TableOptions, names_in
 from .table_roles import Roles
 from .table_sequences import Sequences
 from .table_source import Source
@@ -236,7 +236,7 @@ def _transformed_inputs(options: TableOptions, channels: list[Channel]) -> list[
     return [
         place
         for place, channel in enumerate(channels)
-        if channel.column in options.target_columns and channel.kind in kinds
+        if channel.column in names_in(options.target) and channel.kind in kinds
     ]
 
 

@@ -16,7 +16,7 @@ from .task import Task
 
 
 class Forecasting(NamedTuple):
-    """What only a forecast asks for; the defaults are those of classification and regression.
+    """The options of a forecast; the defaults are those of classification and regression.
 
     leads: How many steps later than the input the targets are, ascending. skipped: First steps of a piece without a loss.
     context: Steps before a stretch of validation or test that its first windows begin with. known: Columns whose values are
@@ -34,8 +34,6 @@ class Forecasting(NamedTuple):
 @dataclass(frozen=True)
 class TableOptions(Task):
     """The fields that classification, regression and forecasting have."""
-
-    input = "real"
 
     data: Source = "data.csv"
     """File (.csv, .tsv, also .gz; .parquet, .feather, .npz, .npy, .ts) with one row per step, or folder of sounds, with
@@ -155,13 +153,8 @@ class TableOptions(Task):
 
     @property
     def forecasting(self) -> Forecasting:
-        """What only a forecast asks for."""
+        """The options of a forecast, or what stands for them in another task."""
         return Forecasting()
-
-    @property
-    def target_columns(self) -> list[str]:
-        """The names of what is predicted."""
-        return names_in(self.target)
 
 
 def sound_format(options: TableOptions) -> SoundFormat:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,9 +12,9 @@ from ...errors import ArgumentError, DataError
 from ..files.cells import is_missing, listed
 from ..files.columns import Table, is_text, joined, read_columns
 from ..files.csv_format import CsvFormat, spellings
-from ..files.frames import Frame, located, shown_name, store
+from ..files.frames import Frame, located, shown_name
 from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
-from .table_options import TableOptions, sound_format
+from .table_options import TableOptions, names_in, sound_format
 
 
 class Source(NamedTuple):
@@ -28,7 +27,7 @@ class Source(NamedTuple):
 def read_source(options: TableOptions) -> Source:
     """Return the table of the options' files. DataError or ArgumentError where they and the options do not fit."""
     table = read_table(options, located(options.data))
-    targets = options.target_columns
+    targets = names_in(options.target)
     if not targets:
         raise DataError(f"Expected target to name a column; {table.path} has {listed(table.columns)}.")
     twice = next((name for name in targets if targets.count(name) > 1), None)
@@ -98,13 +97,6 @@ def files_of(options: TableOptions) -> dict[str, Path]:
         elif own.is_file():
             found[own.name if own.name not in found else str(path)] = own
     return found
-
-
-def stored(options: Any, folder: Path) -> Any:
-    """Return the options with DataFrames as Parquet files in a folder."""
-    found = {name: getattr(options, name) for name in ("data", "test_data", "validation_data")}
-    frames = {name: store(value, folder) for name, value in found.items() if isinstance(value, Frame)}
-    return replace(options, **frames) if frames else options
 
 
 def _check_options_of_files(options: TableOptions) -> None:

@@ -10,7 +10,7 @@ from ..files.cells import listed, missing_cells
 from ..files.frames import shown_name
 from .channels import beyond
 from .table_data import ReadTable
-from .table_options import TableOptions, modes_of
+from .table_options import TableOptions, modes_of, names_in
 from .time_grid import times_in, told_grid
 
 
@@ -26,7 +26,7 @@ def summary_of(options: TableOptions, read: ReadTable, of_targets: Sequence[str]
             channel.name for channel in data.channels if not channel.lead and channel.kind not in ("series", "elapsed")
         ],
         f"known {first if first == last else f'{first} to {last}'} steps ahead": roles.known,
-        "target": options.target_columns,
+        "target": names_in(options.target),
         "mask": [roles.mask] if roles.mask else [],
     }
     gone = ~data.observed & ~beyond(data.channels, rows.lengths).any(1)
@@ -59,7 +59,7 @@ def _of_values(options: TableOptions, read: ReadTable) -> list[str]:
     lines, table, sequences = [], read.source.table, read.sequences
     if options.forecasting.embedding is not None:
         lines.append(f"vectors: {options.forecasting.embedding} numbers for each of {len(read.data.series)} series")
-    gone = {name: missing_cells(table.columns[name]) for name in [*read.roles.inputs, *options.target_columns]}
+    gone = {name: missing_cells(table.columns[name]) for name in [*read.roles.inputs, *names_in(options.target)]}
     if any(gone.values()):
         modes = modes_of(options.missing)
         told = [f"{number} in {name} ({modes.get(name, modes[''])})" for name, number in gone.items() if number]

@@ -12,25 +12,28 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from torch import Tensor
 
 from ..files.columns import Table
+from ..files.frames import Frame, store
 from . import plain_baselines as plain
+from .abilities import plain_baselines, stored, whole_series
 from .channels import described
+from .problem import Batch, Problem
 from .splits import PARTS
 from .table_data import ReadTable, TargetCells, Targets, batch_of, batches_of, batches_of_whole_test, data_of
-from .table_options import TableOptions, modes_of, sound_format
+from .table_options import TableOptions, modes_of, names_in, sound_format
 from .table_roles import roles_of
 from .table_sequences import Sequences, sequences_of
-from .table_source import files_of, read_source, stored
+from .table_source import files_of, read_source
 from .table_splits import Split, split_of
 from .table_summary import summary_of
-from .task import Batch, batch_rows
+from .task import batch_rows
 
 Made = TypeVar("Made")
 
@@ -49,21 +52,17 @@ def once(make: Callable[[Any], Made]) -> Callable[[Any], Made]:
 
 
 class TableTask(TableOptions):
-    """Sequences of a table as batches, with their plain baselines and a summary."""
+    """The common part of classification, regression and forecasting."""
 
     def files(self) -> dict[str, Path]:
         """Return the files of training, validation and test."""
         return files_of(self)
 
-    def stored(self, folder: Path) -> TableTask:
-        """Return the task with DataFrames as Parquet files in a folder."""
-        return stored(self, folder)
-
     @once
     def table(self) -> ReadTable:
         """Return the data. DataError or ArgumentError for what is wrong with them."""
         source = read_source(self)
-        for name in self.target_columns:
+        for name in names_in(self.target):
             source.table.check(name, "target")
         cells = self._target_cells(source.table)
         sequences = sequences_of(self, *source)
@@ -73,9 +72,22 @@ class TableTask(TableOptions):
         data = data_of(self, source, sequences, roles, split, lambda: self._targets(cells, sequences, split))
         return ReadTable(source, sequences, roles, split, data, cells.classes, strata is not None)
 
+    def problem(self) -> Problem:
+        """Return the pieces of the parts in batches."""
+        data = self.table().data
+        train, validation, test = (data.parts[part] for part in PARTS)
+        sizes = {"input_size": len(data.channels), "output_size": self._output_size()}
+        schema = {**sizes, "input": "real", "output": self.output, **self._preprocessing()}
+        return Problem(
+            schema,
+            lambda step, size, seed: batch_of(self, train, batch_rows(step, size, len(train.pieces), seed).numpy()),
+            lambda size: batches_of(self, validation, size),
+            lambda size: batches_of(self, test, size),
+        )
+
     @abstractmethod
-    def objective(self) -> Any:
-        """Return what is learned, as functions of the output and the targets: see class_objective.py, number_objective.py."""
+    def _output_size(self) -> int:
+        """Return the width of a prediction."""
 
     @abstractmethod
     def _target_cells(self, table: Table) -> TargetCells:
@@ -103,17 +115,12 @@ class TableTask(TableOptions):
         return min(32, len(self.table().data.parts["train"].pieces))
 
     @property
-    def input_size(self) -> int:
-        """The input columns."""
-        return len(self.table().data.channels)
-
-    @property
     def steps(self) -> int:
         """The length of the longest training piece."""
         return int(self.table().data.parts["train"].pieces.lengths.max())
 
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: input columns are standardized by the training part."""
+    def _preprocessing(self) -> dict[str, Any]:
+        """Return what was done to the data: input columns are standardized by the training part."""
         read, modes = self.table(), modes_of(self.missing)
         data, table = read.data, read.source.table
         scaling = {"scale": (1 / data.deviation).tolist(), "offset": (-data.mean / data.deviation).tolist()}
@@ -146,54 +153,10 @@ class TableTask(TableOptions):
         """Return the number of full batches of the training pieces."""
         return len(self.table().data.parts["train"].pieces) // batch_size
 
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Return a batch of the training pieces."""
-        part = self.table().data.parts["train"]
-        return batch_of(self, part, batch_rows(step, batch_size, len(part.pieces), seed).numpy())
-
-    def validation(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the validation pieces."""
-        return batches_of(self, self.table().data.parts["validation"], batch_size)
-
-    def test(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the test pieces."""
-        return batches_of(self, self.table().data.parts["test"], batch_size)
-
-    def test_of_whole_series(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the test steps once more, in series from their first step on, if they are tested in windows."""
-        if not self.table().split.whole:
-            yield from batches_of_whole_test(self, self.table().data, batch_size)
-
-    @property
-    def trivial_loss(self) -> float:
-        """The loss of the best answer that is always the same, on the training targets."""
-        return self.objective().trivial_loss
-
-    @property
-    def trivial_metric(self) -> float:
-        """The metric of that answer."""
-        return self.objective().trivial_metric
-
-    def loss(self, prediction: Tensor, targets: Any) -> Tensor:
-        """Return the mean loss over the targets that are known."""
-        return self.objective().loss(prediction, targets)
-
-    def mass(self, batch: Batch) -> float:
-        """Return how many targets are known, or their weight."""
-        return self.objective().mass(batch.targets)
-
-    def metrics(self, prediction: Tensor, targets: Any, **decision: Any) -> Mapping[str, tuple[float, float]]:
-        """Return (sum, count) by name. decision: `threshold`, of a classifier."""
-        return self.objective().metrics(prediction, targets, **decision)
-
-    def plain_baselines(self) -> list[plain.Baseline]:
-        """Return logistic or ridge regression and gradient boosting, on the same parts."""
-        parts = {part: self._samples(part) for part in PARTS}
-        return plain.fitted(self._plain_methods(), parts, self._plain_metrics)
-
     def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Return the metrics of a fitted plain method."""
-        return self.objective().errors(np.asarray(method.predict(features)).reshape(targets.shape), targets)
+        objective: Any = self.objective()
+        return objective.errors(np.asarray(method.predict(features)).reshape(targets.shape), targets)
 
     def _samples(self, name: str) -> plain.Samples:
         """Return the features of a part for plain methods, and its targets."""
@@ -214,3 +177,25 @@ class TableTask(TableOptions):
         if plain.can_convolve(len(lengths), rows.shape[1], self.steps):
             found[plain.SERIES] = plain.stretched(rows, lengths, self.steps)[counted]
         return plain.Samples(found, targets[counted])
+
+
+@plain_baselines.register
+def _(task: TableTask) -> list[plain.Baseline]:
+    """Return logistic or ridge regression and gradient boosting, on the same parts."""
+    parts = {part: task._samples(part) for part in PARTS}
+    return plain.fitted(task._plain_methods(), parts, task._plain_metrics)
+
+
+@whole_series.register
+def _(task: TableTask, batch_size: int) -> Iterator[Batch]:
+    """Yield the test steps once more, in series from their first step on, if they are tested in windows."""
+    if not task.table().split.whole:
+        yield from batches_of_whole_test(task, task.table().data, batch_size)
+
+
+@stored.register
+def _(task: TableTask, folder: Path) -> TableTask:
+    """Return the task with DataFrames as Parquet files in a folder."""
+    found = {name: getattr(task, name) for name in ("data", "test_data", "validation_data")}
+    frames: dict[str, Any] = {name: store(value, folder) for name, value in found.items() if isinstance(value, Frame)}
+    return replace(task, **frames) if frames else task

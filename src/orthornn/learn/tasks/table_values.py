@@ -30,7 +30,7 @@ def channels_of(options: TableOptions, table: Table, roles: Roles, rows: np.ndar
 
     rows: The rows of the table that are in the training part.
     """
-    read = {*roles.inputs, *roles.known, *options.target_columns}
+    read = {*roles.inputs, *roles.known, *names_in(options.target)}
     unread = [name for name in modes_of(options.missing) if name and name not in read]
     if unread:
         raise ArgumentError(
@@ -90,7 +90,7 @@ def _channels_of_column(options: TableOptions, table: Table, rows: np.ndarray, n
             f"another split_seed, or leave it out of inputs, --inputs."
         )
     more = [Channel(name, "missing")] if mode == "indicator" and gone.any() else []
-    how = options.target_transform if name in options.target_columns else None  # the mean of what the network reads
+    how = options.target_transform if name in names_in(options.target) else None  # the mean of what the network reads
     return [Channel(name, kind, float(in_units(transformed(values[~gone], how).mean(), how))), *more]
 
 
@@ -171,4 +171,4 @@ def observed_of(
 def strict_targets(options: TableOptions) -> np.ndarray:
     """Return whether a missing target is an error: bool (O,), of each column."""
     modes = modes_of(options.missing)
-    return np.array([modes.get(name, modes[""]) == "error" for name in options.target_columns])
+    return np.array([modes.get(name, modes[""]) == "error" for name in names_in(options.target)])
