@@ -161,6 +161,24 @@ def test_rows_with_shifted_images_come_below_all_others():
     assert not any("below" in note for note in table(entries[:2]).notes)
 
 
+def test_published_results_stand_below_their_table(tmp_path):
+    leaderboard.store([ENTRY], tmp_path)
+    (file,) = tmp_path.glob("*.json")
+    assert "Published" not in leaderboard.page(tmp_path)
+    others = tmp_path / "published" / file.name
+    others.parent.mkdir()
+    one = {"system": "first", "test": 0.905, "parameters": None, "source": "A paper."}
+    others.write_text(json.dumps([one, {**one, "system": "second", "test": 0.95, "parameters": 70}]))
+    lines = leaderboard.page(tmp_path).splitlines()
+    at = lines.index("- second, 95 % with 70 parameters: A paper.")
+    assert lines[at + 1] == "- first, 90.5 %: A paper."
+    assert max(place for place, line in enumerate(lines) if line.startswith("| ")) < at
+    for wrong in ({}, [{**one, "test": "high"}], [{**one, "seeds": 3}]):
+        others.write_text(json.dumps(wrong))
+        with pytest.raises(DataError, match=re.escape(str(others))):
+            leaderboard.page(tmp_path)
+
+
 def test_the_best_mean_is_first_with_its_distance_from_orthogonal():
     one = {"task": "t", "metric": "accuracy", "higher_is_better": True, "parameters": 5, "head": "linear", "seed": 0}
     one |= {"validation": 0.5, "best_test": None, "last_test": None, "epochs": 1.0, "updates": 3, "cpu_seconds": 2.0}

@@ -341,7 +341,7 @@ def test_a_run_by_the_command(tmp_path, capsys):
 @pytest.mark.parametrize("case", CASES)
 def test_a_step_on_a_cortex_m4_takes_as_long_for_every_input(case, numbers, optimization, tmp_path):
     cost = to_c(network(**CASES[case]), tmp_path, numbers=numbers, calibration=torch.randn(4, 50, 3)).sizes
-    found = on_cortex_m4(tmp_path, integers=True, optimization=optimization)
+    found = on_cortex_m4(tmp_path, True, optimization)
     assert found.selftest == 0
     print(
         f"\n{case} {numbers} {optimization}: {cost}, code {found.code} bytes, {found.instructions[0]:.0f} instructions"

@@ -237,6 +237,15 @@ def store(entries: Iterable[dict[str, Any]], folder: Path) -> None:
         write_bytes(path, (json.dumps(merged, indent=1) + "\n").encode())
 
 
+class Published(Struct, forbid_unknown_fields=True):
+    """A result of others, in a file of results/leaderboard/published. parameters: None if the source does not say."""
+
+    system: str
+    test: Finite
+    parameters: Step | None
+    source: str
+
+
 def _training(one: dict[str, Any]) -> tuple[Any, ...]:
     """Return what tells trainings apart: the command, with its options in any order, and what was trained, which a recipe's
     name does not tell.
@@ -270,12 +279,27 @@ def page(folder: Path) -> str:
         task = _plain(entries[0]["task"])
         words = "\n".join(_folded(_plain(own[0]["command"]).replace("`", "'")) for own in _by_training(entries))
         parts.append(f"## {task}\n\n{_measured(entries[0])}\n\n{markdown(table(entries))}")
+        if (others := folder / "published" / path.name).exists():
+            parts.append(_published(others))
         commands.append(f"### Commands for {task}\n\n```sh\n{words}\n```")
     if len(parts) == 1:
         raise ArgumentError(
             f"Expected results in {folder}, but got none. Store some with: add RUN --out {shell_word(folder)}."
         )
     return "\n\n".join([*parts, *commands]) + "\n"
+
+
+def _published(path: Path) -> str:
+    """Return the lines with the accuracies of others, best first. DataError if the file holds anything else."""
+    found = parse(read_bytes(path, LARGEST), str(path))
+    if not isinstance(found, list):
+        raise DataError(f"Expected {path} to be a list of published results, but got something else.")
+    ranked = sorted((checked(one, Published, f"{path},") for one in found), key=lambda one: -one["test"])
+    lines = ["Published test accuracies, by the training of their authors:", ""]
+    for one in ranked:
+        size = "" if one["parameters"] is None else f" with {one['parameters']} parameters"
+        lines.append(f"- {_plain(one['system'])}, {100 * one['test']:.4g} %{size}: {_plain(one['source'])}")
+    return "\n".join(lines)
 
 
 def _measured(one: Mapping[str, Any]) -> str:

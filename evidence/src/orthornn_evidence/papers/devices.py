@@ -128,6 +128,15 @@ def _mnist(record: Record) -> list[str]:
     return markdown_table(["", "float32 in torch", "int16 in C", "int8 in C"], rows)
 
 
+def _lstm(record: Record) -> list[str]:
+    """Return a sentence about the LSTM of CMSIS-NN."""
+    return [
+        f"For comparison, the int8 LSTM of CMSIS-NN (`{record['version']}`, compiled with -Ofast) with {record['units']} "
+        f"units, {record['multiply_adds']} multiply-adds per step, takes {record['instructions']} instructions per step on "
+        f"the same emulated processor, without a readout."
+    ]
+
+
 def _sensor(record: Record) -> list[str]:
     seeds = record["seeds"]
     lines = []
@@ -165,4 +174,4 @@ _AUDIO = {
     "rates": _audio_rates,
     "costs": _audio_costs,
 }
-_INTEGERS = {"mnist": _mnist, "sensor": _sensor, "tables": _tables}
+_INTEGERS = {"mnist": _mnist, "lstm": _lstm, "sensor": _sensor, "tables": _tables}

@@ -31,7 +31,7 @@ A template is Markdown with places in double braces:
     {{agents}}                        recurrent policies next to those of sb3-contrib
     {{swap time}}  {{swap width}}  {{swap front}}  {{swap verdicts}}  {{swap costs}}  {{swap short}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
-    {{integers mnist}}  {{integers sensor}}  {{integers tables}}
+    {{integers mnist}}  {{integers lstm}}  {{integers sensor}}  {{integers tables}}
     {{gpu layers}}  {{gpu epochs}}  {{gpu kernels}}  {{gpu backends}}  {{gpu recurrences}}
     {{gpu CASE | NETWORK | OTHER}}    how many times as long as OTHER a network takes on a GPU
 

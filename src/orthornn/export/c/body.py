@@ -57,8 +57,15 @@ class Dialect:
         """Return the C type of the state of a layer."""
         raise NotImplementedError
 
-    def product(self, name: str, row: str, vector: str, count: int, i: str) -> str:
-        """Return the expression of row i of a matrix, at a pointer, times a vector, in the unit of sums."""
+    def product(self, name: str, row: str, vector: str, count: int, i: str, rows: int = 0) -> str:
+        """Return the expression of row i of a matrix, at a pointer, times a vector, in the unit of sums.
+
+        With `rows`, a loop takes all of so many rows in their order, and `room` is declared before it.
+        """
+        raise NotImplementedError
+
+    def room(self, row: str) -> list[str]:
+        """Return the declaration that a product with `rows` needs, of the rows at a pointer of this name."""
         raise NotImplementedError
 
     def entry(self, name: str, weight: str, factor: str | None, i: str) -> str:
@@ -121,6 +128,10 @@ class Dialect:
         """Return the declaration that the mean of all steps needs, and the expression of its number i."""
         raise NotImplementedError
 
+    def includes(self, text: str) -> str:
+        """Return the headers that the functions of a text need."""
+        raise NotImplementedError
+
     def helpers(self, body: str) -> str:
         """Return the static functions that a text calls, and those that they call."""
         raise NotImplementedError
@@ -151,12 +162,14 @@ def layer_step(layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) ->
     out.add(f"{dialect.state(layer)} *const h = state->h{k};")
     if has_matrix:
         out.add(f"{dialect.number} *const next = state->scratch;", f"const {dialect.matrix} *w = l{k}_W;")
+        out.add(*([] if layer.phi in PAIRED else dialect.room("w")))
     single = layer.inputs == 1 and not tokens
     if tokens:
         out.add(f"const int known = token < {layer.inputs};")
         out.add(f"const {dialect.matrix} *const v = l{k}_V + (known ? (size_t)token * {n} : 0);")
     elif not single:
         out.add(f"const {dialect.number} *const in = {reads};", f"const {dialect.matrix} *v = l{k}_V;")
+        out.add(*([] if layer.phi in PAIRED else dialect.room("v")))
     out.add("int i;")
     if layer.turns:
         out.add(dialect.rotate(layer))
@@ -225,13 +238,16 @@ def _unit(
 ) -> None:
     """Declare the pre-activation of unit i, and apart what the transition carries if it is outside of phi."""
     k, n = layer.index, layer.size
-    transition = dialect.product(f"l{k}_W", "w", "h", n, i) if layer.form == "dense" else dialect.held(layer, f"h[{i}]")
+    rows = 0 if layer.phi in PAIRED else n
+    transition = (
+        dialect.product(f"l{k}_W", "w", "h", n, i, rows) if layer.form == "dense" else dialect.held(layer, f"h[{i}]")
+    )
     if tokens:
         taken = dialect.entry(f"l{k}_V", f"(known ? v[{i}] : 0)", None, i)
     elif single:
         taken = dialect.entry(f"l{k}_V", f"l{k}_V[{i}]", f"{reads}[0]", i)
     else:
-        taken = dialect.product(f"l{k}_V", "v", "in", layer.inputs, i)
+        taken = dialect.product(f"l{k}_V", "v", "in", layer.inputs, i, rows)
     bias = f" + l{k}_b[{i}]" if layer.has_bias else ""
     wide = dialect.wide
     if layer.linear:

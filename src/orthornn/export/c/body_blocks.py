@@ -23,39 +23,39 @@ def after(block: FoldedBlock, layer: LayerShape, dialect: Dialect, reads: str, t
     out.add(f"{{   /* block {k}: {block.mixing}, {D} features */")
     out.depth += 1
     declared, *narrowed = dialect.read_state(layer)
-    out.add(declared, f"{kind}a = b{k}_A;")
+    out.add(declared, f"{kind}a = b{k}_A;", *dialect.room("a"))
     if glu:
-        out.add(f"{kind}gate = b{k}_G;")
+        out.add(f"{kind}gate = b{k}_G;", *dialect.room("gate"))
     if block.C is not None:
-        out.add(f"{kind}c = b{k}_C;")
+        out.add(f"{kind}c = b{k}_C;", *dialect.room("c"))
     if matrix and tokens:
         out.add(f"const int known = token < {inputs};")
         out.add(f"{kind}const s = b{k}_S + (known ? (size_t)token * {D} : 0);")
     elif matrix:
-        out.add(f"{kind}s = b{k}_S;")
+        out.add(f"{kind}s = b{k}_S;", *dialect.room("s"))
     out.add("int i;", *narrowed)
 
-    def product(name: str, row: str, vector: str, count: int, bias: str, there: object) -> str:
-        found = dialect.product(f"b{k}_{name}", row, vector, count, "i")
+    def product(name: str, row: str, vector: str, count: int, bias: str, there: object, rows: int) -> str:
+        found = dialect.product(f"b{k}_{name}", row, vector, count, "i", rows)
         return found if there is None else f"{found} + b{k}_{bias}[i]"
 
-    value = product("A", "a", "h", states, "a", block.a)
+    width = D if block.C is None else len(block.A)
+    value = product("A", "a", "h", states, "a", block.a, width)
     moves = [f"a += {states};"]
     if block.C is not None:
-        width = len(block.A)
         out.add(f"for (i = 0; i < {width}; i++) {{", f"    state->hidden[i] = {dialect.gelu(f'b{k}', value, True)};")
         out.add(f"    {moves[0]}", "}")
-        value = product("C", "c", "state->hidden", width, "c", block.c)
+        value = product("C", "c", "state->hidden", width, "c", block.c, D)
         moves = [f"c += {width};"]
     elif not glu:
         value = dialect.gelu(f"b{k}", value, False)
     else:
-        value = dialect.gated(value, product("G", "gate", "h", states, "g", block.a))
+        value = dialect.gated(value, product("G", "gate", "h", states, "g", block.a, D))
         moves.append(f"gate += {states};")
     if matrix and tokens:
         value = f"{dialect.entry(f'b{k}_S', '(known ? s[i] : 0)', None, 'i')} + {value}"
     elif matrix:
-        value = f"{dialect.product(f'b{k}_S', 's', reads, inputs, 'i')} + {value}"
+        value = f"{dialect.product(f'b{k}_S', 's', reads, inputs, 'i', D)} + {value}"
         moves.append(f"s += {inputs};")
     elif block.residual:
         value = f"state->u[i] + {value}"

@@ -128,7 +128,10 @@ class FloatDialect(Dialect):
     def __init__(self, network: FoldedNetwork) -> None:
         self.tables = list(_tables(network))
 
-    def product(self, name: str, row: str, vector: str, count: int, i: str) -> str:  # noqa: D102
+    def room(self, row: str) -> list[str]:  # noqa: D102
+        return []
+
+    def product(self, name: str, row: str, vector: str, count: int, i: str, rows: int = 0) -> str:  # noqa: D102
         return f"dot({row}, {vector}, {count})"
 
     def entry(self, name: str, weight: str, factor: str | None, i: str) -> str:  # noqa: D102
@@ -195,6 +198,10 @@ class FloatDialect(Dialect):
 
     def mean(self) -> tuple[str, str]:  # noqa: D102
         return "const float steps = state->count > 0 ? (float)state->count : 1.0f;", "state->sum[i] / steps"
+
+    def includes(self, text: str) -> str:  # noqa: D102
+        names = ("tanhf(", "hypotf(", "fabsf(", "erff(", "expf(", "sqrtf(")
+        return "\n#include <math.h>\n" if any(name in text for name in names) else ""
 
     def helpers(self, body: str) -> str:  # noqa: D102
         return select_helpers(_HELPERS, body)

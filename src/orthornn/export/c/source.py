@@ -219,8 +219,7 @@ def source(made: Generated) -> str:
     if made.integers:
         includes += "\n/* The arithmetic needs a right shift that keeps the sign, as all compilers have it. */\n"
         includes += f"typedef char {name}_needs_arithmetic_shift[(-1 >> 1) == -1 ? 1 : -1];\n"
-    if any(word in helpers + body for word in ("tanhf(", "hypotf(", "fabsf(", "erff(", "expf(", "sqrtf(")):
-        includes += "\n#include <math.h>\n"
+    includes += dialect.includes(helpers + body)
     tables = "\n".join(text.array(table.kind, table.name, np.asarray(table.values)) for table in dialect.tables)
     return "\n".join(part for part in (_head(made, f"{name}.c"), includes, tables, helpers, body) if part)
 
@@ -408,8 +407,9 @@ def _read(made: Generated) -> str:
         declared, vector, size = added + declared, "pooled", size * PARTS[network.reading.pool]
     if network.H is not None:
         hidden = len(network.H)
-        value = dialect.product("read_H", "first", vector, size, "i") + ("" if network.e is None else " + read_e[i]")
-        declared = f"    {dialect.number} hidden[{hidden}];\n    const {dialect.matrix} *first = read_H;\n{declared}"
+        value = dialect.product("read_H", "first", vector, size, "i", hidden)
+        value += "" if network.e is None else " + read_e[i]"
+        declared = f"    {dialect.number} hidden[{hidden}];\n{_rows(dialect, 'first', 'read_H')}{declared}"
         body += (
             f"    for (i = 0; i < {hidden}; i++) {{\n        hidden[i] = {dialect.gelu('read', value, True)};\n"
             f"        first += {size};\n    }}\n"
@@ -419,17 +419,23 @@ def _read(made: Generated) -> str:
         body = f"    for (i = 0; i < {size}; i++)\n        y[i] = {vector}[i];\n"
     else:
         plus = " + read_d[i]" if network.d is not None else ""
-        declared = f"    const {dialect.matrix} *row = read_Y;\n{declared}"
+        declared = f"{_rows(dialect, 'row', 'read_Y')}{declared}"
         more = ""
         if network.reading.A is not None:
             count = network.reading.A.shape[1]
-            declared = f"    const {dialect.matrix} *lags = lags_A;\n{declared}"
-            product = dialect.product("lags_A", "lags", "state->recent", count, "i")
+            declared = f"{_rows(dialect, 'lags', 'lags_A')}{declared}"
+            product = dialect.product("lags_A", "lags", "state->recent", count, "i", len(network.Y))
             plus, more = f"{plus} + {product}", f"        lags += {count};\n"
-        product = dialect.product("read_Y", "row", vector, size, "i")
+        product = dialect.product("read_Y", "row", vector, size, "i", len(network.Y))
         body += f"    for (i = 0; i < {upper}_OUTPUTS; i++) {{\n        y[i] = {product}{plus};\n"
         body += f"        row += {size};\n{more}    }}\n"
     return f"void {name}_read(const {name}_state *state, {dialect.wide} *y)\n{{\n{declared}{body}}}\n"
+
+
+def _rows(dialect: Dialect, row: str, table: str) -> str:
+    """Return the declarations of a pointer to the rows of a matrix."""
+    lines = [f"const {dialect.matrix} *{row} = {table};", *dialect.room(row)]
+    return "".join(f"    {line}\n" for line in lines)
 
 
 def _step(made: Generated) -> str:
