@@ -76,7 +76,7 @@ def test_a_forecast_from_csv(tmp_path, monkeypatch, capsys):
         "persistence",
         f"linear autoregression of order {period + 1}",
     }
-    assert all(f"test loss of {name}" in out for name in baselines)
+    assert all(f"test loss of {name}" in out for name in losses)
 
 
 def test_a_csv_is_classified(tmp_path, monkeypatch, capsys):
