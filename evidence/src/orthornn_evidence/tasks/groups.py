@@ -33,25 +33,22 @@ _HELD_OUT_SEED = 0
 
 @dataclass(frozen=True)
 class _OfWords(Objective):
-    """The cross-entropy in nats, the mean over all steps. marginals: How products are distributed, (steps, G). lengths: Of
-    words, after which the accuracy is measured.
-    """
+    """The cross-entropy in nats, the mean over all steps."""
 
     trivial_formula: ClassVar[str] = "mean over t of the entropy of the product of t letters"
 
-    marginals: np.ndarray
-    lengths: tuple[int, ...]
+    task: _Words
 
     @property
     def trivial_loss(self) -> float:
         """The mean over t of the entropy of the product of t letters."""
-        p = self.marginals
+        p = self._marginals()
         return float(-(p * np.log(np.where(p > 0, p, 1))).sum(1).mean())
 
     @property
     def trivial_metric(self) -> float:
         """The mean over t of the share of the most likely product."""
-        return float(self.marginals.max(1).mean())
+        return float(self._marginals().max(1).mean())
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(prediction.flatten(0, 1), targets.flatten())
@@ -65,10 +62,16 @@ class _OfWords(Objective):
             "loss": (float(self.loss(prediction, targets)) * targets.numel(), targets.numel()),
             "accuracy": (float(hits.sum()), hits.numel()),
         }
-        for length in self.lengths:
+        for length in self.task.test_lengths:
             if length <= len(hits):
                 found[f"accuracy_{length}"] = (float(hits[length - 1].sum()), hits.shape[1])
         return found
+
+    def _marginals(self) -> np.ndarray:
+        order = self.task.finite_group.order
+        if len(self.task.letters) == order:  # uniform letters: uniform from the first step on
+            return np.full((1, order), 1 / order)
+        return self.task.marginals(self.task.T)
 
 
 class _Words(Task):
@@ -141,9 +144,7 @@ class _Words(Task):
 
     def objective(self) -> Objective:
         """Return the cross-entropy, and the accuracy at every step and after some lengths."""
-        uniform = len(self.letters) == self.finite_group.order  # from the first step on
-        p = np.full((1, len(self.letters)), 1 / len(self.letters)) if uniform else self.marginals(self.T)
-        return _OfWords(p, self.test_lengths, **judged(self))
+        return _OfWords(self, **judged(self))
 
     def length_at(self, step: int) -> int:
         """Return the length of the words of a training step: `start`, doubled every `double_every` steps, up to T."""

@@ -111,16 +111,9 @@ class Characters(Task):
 
     def problem(self) -> Problem:
         """Return the lines: symbols in, and the symbols that are `ahead` steps later out."""
-        alphabet = sorted(set("".join(self._prepared(self._lines()["train"], "train"))))
-        size = self._texts[1]
-        schema = {
-            "input_size": size,
-            "output_size": size,
-            "input": "tokens",
-            "output": "all",
-            "says": "classes",
-            "vocabulary": [*alphabet, *["\ufffd"] * (size - len(alphabet))],  # of the training part, in order
-        }
+        vocabulary = [*self._texts[1]]
+        sizes = {"input_size": len(vocabulary), "output_size": len(vocabulary)}
+        schema = {**sizes, "input": "tokens", "output": "all", "says": "classes", "vocabulary": vocabulary}
         held_out = partial(self._held_out, "validation"), partial(self._held_out, "test")
         return Problem(schema, self._train_batch, *held_out)
 
@@ -134,7 +127,7 @@ class Characters(Task):
         """Return how many lines and characters there are in each part."""
         lengths = {name: self._part(name).lines.lengths for name in ("train", "validation", "test")}
         parts = [f"{len(own)} for {name} ({own.sum()} characters)" for name, own in lengths.items()]
-        return [f"{self.data}: lines: {', '.join(parts)}; {self._texts[1]} different characters"]
+        return [f"{self.data}: lines: {', '.join(parts)}; {len(self._texts[1])} different characters"]
 
     def files(self) -> dict[str, Path]:
         """Return the text, or the three of the Penn Treebank."""
@@ -179,7 +172,7 @@ class Characters(Task):
         """Return how often each symbol is followed, `ahead` steps later in its line, by each: (symbols, symbols)
         float64.
         """
-        text, size = self._part(part), self._texts[1]
+        text, size = self._part(part), len(self._texts[1])
         there = torch.ones(len(text.symbols), dtype=torch.bool)
         ends = torch.from_numpy(text.lines.starts + text.lines.lengths)
         for back in range(1, self.ahead + 1):
@@ -189,21 +182,21 @@ class Characters(Task):
         return torch.bincount(pairs, minlength=size * size).double().view(size, size)
 
     @cached_property
-    def _texts(self) -> tuple[dict[str, Text], int]:
-        """The lines of each part, and the number of symbols."""
+    def _texts(self) -> tuple[dict[str, Text], str]:
+        """The lines of each part, and the symbols of the training part, with one for all others if there are some."""
         parts = {part: self._prepared(lines, part) for part, lines in self._lines().items()}
         codes = {part: _codes("".join(lines)) for part, lines in parts.items()}
         alphabet = np.unique(codes["train"])
         unseen = any(not np.isin(np.unique(part), alphabet).all() for part in codes.values())
-        size = len(alphabet) + unseen
-        kind = np.uint8 if size <= 256 else np.int32
+        symbols = "".join(map(chr, alphabet.tolist())) + "\ufffd" * bool(unseen)
+        kind = np.uint8 if len(symbols) <= 256 else np.int32
         table = np.full(max(int(part.max()) for part in codes.values()) + 1, len(alphabet), kind)
         table[alphabet] = np.arange(len(alphabet))
         texts = {
             part: Text(torch.from_numpy(table[codes[part]]), Ragged(np.fromiter(map(len, lines), np.int64)))
             for part, lines in parts.items()
         }
-        return texts, size
+        return texts, symbols
 
     def _prepared(self, lines: list[str], part: str) -> list[str]:
         if self.max_length is not None:
