@@ -13,9 +13,11 @@ readouts compose: c_s, the influence of step s, is computed from the output down
                      <=  eps ||c||_2       "energy": sum_s d_s^2 <= eps^2
                      <=  eps max_s c_s     "one": one d_s <= eps, the others are 0.
 
-For a linear network the derivative of an output is the same everywhere, and the bound is exact. Numbers are computed in
-float64 and rounded outwards; docs/derivations/certificates.md has the steps. The certificate holds for the network in
-evaluation mode with its stored parameters, evaluated without rounding.
+For a linear network the derivative of an output is the same everywhere, and the bound is exact. A linear recurrence whose
+last state is read, by a nonlinear block too, has the matrix K = [W^(T-1) V ... V] from inputs to state. The norms of K
+replace those of c: in "energy" they are smaller by up to the root of the state's size. Numbers are computed in float64 and
+rounded outwards; docs/derivations/certificates.md has the steps. The certificate holds for the network in evaluation mode
+with its stored parameters, evaluated without rounding.
 """
 
 from __future__ import annotations
@@ -115,6 +117,11 @@ def bound(network: nn.Module, eps: float, steps: int, mode: Mode = "every", stat
     with torch.no_grad():
         c = influence(network, steps)
         moved = _total(c, mode)
+        last = _last_at_once(_wide(network), steps, mode)
+        if last is not None:
+            Y = _head(network).weight.double() if hasattr(network, "head") else None
+            terms = [factor * _norm(M if Y is None else Y @ M) for M, factor in last]
+            moved = torch.minimum(moved, torch.stack(terms).sum())
         jacobian = _jacobian(network, steps)
         if jacobian is not None:
             moved = torch.minimum(moved, _norm_of(jacobian, mode) + _slack(network, steps) * c.sum())
@@ -139,7 +146,12 @@ def movements(network: nn.Module, steps: int, mode: Mode = "every", of: Of = "in
     Y = _head(network).weight.double()
     parts = Y.chunk(found.input.shape[0], dim=1)
     pairs = torch.stack([_distances(part) for part in parts], dim=-1)
-    return _outward(_total(pairs @ getattr(found, of), mode), found.input.shape[-1] + Y.shape[1])
+    moved = _outward(_total(pairs @ getattr(found, of), mode), found.input.shape[-1] + Y.shape[1])
+    last = _last_at_once(network, steps, mode) if of == "input" else None
+    if last is None:
+        return moved
+    terms = [_outward(factor * _distances(Y @ M), sum(M.shape)) for M, factor in last]
+    return torch.minimum(moved, torch.stack(terms).sum(0))
 
 
 def certified_radius(
@@ -318,13 +330,52 @@ def _response(layer: Layer, V: Tensor, carried: Tensor) -> Tensor:
     geometric = _slope(layer) * _norm(V) * carried
     if layer.activation.name != "identity":
         return geometric
-    W, M, norms = layer.transition.matrix(), V, []
-    W, M = _double(W) * layer.gain, _double(V)
-    for _ in range(len(carried)):  # ||W^s V|| may decay although ||W|| does not show it
-        norms.append(torch.linalg.matrix_norm(M, 2))
-        M = W @ M
+    impulses = _impulses(layer, V, len(carried))
+    norms = torch.linalg.matrix_norm(impulses.movedim(1, 0), 2)  # may decay although ||W|| does not show it
     rounding = torch.arange(1, len(carried) + 1, device=carried.device) * (8 * layer.size**1.5 * _UNIT)
-    return torch.minimum(geometric, torch.stack(norms) + rounding * geometric)
+    return torch.minimum(geometric, norms + rounding * geometric)
+
+
+def _impulses(layer: Layer, V: Tensor, steps: int) -> Tensor:
+    """Return (g W)^s V for s = 0, ..., steps - 1, (N, steps, I), by doubling the number of steps."""
+    P, M = _double(layer.transition.matrix()) * layer.gain, _double(V)[:, None]
+    while M.shape[1] < steps:
+        M = torch.cat([M, torch.tensordot(P, M, 1)], 1)
+        P = P @ P
+    return M[:, :steps]
+
+
+def _last_at_once(network: Any, steps: int, mode: Mode) -> list[tuple[Tensor, Tensor]] | None:
+    """Return [(M, factor)]: what the head reads moves by a sum of M v, |v| <= factor, for inputs that move by 1.
+
+    None unless it reads the last step, or every one, of one block, or in energy of one linear layer, in one direction.
+    """
+    core = _core(network)
+    rnn: Any = core.blocks[0].recurrence if isinstance(core, OrthogonalBlocks) else core
+    read = _readings(network) in (("last",), ("all",))
+    if rnn.nonlinearity != "identity" or core.num_layers > 1 or core.bidirectional or not read:
+        return None
+    (layer,) = rnn.layers()
+    V = as_complex(layer.weight_ih) if layer.is_complex else layer.weight_ih
+    K = _impulses(layer, V, steps)
+    K = torch.view_as_real(K).movedim(3, 1).flatten(0, 1) if K.is_complex() else K
+    one, identity = K.new_ones(()), torch.eye(len(K), dtype=K.dtype, device=K.device)
+    carried = _carry(layer) ** torch.arange(steps, dtype=torch.float64, device=K.device)
+    rounding = 8 * _UNIT * steps * layer.size**1.5 * _norm(V) * _total(carried, mode)
+    if not isinstance(core, OrthogonalBlocks):
+        return [(K.flatten(1), one), (identity, rounding)] if mode == "energy" else None
+    _check_blocks(core)
+    block: Any = core.blocks[0]
+    A = block.mix[0].weight.double()
+    after = block.mix[2].weight.double() if len(block.mix) > 2 else torch.eye(len(A), dtype=A.dtype, device=A.device)
+    AK = torch.tensordot(A, K, 1)
+    if mode == "energy":
+        size = _norm(AK.flatten(1))
+    else:
+        up = 1 + 16 * (len(A) + core.input_size) * _UNIT
+        size = _outward(_total(torch.linalg.matrix_norm(AK.movedim(1, 0), 2) * up, mode), steps)
+    terms = [(after, _GELU * (size + _norm(A) * rounding))]
+    return terms if block.skip is None else [*terms, (block.skip.weight.double(), one)]
 
 
 def _carry(layer: Layer) -> Tensor:

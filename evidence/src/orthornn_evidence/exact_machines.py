@@ -77,6 +77,18 @@ def _flip_flop(values: int) -> Automaton:
     return Automaton(rows, np.arange(values))
 
 
+def _arithmetic(modulus: int) -> Automaton:
+    """Return the value of 0 +1 *3 -2 ..., products first; token 0 to m - 1 is + and that number, then come -, then *.
+
+    State s m + p: p is the product that the word ends with, with its sign, and s the sum before it.
+    """
+    s, p = np.divmod(np.arange(modulus**2), modulus)
+    sums = (s + p) % modulus * modulus
+    columns = [sums + d for d in range(modulus)] + [sums + -d % modulus for d in range(modulus)]
+    columns += [s * modulus + p * d % modulus for d in range(modulus)]
+    return Automaton(np.column_stack(columns), (s + p) % modulus)
+
+
 TASKS: dict[str, Automaton] = {
     "tomita-1": Automaton([[1, 0], [1, 1]], [1, 0]),  # 1*
     "tomita-2": Automaton([[2, 1], [0, 2], [2, 2]], [1, 0, 0]),  # (10)*
@@ -92,6 +104,8 @@ TASKS: dict[str, Automaton] = {
     "flip-flop-4": _flip_flop(4),
     "dyck-2": _dyck(2),
     "dyck-4": _dyck(4),
+    "arithmetic-3": _arithmetic(3),
+    "arithmetic-5": _arithmetic(5),
     "s3": _group("S3"),
     "s4": _group("S4"),
     "a5": _group("A5"),

@@ -104,6 +104,7 @@ TEMPLATES = (
     ("docs/benchmarks/gpu.in.md", "docs/benchmarks/gpu.md"),
     ("docs/results/group_words.in.md", "docs/results/group_words.md"),
     ("docs/results/exact_machines.in.md", "docs/results/exact_machines.md"),
+    ("docs/results/certificates.in.md", "docs/results/certificates.md"),
     ("docs/results/amplifier.in.md", "docs/results/amplifier.md"),
     ("docs/results/million_steps.in.md", "docs/results/million_steps.md"),
     ("docs/results/microcontroller.in.md", "docs/results/microcontroller.md"),

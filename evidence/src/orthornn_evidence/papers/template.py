@@ -28,6 +28,8 @@ A template is Markdown with places in double braces:
     {{popgym ENVIRONMENT | MEMORY}}   one score: of a memory, or the published one of the GRU or the best model
     {{irregular PROBLEM}}             errors on sequences with dropped samples
     {{irregular PROBLEM | SHARE}}     our error over the smallest of the others; {{... | SHARE | NETWORK}} over one network's
+    {{certificates pixels}}  {{certificates tanks}}
+    {{certificates pixels | NETWORK | certified | EPS}}  one share, in percent
     {{agents}}                        recurrent policies compared with sb3-contrib
     {{swap time}}  {{swap width}}  {{swap front}}  {{swap verdicts}}  {{swap costs}}  {{swap short}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
@@ -51,6 +53,7 @@ from typing import Any
 from orthornn._checks import check_choice
 from orthornn.errors import ArgumentError
 
+from ..certificates.table import certificates
 from ..irregular_time.table import irregular
 from ..leaderboard import markdown, stored, table
 from ..markdown import markdown_table, percent
@@ -536,6 +539,7 @@ _BLOCKS = {
     "drift": lambda evidence, name, options, page: drift(evidence.results),
     "popgym": _popgym,
     "irregular": lambda evidence, name, options, page: irregular(evidence.results, name, *options),
+    "certificates": lambda evidence, name, options, page: certificates(evidence.results, name, *options),
     "agents": lambda evidence, name, options, page: agents(evidence.results),
     "resets": lambda evidence, name, options, page: resets(evidence.results),
     "amplifier": lambda evidence, name, options, page: amplifier(evidence.results, name),
