@@ -1,10 +1,15 @@
 """Small networks in integers: train them, export them as C, and measure what that costs.
 
     python benchmarks/microcontroller.py mnist FOLDER OUT --minutes 80 --results results/microcontroller.json
+    python benchmarks/microcontroller.py count FOLDER OUT --results results/microcontroller.json
+    python benchmarks/microcontroller.py lstm CMSIS_NN OUT --results results/microcontroller.json
     python benchmarks/microcontroller.py sensor FOLDER OUT --results results/microcontroller.json
     python benchmarks/microcontroller.py tables SERIES OUT --digits DIGITS --results results/microcontroller-tables.json
 
 mnist: pixel MNIST, one pixel per step; the images for validation are the last 5000 of a permutation of the training images.
+count: the instructions and the code of a network as that of mnist, but with its initial weights, on which they do not depend;
+other entries of mnist stay as they are.
+lstm: the int8 LSTM of CMSIS-NN, a folder of its sources, with about the multiply-adds of the network of mnist, counted alike.
 sensor: BasicMotions of the UEA archive, six channels of a smart watch, ten seeds.
 tables: the sets of orthornn_evidence.own_data, each with the default network of tables as `orthornn train` trains it, seed 0;
 the scales are the largest values on at most 300 training sequences, times 4.
@@ -45,12 +50,13 @@ from orthornn.learn.tasks import Task
 from orthornn_evidence.files.idx import read_idx
 from orthornn_evidence.own_data.cells import Cell, trained
 from orthornn_evidence.own_data.sets import SETS, Places
-from support.compiled_c import Compiled
-from support.devices import on_cortex_m4
+from support.compiled_c import Compiled, command
+from support.devices import GCC_M4, M4, on_cortex_m4, run_on_cortex_m4
 
 INNER, OUTER = 5.0, 28.0  # typical sizes of the two states, so that one rate fits all weights
 NUMBERS = ("int8", "int16")
 TYPICAL = 300  # sequences that calibrate a network of tables
+LSTM_UNITS = 51
 SENSOR_UNITS, SENSOR_SEEDS, SENSOR_UPDATES, SENSOR_BATCH = 32, 10, 200, 20
 
 
@@ -214,6 +220,44 @@ def mnist(given: argparse.Namespace) -> dict[str, Any]:
     return {"units": given.units, "minutes": given.minutes, "parameters": parameters, "accuracy": right} | made
 
 
+def count(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the results on pixel MNIST that there are, with the instructions and the code of the present C."""
+    kept = json.loads(given.results.read_text())["mnist"]
+    torch.manual_seed(0)
+    model, x = network(initial(kept["units"], 1, 10)), torch.rand(20, 784, 1)
+    made = export(model, given.out, x, model(x.transpose(0, 1)).argmax(-1), x, [str(digit) for digit in range(10)])
+    for numbers in NUMBERS:
+        kept[numbers] |= {name: made[numbers][name] for name in ("instructions", "code")}
+    return kept | {"counted": commit()}
+
+
+def lstm(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the instructions of the LSTM of CMSIS-NN."""
+    (given.out / "network.h").write_text(
+        "#include <stdint.h>\n#define NETWORK_INPUTS 1\n"
+        f"#define NETWORK_OUTPUTS {LSTM_UNITS}\n"
+        f"typedef struct {{ int16_t cell[{LSTM_UNITS}]; int8_t hidden[{LSTM_UNITS}]; }} network_state;\n"
+        "void network_init(network_state *);\nvoid network_step(network_state *, const int8_t *, int8_t *);\n"
+        "int network_selftest(void);\n"
+    )
+    folders = [given.data / "Source" / f"{name}Functions" for name in ("LSTM", "NNSupport", "BasicMath", "Activation")]
+    sources = [Path(__file__).with_name("cmsis_nn_lstm.c"), *(path for one in folders for path in one.glob("*.c"))]
+    sources = [path for path in sources if not path.stem.endswith(("f16", "f32"))]
+    objects = []
+    for source in sources:
+        objects.append(given.out / f"{source.stem}.o")
+        flags = ("-Ofast", "-std=gnu99", "-ffunction-sections", f"-I{given.out}", f"-I{given.data / 'Include'}")
+        command(GCC_M4, *flags, *M4, "-c", source, "-o", objects[-1])
+    found = run_on_cortex_m4(given.out, objects, "int8_t", "int8_t")
+    description = command("git", "-C", given.data, "describe", "--always", "--tags").strip()
+    return {
+        "units": LSTM_UNITS,
+        "multiply_adds": 4 * LSTM_UNITS * (LSTM_UNITS + 1),
+        "instructions": round(max(found.instructions)),
+        "version": description,
+    }
+
+
 def sensor(given: argparse.Namespace) -> dict[str, Any]:
     """Return the results on BasicMotions, of several seeds."""
     (x, y), (test_x, test_y) = (read_archive(given.data / f"BasicMotions_{part}.ts") for part in ("TRAIN", "TEST"))
@@ -247,7 +291,7 @@ def tables(given: argparse.Namespace) -> dict[str, Any]:
         task, model = loaded.config.task, loaded.model.eval()
         size = loaded.config.batch_size
         steps = min(-(-TYPICAL // size), task.steps_per_epoch(size) or 1)
-        batches = [task.train_batch(step, size, 0).inputs for step in range(steps)]
+        batches = [task.problem().train(step, size, 0).inputs for step in range(steps)]
         typical = [one for inputs in batches for one in sequences(inputs)][:TYPICAL]
         row = {"set": name, "metric": task.metric, "parameters": entry["parameters"], "float32": score(task, model)}
         for numbers in ("float32", *NUMBERS):
@@ -270,11 +314,11 @@ def tables(given: argparse.Namespace) -> dict[str, Any]:
 def score(task: Task, model: SequenceModel, run: Callable[[np.ndarray], np.ndarray] | None = None) -> float:
     """Return the metric of a task on its test part. run: Makes predictions of sequences (B, T, I); None for the model."""
     total = count = 0.0
-    for batch in task.test(64):
+    for batch in task.problem().test(64):
         prediction = model(batch.inputs)
         if run is not None:
             prediction = like(prediction, batch.inputs, run)
-        one, of = task.metrics(prediction, batch.targets)[task.metric]
+        one, of = task.objective().metrics(prediction, batch.targets)[task.metric]
         total, count = total + one, count + of
     return total / count
 
@@ -312,7 +356,7 @@ def read_archive(path: Path) -> tuple[Tensor, list[str]]:
 def main() -> None:
     """Run the command."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    tasks = {"mnist": mnist, "sensor": sensor, "tables": tables}
+    tasks = {"mnist": mnist, "count": count, "lstm": lstm, "sensor": sensor, "tables": tables}
     options.add_argument("task", choices=tasks)
     options.add_argument("data", type=Path)
     options.add_argument("out", type=Path)
@@ -329,7 +373,10 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     found = tasks[given.task](given)
     record = json.loads(given.results.read_text()) if given.results.exists() else {}
-    record[given.task] = {"commit": commit()} | found
+    if given.task == "count":
+        record["mnist"] = found
+    else:
+        record[given.task] = {"commit": commit()} | found
     given.results.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n", encoding="utf-8")
 
 

@@ -91,7 +91,7 @@ for _name, _address in _INVENTORIES.items():
 
 # Pages
 html_theme = "furo"
-html_title = "orthornn"
+html_title = f"orthornn {version}"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["orthornn.css"]

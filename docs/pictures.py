@@ -33,6 +33,8 @@ from orthornn import (
     Stiefel,
     Unconstrained,
 )
+from orthornn.automata import Rule
+from orthornn.certify import bound
 from orthornn.diagnostics import hidden_gradient_norms
 from orthornn.parametrizations import Parametrization
 from orthornn_evidence.own_data.page import class_ranks, rows_of
@@ -175,14 +177,14 @@ def draw_gradients(T: int = 500, n: int = 64) -> None:
         "torch.nn.RNN": torch.nn.RNN(1, n),
     }
     x = torch.randn(T, 8, 1)
-    figure = Figure(figsize=(5.6, 3.0))
+    figure = Figure(figsize=(7.0, 3.4))
     axes = figure.subplots()
     for (name, network), style in zip(networks.items(), ("-", "-", "--", "-", "-", ":")):
         norms = hidden_gradient_norms(network.double(), x.double())[0]
         norms = (norms / norms[-1]).clamp_min(1e-30)
         axes.semilogy(norms, style, label=name, linewidth=1.8)
     axes.set(xlabel="time step t", ylabel="‖∂L/∂h$_t$‖, relative", ylim=(1e-12, 1e2), xlim=(0, T))
-    axes.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0.45, 0))
+    axes.legend(fontsize=10, loc="lower left", bbox_to_anchor=(0.5, 0))
     save(figure, "gradients")
 
 
@@ -596,6 +598,72 @@ def draw_forecast(seen: int = 72, ahead: int = 24) -> None:
     save(figure, "forecast")
 
 
+def draw_certificates(steps: int = 120, n: int = 32) -> None:
+    """Draw how far the states of two networks move after one input has moved, and the bounds of both."""
+    figure, axes = wide(4.6)
+    torch.manual_seed(0)
+    for label, norm, color in (("1", 1.0, BLUE), ("1.1", 1.1, ORANGE)):
+        method = Unconstrained(init="orthogonal")
+        network = OrthogonalRNN(1, n, nonlinearity="tanh", parametrization=method, bias=False).double()
+        with torch.no_grad():
+            network.transition_l0.weight *= norm
+            network.weight_ih_l0 /= network.weight_ih_l0.norm()
+            x = 0.3 * torch.randn(steps, 200, 1, dtype=torch.float64)
+            changed = x.clone()
+            changed[0] += 1
+            moved = (network(changed)[0] - network(x)[0]).norm(dim=-1).amax(1)
+        limits = [bound(network, 1.0, count, "one") for count in range(1, steps + 1)]
+        time = np.arange(steps)
+        axes.semilogy(time, limits, "--", color=color, linewidth=2.5)
+        axes.semilogy(time, moved, color=color, linewidth=3)
+        axes.text(steps + 2, limits[-1], f"bound, ||W|| = {label}", color=color, va="center")
+    axes.text(steps / 2, 0.012, "solid: the most of 200 sequences", ha="center", va="center")
+    axes.set(xlabel="steps after the input that moved by 1", ylabel="distance of states", xlim=(0, steps + 48))
+    axes.set_ylim(0.004, 2e5)
+    axes.set_xticks(range(0, steps + 1, 20))
+    axes.set_yticks([0.01, 1, 100, 1e4], ["0.01", "1", "100", "10 000"])
+    axes.minorticks_off()
+    axes.spines["bottom"].set_bounds(0, steps)
+    save(figure, "certificates")
+
+
+def draw_registers() -> None:
+    """Draw what a reflection and a projection do to two registers, on their axes."""
+    figure, panels = wide(4.2, panels=2)
+    moves = (
+        (panels[0], (2, 0, 1), "strength 2 along e$_1$ − e$_2$:\nswaps the registers"),
+        (panels[1], (1, 0, 0), "strength 1 along e$_1$:\nerases register 1"),
+    )
+    for axes, factor, title in moves:
+        axes.plot([-0.15, 1.45], [0, 0], color=GRAY, linewidth=1.2)
+        axes.plot([0, 0], [-0.15, 1.45], color=GRAY, linewidth=1.2)
+        for point, color in (((1, 0), BLUE), ((0, 1), ORANGE)):
+            image = Rule((factor,)).apply(np.array(point))
+            axes.plot(*point, "o", color=color, markersize=13)
+            if tuple(image) != point:
+                bend = 0.45 if color == BLUE else 0.2
+                axes.annotate(
+                    "",
+                    image,
+                    point,
+                    arrowprops={
+                        "arrowstyle": "-|>",
+                        "color": color,
+                        "linewidth": 2.5,
+                        "connectionstyle": f"arc3,rad={bend}",
+                        "shrinkA": 10,
+                        "shrinkB": 10,
+                    },
+                )
+        axes.text(1.12, -0.17, "(1, 0)", color=BLUE, ha="center", va="top")
+        axes.text(-0.1, 1.1, "(0, 1)", color=ORANGE, ha="right", va="center")
+        axes.set_title(title)
+        axes.set(xlim=(-0.6, 1.6), ylim=(-0.45, 1.5))
+        axes.set_aspect("equal")
+        axes.axis("off")
+    save(figure, "registers")
+
+
 DRAWN = {
     "methods": draw_methods,
     "circle": draw_circle,
@@ -610,6 +678,8 @@ DRAWN = {
     "leaderboard": draw_leaderboard,
     "ranks": draw_ranks,
     "forecast": draw_forecast,
+    "certificates": draw_certificates,
+    "registers": draw_registers,
 }
 
 

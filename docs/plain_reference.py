@@ -45,15 +45,20 @@ def _described(kind: str, name: str, options: str) -> list[str]:
             chosen = [part for part in own if not part.startswith("_") and callable(getattr(found, part))]
         return [_line(f"{name}.{part}", getattr(found, part)) for part in chosen]
     if members and not chosen:
-        chosen = [part for part, value in vars(found).items() if not part.startswith("_") and inspect.getdoc(value)]
+        chosen = [part for part, value in vars(found).items() if not part.startswith("_") and _is_documented(value)]
     if kind == "data":
         return [_line(name, found, _comment(owner, name.rpartition(".")[2]))]
     inner = [f"  {_line(part, inspect.getattr_static(found, part))}" for part in chosen if hasattr(found, part)]
     return [_line(name, found), *inner]
 
 
+def _is_documented(value: Any) -> bool:
+    """Return whether a member has a docstring; a string or a number has only the docstring of its type."""
+    return inspect.getdoc(value) not in (None, "", inspect.getdoc(type(value)))
+
+
 def _found(name: str) -> tuple[Any, Any]:
-    """Return what a dotted name stands for, and the module or class that it is in."""
+    """Return the object with a dotted name, and the module or class that contains it."""
     try:
         return importlib.import_module(name), None
     except ImportError:

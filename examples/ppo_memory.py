@@ -141,7 +141,7 @@ class Rollout:
     after: Tensor
 
     def of(self, which: Tensor, advantages: Tensor) -> tuple[Rollout, Tensor]:
-        """Return what some environments did, and the advantages of it."""
+        """Return the rollout of some environments, with advantages."""
         parts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         mine = {name: part[which] if name == "after" else part[:, which] for name, part in parts.items()}
         return Rollout(**mine), advantages[:, which]

@@ -227,6 +227,78 @@ def test_a_counter_of_a_prime_modulus_has_no_smaller_machine(modulus):
     assert machine_of(Automaton(((q + 1) % modulus)[:, None], q)).layers[0].codes.shape == (modulus, modulus)
 
 
+def over_classes(lower: np.ndarray, sizes: list[int], seed: int) -> Automaton:
+    """Return an automaton of pairs (class, member), mixed. A token leads a class to different members, or all to one."""
+    random = np.random.default_rng(seed)
+    states = [(c, i) for c, size in enumerate(sizes) for i in range(size)]
+    mixed = random.permutation(len(states))
+    table = np.empty((len(states), lower.shape[1]), dtype=int)
+    for c, size in enumerate(sizes):
+        for a, to in enumerate(lower[c].tolist()):
+            images = random.permutation(sizes[to])[:size]
+            if len(images) < size or random.random() < 0.3:
+                images = np.full(size, images[0])
+            for i in range(size):
+                table[mixed[states.index((c, i))], a] = mixed[states.index((to, int(images[i])))]
+    return Automaton(table, range(len(states)), int(mixed[0]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_over_classes_there_are_few_layers(seed):
+    """Of 14 states, for which the tables of a cascade would have 14! entries. Other classes than ours may be found."""
+    lower = np.array([[1, 0, 0], [2, 1, 0], [3, 2, 0], [0, 3, 0]])  # tokens permute these classes, or reset them
+    automaton = over_classes(lower, [4, 3, 4, 3], seed)
+    machine = machine_of(automaton)
+    count = len(automaton.minimal().table)
+    assert len(machine.layers) <= 4
+    assert machine.verify() == 3 * count
+    word = np.random.default_rng(seed).integers(0, 3, 200)
+    assert np.array_equal(machine.run(word.tolist()), automaton.run(word))
+
+
+def group(name: str) -> list[tuple[int, ...]]:
+    """Return the permutations of a group: Sn all of n things, An the even ones, Zn the turns."""
+    n, everything = int(name[1:]), list(itertools.permutations(range(int(name[1:]))))
+    if name[0] == "Z":
+        return [tuple((i + k) % n for i in range(n)) for k in range(n)]
+    odd = [sum(p[i] > p[j] for i, j in itertools.combinations(range(n), 2)) % 2 for p in everything]
+    return [p for p, is_odd in zip(everything, odd) if name[0] == "S" or not is_odd]
+
+
+@pytest.mark.parametrize(
+    ("name", "fewest"), [("Z2", 1), ("Z3", 2), ("Z5", 2), ("Z7", 2), ("S3", 2), ("S4", 2), ("A5", 2), ("S5", 4)]
+)
+def test_how_few_reflections_the_elements_of_a_group_take(name, fewest):
+    """Steps 22 to 25: over all sums of real irreducible representations that tell the elements apart."""
+    elements = group(name)
+    number = {g: k for k, g in enumerate(elements)}
+    order = len(elements)
+    times = np.array([[number[tuple(g[i] for i in h)] for h in elements] for g in elements])  # gh
+    inverse = times.argmin(1)  # the identity is number 0
+    weights = np.random.default_rng(0).standard_normal(order)
+    weights += weights[inverse]
+    values, vectors = np.linalg.eigh(weights[times[inverse]])  # S[b, a] = c(b^-1 a) commutes with the group
+    ends = np.flatnonzero(np.diff(values, append=np.inf) > 1e-6) + 1
+    powers = [[0] for _ in elements]
+    for g, found in enumerate(powers):
+        while (after := times[g, found[-1]]) != 0:
+            found.append(after)
+    irreducible = {}
+    for begin, end in zip([0, *ends[:-1]], ends):
+        U = vectors[:, begin:end]
+        characters = np.array([(U[times[g]] * U).sum() for g in range(order)])
+        fixed = np.array([characters[found].mean() for found in powers])
+        rank = np.rint(end - begin - fixed)  # of I - rho(g)
+        irreducible[tuple(np.rint(1e4 * characters).astype(int).tolist())] = rank
+    best = math.inf
+    for count in range(1, min(3, len(irreducible)) + 1):
+        for chosen in itertools.combinations(irreducible.values(), count):
+            ranks = sum(chosen)
+            if (ranks[1:] > 0).all():  # none but the identity acts as 1
+                best = min(best, ranks.max())
+    assert best == fewest
+
+
 @pytest.mark.parametrize("automaton", [NO_000, BRACKETS, FLIP_FLOP, symmetric_group(4), some_automaton(5)])
 def test_every_layer_is_a_reflection_network_that_rounds_nothing(automaton):
     """Tokens of a layer are the letter together with the states below; float32 has exactly the registers."""

@@ -69,6 +69,8 @@ CASES = [
     _rnn("linear at all steps both ways", nonlinearity="identity", bidirectional=True, model={"output": "all"}),
     _rnn("linear, complex", True, nonlinearity="identity", parametrization=COMPLEX),
     _rnn("linear, decay", True, nonlinearity="identity", parametrization=Rotations(decay=True)),
+    Case("block", {"mixing": "mlp", "decay": False}, {}, blocks=True),
+    Case("block, complex", {"mixing": "gelu", "parametrization": COMPLEX}, {"output": "all"}, blocks=True),
     Case("blocks", {"norm": "none", "mixing": "gelu", "depth": 2}, {}, blocks=True),
     Case(
         "blocks, mlp", {"norm": "none", "mixing": "mlp", "depth": 2, "residual": False}, {"pool": "mean"}, blocks=True
@@ -193,6 +195,34 @@ def test_one_bound_is_that_of_the_gradient_for_a_linear_network():
     for mode, exact in zip(MODES, (norms.sum(), norms.norm(), norms.max())):
         limit = bound(model, 1.0, T, mode)
         assert float(exact) <= limit <= float(exact) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_a_block_has_the_norms_of_its_impulses(field, mode):
+    """With units that gelu leaves as they are an attack nearly finds it, and the influences of the steps give more."""
+    method = Householder(field="complex") if field == "complex" else None
+    decay = {} if method else {"decay": False}
+    core = OrthogonalBlocks(1, 6, 8, mixing="gelu", residual=False, parametrization=method, **decay).double()
+    model = SequenceModel(core, nn.Linear(6, 1).double()).requires_grad_(False)
+    model.core.blocks[0].mix[0].bias.fill_(50.0)  # gelu(z) is z from there on
+    steps = 40
+    with torch.enable_grad():
+        x = torch.zeros(steps, 1, 1).double().requires_grad_()
+        (gradient,) = torch.autograd.grad(model(x).sum(), x)
+    total = {"every": torch.sum, "energy": torch.linalg.vector_norm, "one": torch.amax}[mode]
+    found, limit = float(total(gradient.abs())), bound(model, 1.0, steps, mode)
+    A, Y = model.core.blocks[0].mix[0].weight, model.head.weight
+    units = torch.eye(steps)[:, :, None, None].double()
+    states = torch.stack([model.core.blocks[0].recurrence(unit)[0][-1, 0] for unit in units])
+    moved = states - model.core.blocks[0].recurrence(torch.zeros(steps, 1, 1).double())[0][-1, 0]
+    AK = A @ (torch.view_as_real(moved).flatten(1) if moved.is_complex() else moved).T  # (6, T)
+    gelu = (1 + math.erf(1)) / 2 + 1 / (math.e * math.sqrt(math.pi))
+    size = torch.linalg.matrix_norm(AK, 2) if mode == "energy" else total(AK.norm(dim=0))
+    expected = gelu * float(Y.norm() * size)
+    assert found <= expected <= limit
+    assert limit == pytest.approx(expected, rel=1e-9)
+    assert limit < 0.95 * float(total(influence(model, steps)))
 
 
 def test_an_orthogonal_network_keeps_its_bound_where_another_one_grows():

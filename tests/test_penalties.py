@@ -213,7 +213,7 @@ def test_second_derivatives_where_a_penalty_begins(dtype):
 
 
 def test_a_spectrum_is_real():
-    with pytest.raises(DTypeError, match="Expected s to be real"):
+    with pytest.raises(DTypeError, match="Expected singular values s to be real"):
         spectrum_prior(torch.ones(3) * 1j)
 
 

@@ -54,6 +54,32 @@ def test_every_link_has_a_text(page):
     assert not re.search(r'<img src="[^"]*" alt=""', rendered(page))
 
 
+def interrupted(text: str) -> list[str]:
+    """The lines of paragraphs that a renderer takes for a list or a heading, such as "1. Next" after "is clipped at"."""
+    tokens, lines = markdown_it.MarkdownIt("commonmark").parse(text), text.split("\n")
+    blocks = ("bullet_list_open", "ordered_list_open", "heading_open", "blockquote_open")
+    return [
+        lines[token.map[0]]
+        for before, token in zip(tokens, tokens[3:])
+        if token.type in blocks
+        and not token.level
+        and before.type == "paragraph_open"
+        and before.map[1] == token.map[0]
+    ]
+
+
+@EVERY_PAGE
+def test_no_line_of_a_paragraph_begins_a_list(page):
+    assert not interrupted(page.read_text(encoding="utf-8"))
+
+
+def test_a_line_that_begins_a_list_is_found():
+    assert interrupted("The norm is clipped at\n1. Next, $p + n\n- q$.\n\n1. A list\n2. of two\n") == [
+        "1. Next, $p + n"
+    ]
+    assert interrupted("Unit p + n\n- q\n") == ["- q"]
+
+
 @EVERY_PAGE
 def test_no_directive_is_shown_raw(page):
     text = rendered(page)

@@ -25,6 +25,12 @@ FIRST = {
     "gpu": "how_to/gpu",
     "resume": "how_to/runs",
     "dataframe": "how_to/dataframes",
+    "install": "installation",
+    "table": "how_to/your_data",
+    "agent": "how_to/agents",
+    "irregular": "how_to/irregular_time",
+    "robust": "how_to/certificates",
+    "automaton": "how_to/exact_machines",
 }
 
 

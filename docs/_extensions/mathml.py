@@ -1,4 +1,4 @@
-"""Render formulas as MathML with docutils: no script, no font and no network is needed to read them."""
+"""Render formulas as MathML with docutils: no script and no network is needed to read them, and the site has the font."""
 
 from __future__ import annotations
 

@@ -72,6 +72,20 @@ def test_the_tables_are_those_of_the_languages(name):
     assert len(task.minimal().table) == len(task.table)
 
 
+@pytest.mark.parametrize("modulus", [3, 5])
+def test_arithmetic_has_the_values_of_python(modulus):
+    """Products before sums; and its machine is two layers of one register for each number."""
+    task, random = TASKS[f"arithmetic-{modulus}"], np.random.default_rng(0)
+    for length in (0, 1, 2, 3, 9):
+        for word in random.integers(0, 3 * modulus, (30, length)):
+            text = "".join("+-*"[token // modulus] + str(token % modulus) for token in word)
+            assert task.run(word)[-1] == eval(f"0{text}") % modulus, text
+    assert len(task.minimal().table) == modulus**2
+    machine = machine_of(task)
+    assert [layer.codes.shape[1] for layer in machine.layers] == [modulus, modulus]
+    assert machine.verify() == 3 * modulus**3
+
+
 @pytest.mark.parametrize(("name", "order"), [("s3", 6), ("s4", 24), ("a5", 60), ("s5", 120)])
 def test_the_words_of_groups_reach_every_element(name, order):
     assert len(TASKS[name].minimal().table) == order

@@ -139,7 +139,7 @@ def test_ctrl_c_is_one_line(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(leaderboard, "carry_out", stopped)
     assert main(["run", "--steps", "1", "--out", str(tmp_path), "--", "copying"]) == 130
-    assert capsys.readouterr().err.splitlines()[-1] == "leaderboard: interrupted. Give the command again to resume."
+    assert capsys.readouterr().err.splitlines()[-1] == "leaderboard: interrupted. Repeat the command to resume."
 
 
 def test_rows_with_shifted_images_come_below_all_others():
@@ -159,6 +159,24 @@ def test_rows_with_shifted_images_come_below_all_others():
     assert any("--shift" in note and "below" in note for note in shown.notes)
     assert not any("below" in note for note in table(entries[2:]).notes)
     assert not any("below" in note for note in table(entries[:2]).notes)
+
+
+def test_published_results_stand_below_their_table(tmp_path):
+    leaderboard.store([ENTRY], tmp_path)
+    (file,) = tmp_path.glob("*.json")
+    assert "Published" not in leaderboard.page(tmp_path)
+    others = tmp_path / "published" / file.name
+    others.parent.mkdir()
+    one = {"system": "first", "test": 0.905, "parameters": None, "source": "A paper."}
+    others.write_text(json.dumps([one, {**one, "system": "second", "test": 0.95, "parameters": 70}]))
+    lines = leaderboard.page(tmp_path).splitlines()
+    at = lines.index("- second, 95 % with 70 parameters: A paper.")
+    assert lines[at + 1] == "- first, 90.5 %: A paper."
+    assert max(place for place, line in enumerate(lines) if line.startswith("| ")) < at
+    for wrong in ({}, [{**one, "test": "high"}], [{**one, "seeds": 3}]):
+        others.write_text(json.dumps(wrong))
+        with pytest.raises(DataError, match=re.escape(str(others))):
+            leaderboard.page(tmp_path)
 
 
 def test_the_best_mean_is_first_with_its_distance_from_orthogonal():
@@ -204,7 +222,7 @@ def test_a_command_says_what_was_trained():
 def test_the_static_control_fills_its_budget(images):
     model = static_perceptron(images, 500)
     count = sum(p.numel() for p in model.parameters())
-    assert count <= 500 < count + images.steps + 1 + images.output_size
+    assert count <= 500 < count + images.steps + 1 + images.problem().schema["output_size"]
     with pytest.raises(ArgumentError, match="at least one hidden unit"):
         static_perceptron(images, 12)
 

@@ -55,7 +55,7 @@ def test_a_system_that_comes_to_no_end_is_named_and_the_others_go_on(calls, tmp_
     plan = Plan((*TASK, *diverges), ("scornn", "lstm"), (1e30, 1e31), steps=4, seeds=1, budget=2000)
     found = carry_out(plan, tmp_path, said.append)
     assert [path.name.split("-")[0] for path in found] == ["lstm"]  # whose gates saturate
-    assert "scornn: no learning rate of 1e+30, 1e+31 came to an end" in said
+    assert "scornn: no learning rate of 1e+30, 1e+31 finished" in said
     assert (tmp_path / "scornn-sweep-1e+30" / FAILED).read_text()
     count = len(calls)
     assert carry_out(plan, tmp_path, said.append) == found
@@ -84,7 +84,7 @@ def test_a_mistake_in_what_all_systems_share_is_reported_once_and_nothing_is_tra
     said = capsys.readouterr()
     assert len(calls) == 2
     assert (said.out + said.err).count("nowhere") == 1
-    assert "for the reason above. Nothing was trained. Correct what is behind --." in said.err
+    assert "for the reason above. Nothing was trained. Correct the words after --." in said.err
     assert not list((tmp_path / "runs").glob("*/config.json"))
 
 
@@ -231,7 +231,7 @@ def test_the_words_of_a_run():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"task": ()}, "Expected a task, but got none"),
+        ({"task": ()}, "Expected a task after --, but there is none"),
         ({"systems": ()}, "at least one system"),
         ({"steps": None}, "Expected epochs or steps, but got epochs=None and steps=None"),
         ({"epochs": 3}, "Expected epochs or steps, but got epochs=3 and steps=5"),
@@ -249,5 +249,5 @@ def test_the_words_of_a_run():
 def test_what_it_refuses(options, message):
     with pytest.raises(ArgumentError, match=message):
         Plan(**{"task": TASK, "systems": ("lstm",), "rates": (0.1,), "steps": 5, **options})
-    with pytest.raises(ArgumentError, match="Expected learning rates with commas between, but got 'x'"):
+    with pytest.raises(ArgumentError, match="Expected learning rates separated by commas, but got 'x'"):
         rates_of("x")

@@ -371,8 +371,10 @@ def machine_of(automaton: Automaton) -> Machine:
     """Return a machine with the outputs of an automaton for every word.
 
     One layer is enough if every token permutes the states or resets all of them to one, or if, apart from a state that no
-    token leaves, no token leads two states to the same one. Other automata with Q states become a cascade of up to Q - 1
-    layers, of which each one's rule also depends on the states of those below.
+    token leaves, no token leads two states to the same one. Others become a cascade, of which each layer's rule also depends
+    on the states of those below. Such a layer names the state in its class of a congruence that two states generate, if
+    every token leads the states of each class to different ones or all to one. Without such classes there are up to Q - 1
+    layers for Q states, and from about 9 states on their tables are too large.
 
     Args:
         automaton: It need not be minimal.
@@ -386,7 +388,7 @@ def machine_of(automaton: Automaton) -> Machine:
         array([0, 0, 0, 0, 1])
     """
     minimal = automaton.minimal()
-    found = _permuting(minimal) or _one_hot(minimal) or _cascade(minimal)
+    found = _permuting(minimal) or _one_hot(minimal) or _above_classes(minimal) or _cascade(minimal)
     found.verify()
     return found
 
@@ -520,6 +522,50 @@ def _orders(automaton: Automaton, classes: np.ndarray, size: int) -> Machine | N
     rules, numbers = _numbered([_moves(row) for row in images.tolist()])
     rows = np.array([codes[q] for q in range(len(table))])
     return Machine(automaton, (Layer(rows, rules, numbers, automaton.start),), np.arange(len(table)))
+
+
+def _above_classes(automaton: Automaton) -> Machine | None:
+    """Return a machine of the classes of a congruence, and a layer above it that names the state in its class, or None.
+
+    Every token leads the states of a class to different ones of another, or all to one. Of the congruences that two states
+    generate, the one with fewest layers is taken.
+    """
+    table, count = automaton.table, len(automaton.table)
+    joined = (_join(table, [pair]) for pair in itertools.combinations(range(count), 2))
+    best: Machine | None = None
+    for classes in sorted({tuple(partition.tolist()) for partition in joined}, key=lambda one: (max(one), one)):
+        members = [[q for q in range(count) if classes[q] == c] for c in range(max(classes) + 1)]
+        moved = [[table[states, a].tolist() for states in members] for a in range(table.shape[1])]
+        if len(members) == 1 or any(1 < len(set(to)) < len(to) for row in moved for to in row):
+            continue
+        quotient = Automaton(
+            [[classes[p] for p in table[states[0]].tolist()] for states in members],
+            range(len(members)),
+            classes[automaton.start],
+        ).minimal()
+        lower = _permuting(quotient) or _one_hot(quotient) or _above_classes(quotient)
+        if lower is not None and (best is None or len(lower.layers) + 1 < len(best.layers)):
+            best = _with_members(automaton, lower, members)
+    return best
+
+
+def _with_members(automaton: Automaton, lower: Machine, members: list[list[int]]) -> Machine:
+    """Return a machine of classes, whose outputs are their numbers, with a layer for their members, (class, member)."""
+    size = max(map(len, members))
+    place = {q: states.index(q) for states in members for q in states}
+    shape, flat = lower.states.shape, lower.states.ravel()
+    states, chosen = np.full((flat.size, size), -1), []
+    seen = np.flatnonzero(flat >= 0)
+    for below in seen.tolist():
+        own = members[int(lower.automaton.outputs[flat[below]])]
+        states[below, : len(own)] = own
+        for column in automaton.table[own].T.tolist():
+            chosen.append(_rule_of(list(range(size)), {place[q]: place[p] for q, p in zip(own, column)}))
+    rules, numbers = _numbered(chosen)
+    table = np.full((automaton.table.shape[1], flat.size), -1)
+    table[:, seen] = numbers.reshape(len(seen), -1).T
+    layer = Layer(np.eye(size, dtype=np.int64), rules, table.reshape(-1, *shape), place[automaton.start])
+    return Machine(automaton, (*lower.layers, layer), states.reshape(*shape, size))
 
 
 def _cascade(automaton: Automaton) -> Machine:

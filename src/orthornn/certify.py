@@ -1,21 +1,23 @@
-r"""Certificates: how far a network's outputs move at most when its inputs move, for every input.
+r"""Certificates: upper bounds, valid for every input, on how far a network's outputs move when its inputs move.
 
-Let the inputs of two sequences differ by vectors of norm d_1, ..., d_T. One layer with phi of Lipschitz constant L, at
-most 1 for most, lets its states differ by
+Let the inputs of two sequences differ by vectors of norm d_1, ..., d_T. If phi has the Lipschitz constant L (at most 1
+for most nonlinearities), the states of one layer differ by
 
     e_t <= rho e_{t-1} + kappa d_t,    rho = L |g| ||W||_2,    kappa = L ||V||_2,    e_0 = 0
 
-(rho = |g| ||W||_2 with a linear transition), so that e_t <= sum_s rho^(t-s) kappa d_s. An orthogonal W has rho = 1: a
-change long ago counts as much as one now, and no more, where another W lets it grow as rho^T. Layers, directions, pools
-and readouts compose: c_s, the influence of step s, is found from the output down, and the output moves by at most
+(rho = |g| ||W||_2 with a linear transition), hence e_t <= sum_s rho^(t-s) kappa d_s. An orthogonal W has rho = 1: an
+early change counts exactly as much as a recent one. With any other W it may grow as rho^T. Layers, directions, pools and
+readouts compose: c_s, the influence of step s, is computed from the output down, and the output moves by at most
 
     sum_s c_s d_s    <=  eps sum_s c_s     "every": every d_s <= eps
                      <=  eps ||c||_2       "energy": sum_s d_s^2 <= eps^2
                      <=  eps max_s c_s     "one": one d_s <= eps, the others are 0.
 
-For a linear network the derivative of an output is the same everywhere, and the bound for it is exact. Numbers are computed
-in float64 and rounded outwards; docs/derivations/certificates.md has the steps. What is certified is the function of the
-stored parameters, evaluated without rounding and in evaluation mode.
+For a linear network the derivative of an output is the same everywhere, and the bound is exact. A linear recurrence whose
+last state is read, by a nonlinear block too, has the matrix K = [W^(T-1) V ... V] from inputs to state. The norms of K
+replace those of c: in "energy" they are smaller by up to the root of the state's size. Numbers are computed in float64 and
+rounded outwards; docs/derivations/certificates.md has the steps. The certificate holds for the network in evaluation mode
+with its stored parameters, evaluated without rounding.
 """
 
 from __future__ import annotations
@@ -54,25 +56,35 @@ MODES: tuple[str, ...] = get_args(Mode)
 Of = Literal["input", "state"]
 _UNIT = 2.0**-53  # the relative error of one operation in float64
 _GELU = (1 + math.erf(1)) / 2 + 1 / (math.e * math.sqrt(math.pi))  # the largest slope of gelu, at sqrt(2)
-_HELD = ("orthogonal", "unitary", "O", "SO", "det=-1", "U", "subset")  # groups on which ||W||_2 = 1 whatever is trained
+_HELD = (
+    "orthogonal",
+    "unitary",
+    "O",
+    "SO",
+    "det=-1",
+    "U",
+    "subset",
+)  # groups on which training never changes ||W||_2 = 1
 
 
 def influence(network: nn.Module, steps: int, of: Of = "input") -> Tensor:
-    """Return c (S,), float64: the outputs move by at most sum_s c_s d_s in Euclidean norm, if step s moves by d_s.
+    """Return the influences c (S,), float64: if step s moves by d_s, the outputs move by at most sum_s c_s d_s.
 
-    S is the number of steps. Of a network that is read at every step, c is that of the step which moves most: of one
-    direction the last one; of two directions c has 2 steps - 1 entries, by distance from the step that is read.
+    Norms are Euclidean, and S is the number of steps. If the network is read at every step, c belongs to the output that
+    moves most: the last one for one direction. For two directions c has 2 steps - 1 entries, ordered by the distance from
+    the step that is read.
 
     Args:
         network: An OrthogonalRNN, or OrthogonalBlocks without norm, whose outputs are its states at every step; or a model
-            with one of these as ``core``, a torch.nn.Linear as ``head``, and perhaps ``output`` ("all" or
-            "last", the default) and ``pool`` ("last", "mean" or "both").
+            with one of these as ``core``, a torch.nn.Linear as ``head``, and optionally ``output`` ("all" or "last", the
+            default) and ``pool`` ("last", "mean" or "both").
         steps: Length of the sequences, T.
-        of: Whether d_s is the norm by which the ``"input"`` of step s moves, or a disturbance of the ``"state"`` of every
-            layer and direction after step s, such as its rounding. Default: ``"input"``.
+        of: ``"input"`` if d_s is how far the input of step s moves; ``"state"`` if it is a disturbance, such as rounding,
+            of the state of every layer and direction after step s. Default: ``"input"``.
 
     Raises:
-        ArgumentError, ArgumentTypeError: If no certificate exists, with the reason: modReLU with b > 0 jumps, for example.
+        ArgumentError, ArgumentTypeError: If the network has no certificate; the message explains why. For example, modReLU
+            with b > 0 is discontinuous.
     """
     check_choice("of", of, get_args(Of))
     with torch.no_grad():
@@ -83,15 +95,16 @@ def influence(network: nn.Module, steps: int, of: Of = "input") -> Tensor:
 
 
 def bound(network: nn.Module, eps: float, steps: int, mode: Mode = "every", state_error: float = 0.0) -> float:
-    """Return how far the outputs move at most, in Euclidean norm, at any step.
+    """Return the largest distance, in Euclidean norm, by which an output at any step can move.
 
     Args:
-        network: As for :func:`influence`.
-        eps: How far inputs move, at least 0.
+        network: Same as for :func:`influence`.
+        eps: Bound on how far inputs move, at least 0.
         steps: Length of the sequences, T.
-        mode: What moves by at most eps: the input of ``"every"`` step, their total ``"energy"`` (the root of the sum of
-            squares), or the input of ``"one"`` step, whichever. Default: ``"every"``.
-        state_error: Norm of a disturbance of the state of every layer at every step, which is added. Default: 0.
+        mode: Meaning of eps. ``"every"``: the input of each step moves by at most eps. ``"energy"``: the root of the sum of
+            the squared movements is at most eps. ``"one"``: the input of a single step, no matter which, moves by at most
+            eps. Default: ``"every"``.
+        state_error: Norm of an additional disturbance of the state of every layer at every step. Default: 0.
 
     Example::
 
@@ -104,6 +117,11 @@ def bound(network: nn.Module, eps: float, steps: int, mode: Mode = "every", stat
     with torch.no_grad():
         c = influence(network, steps)
         moved = _total(c, mode)
+        last = _last_at_once(_wide(network), steps, mode)
+        if last is not None:
+            Y = _head(network).weight.double() if hasattr(network, "head") else None
+            terms = [factor * _norm(M if Y is None else Y @ M) for M, factor in last]
+            moved = torch.minimum(moved, torch.stack(terms).sum())
         jacobian = _jacobian(network, steps)
         if jacobian is not None:
             moved = torch.minimum(moved, _norm_of(jacobian, mode) + _slack(network, steps) * c.sum())
@@ -112,15 +130,15 @@ def bound(network: nn.Module, eps: float, steps: int, mode: Mode = "every", stat
 
 
 def movements(network: nn.Module, steps: int, mode: Mode = "every", of: Of = "input") -> Tensor:
-    """Return by how much the difference of outputs i and j moves at most, (O, O) in float64, for eps = 1.
+    """Return the largest change of the difference between outputs i and j for eps = 1, (O, O) in float64.
 
-    Differentiable in the parameters but for those of a W whose norm is 1 by construction.
+    The result is differentiable in all parameters except those of a W whose norm is 1 by construction.
 
     Args:
-        network: A model with a head, as for :func:`influence`.
+        network: A model with a head, same as for :func:`influence`.
         steps: Length of the sequences, T.
-        mode: As for :func:`bound`. Default: ``"every"``.
-        of: As for :func:`influence`. Default: ``"input"``.
+        mode: Same as for :func:`bound`. Default: ``"every"``.
+        of: Same as for :func:`influence`. Default: ``"input"``.
     """
     check_choice("mode", mode, MODES)
     check_choice("of", of, get_args(Of))
@@ -128,27 +146,32 @@ def movements(network: nn.Module, steps: int, mode: Mode = "every", of: Of = "in
     Y = _head(network).weight.double()
     parts = Y.chunk(found.input.shape[0], dim=1)
     pairs = torch.stack([_distances(part) for part in parts], dim=-1)
-    return _outward(_total(pairs @ getattr(found, of), mode), found.input.shape[-1] + Y.shape[1])
+    moved = _outward(_total(pairs @ getattr(found, of), mode), found.input.shape[-1] + Y.shape[1])
+    last = _last_at_once(network, steps, mode) if of == "input" else None
+    if last is None:
+        return moved
+    terms = [_outward(factor * _distances(Y @ M), sum(M.shape)) for M, factor in last]
+    return torch.minimum(moved, torch.stack(terms).sum(0))
 
 
 def certified_radius(
     network: nn.Module, x: Tensor | PackedSequence, targets: Tensor, mode: Mode = "every", state_error: float = 0.0
 ) -> Tensor:
-    """Return for each sequence an eps within which every change of its input leaves its class the target: (B,), float64.
+    """Return for each sequence a radius eps: no change of its input by at most eps changes its class. (B,), float64.
 
-    It is 0 where the network is wrong already.
+    The radius of a sequence that the network misclassifies is 0.
 
     Args:
-        network: A classifier: a model with a head, as for :func:`influence`, that is read after the last step.
-        x: Inputs (T, B, I), or tokens (T, B), which count as one-hot vectors: another token moves one by sqrt(2). Or a
-            PackedSequence.
+        network: A classifier: a model with a head, same as for :func:`influence`, that is read after the last step.
+        x: Inputs (T, B, I), tokens (T, B), or a PackedSequence. Tokens count as one-hot vectors, so replacing a token moves
+            the input by sqrt(2).
         targets: Classes (B,), integers.
-        mode: As for :func:`bound`. Default: ``"every"``.
-        state_error: As for :func:`bound`. Default: 0.
+        mode: Same as for :func:`bound`. Default: ``"every"``.
+        state_error: Same as for :func:`bound`. Default: 0.
     """
     if getattr(network, "output", "last") != "last":
         raise ArgumentError(
-            "Expected a network that is read after the last step, but got one that is read at every step."
+            "Expected a network that is read after the last step, but this one is read at every step. Set output='last'."
         )
     check_number("state_error", state_error, 0)
     _core(network)
@@ -177,11 +200,11 @@ def certified_accuracy(
     mode: Mode = "every",
     state_error: float = 0.0,
 ) -> float:
-    """Return the share of sequences whose class is right, and stays so for every change of their input by at most eps.
+    """Return the fraction of sequences that are classified correctly for every change of their input by at most eps.
 
     Args:
-        network, x, targets, mode, state_error: As for :func:`certified_radius`.
-        eps: At least 0; at 0 it is the accuracy.
+        network, x, targets, mode, state_error: Same as for :func:`certified_radius`.
+        eps: Bound on how far inputs move, at least 0. With eps = 0 the result is the accuracy.
     """
     check_number("eps", eps, 0)
     return float((certified_radius(network, x, targets, mode, state_error) > eps).double().mean())
@@ -227,8 +250,8 @@ class _Influences(NamedTuple):
 
 
 def _influences(network: nn.Module, steps: int) -> _Influences:
-    """Return what moves the parts that a head reads: for each of the things pooled the states of each direction, or the
-    output of blocks.
+    """Return the influences on the parts that a head reads: the states of each direction, or the output of blocks, once for
+    each pooled quantity.
     """
     core, readings = _core(network), _readings(network)
     blocks = isinstance(core, OrthogonalBlocks)
@@ -251,7 +274,7 @@ def _influences(network: nn.Module, steps: int) -> _Influences:
 
 
 def _down_blocks(core: OrthogonalBlocks, c: Tensor) -> _Influences:
-    """Return the influences on c (K, S), those of the outputs of the last block."""
+    """Return the influences below, given c (K, S), the influences of the outputs of the last block."""
     _check_blocks(core)
     state = torch.zeros_like(c)
     for k in reversed(range(core.depth)):
@@ -272,7 +295,7 @@ def _mixed(mix: nn.Sequential, directions: int) -> list[Tensor]:
 
 
 def _down(core: OrthogonalRNN, c: Tensor) -> _Influences:
-    """Return the influences on c (D, K, S), those of the states of the last layer."""
+    """Return the influences below, given c (D, K, S), the influences of the states of the last layer."""
     layers, directions = core.layers(), core.num_directions
     state = torch.zeros_like(c[0])
     for k in reversed(range(core.num_layers)):
@@ -280,7 +303,7 @@ def _down(core: OrthogonalRNN, c: Tensor) -> _Influences:
         below = [torch.zeros_like(state) for _ in range(parts)]
         for d, layer in enumerate(layers[k * directions : (k + 1) * directions]):
             V = as_complex(layer.weight_ih) if layer.is_complex else layer.weight_ih
-            own = c[d].flip(-1) if d else c[d]  # in the order in which it reads
+            own = c[d].flip(-1) if d else c[d]  # in the order in which this direction reads
             carried = _carry(layer) ** torch.arange(c.shape[-1], dtype=torch.float64, device=c.device)
             state = state + _unflipped(_before(own, carried), d)
             for p, part in enumerate(V.chunk(parts, dim=1)):
@@ -294,7 +317,7 @@ def _unflipped(c: Tensor, direction: int) -> Tensor:
 
 
 def _before(c: Tensor, response: Tensor) -> Tensor:
-    """Return sum_{t >= s} response_{t-s} c_t, not below it: by FFT, whose error is that of its norms."""
+    """Return an upper bound on sum_{t >= s} response_{t-s} c_t, computed by FFT and raised by its rounding error."""
     T = c.shape[-1]
     product = torch.fft.irfft(torch.fft.rfft(c.flip(-1), 2 * T) * torch.fft.rfft(response, 2 * T), 2 * T)
     error = 16 * math.log2(4 * T) * _UNIT * torch.linalg.vector_norm(c, dim=-1, keepdim=True)
@@ -303,21 +326,60 @@ def _before(c: Tensor, response: Tensor) -> Tensor:
 
 
 def _response(layer: Layer, V: Tensor, carried: Tensor) -> Tensor:
-    """Return how far the state moves at most s steps after an input that V reads has moved by 1, (S,)."""
+    """Return the largest movement of the state s steps after an input of V moved by 1, (S,)."""
     geometric = _slope(layer) * _norm(V) * carried
     if layer.activation.name != "identity":
         return geometric
-    W, M, norms = layer.transition.matrix(), V, []
-    W, M = _double(W) * layer.gain, _double(V)
-    for _ in range(len(carried)):  # ||W^s V||, where a decay counts that ||W|| does not show
-        norms.append(torch.linalg.matrix_norm(M, 2))
-        M = W @ M
+    impulses = _impulses(layer, V, len(carried))
+    norms = torch.linalg.matrix_norm(impulses.movedim(1, 0), 2)  # may decay although ||W|| does not show it
     rounding = torch.arange(1, len(carried) + 1, device=carried.device) * (8 * layer.size**1.5 * _UNIT)
-    return torch.minimum(geometric, torch.stack(norms) + rounding * geometric)
+    return torch.minimum(geometric, norms + rounding * geometric)
+
+
+def _impulses(layer: Layer, V: Tensor, steps: int) -> Tensor:
+    """Return (g W)^s V for s = 0, ..., steps - 1, (N, steps, I), by doubling the number of steps."""
+    P, M = _double(layer.transition.matrix()) * layer.gain, _double(V)[:, None]
+    while M.shape[1] < steps:
+        M = torch.cat([M, torch.tensordot(P, M, 1)], 1)
+        P = P @ P
+    return M[:, :steps]
+
+
+def _last_at_once(network: Any, steps: int, mode: Mode) -> list[tuple[Tensor, Tensor]] | None:
+    """Return [(M, factor)]: what the head reads moves by a sum of M v, |v| <= factor, for inputs that move by 1.
+
+    None unless it reads the last step, or every one, of one block, or in energy of one linear layer, in one direction.
+    """
+    core = _core(network)
+    rnn: Any = core.blocks[0].recurrence if isinstance(core, OrthogonalBlocks) else core
+    read = _readings(network) in (("last",), ("all",))
+    if rnn.nonlinearity != "identity" or core.num_layers > 1 or core.bidirectional or not read:
+        return None
+    (layer,) = rnn.layers()
+    V = as_complex(layer.weight_ih) if layer.is_complex else layer.weight_ih
+    K = _impulses(layer, V, steps)
+    K = torch.view_as_real(K).movedim(3, 1).flatten(0, 1) if K.is_complex() else K
+    one, identity = K.new_ones(()), torch.eye(len(K), dtype=K.dtype, device=K.device)
+    carried = _carry(layer) ** torch.arange(steps, dtype=torch.float64, device=K.device)
+    rounding = 8 * _UNIT * steps * layer.size**1.5 * _norm(V) * _total(carried, mode)
+    if not isinstance(core, OrthogonalBlocks):
+        return [(K.flatten(1), one), (identity, rounding)] if mode == "energy" else None
+    _check_blocks(core)
+    block: Any = core.blocks[0]
+    A = block.mix[0].weight.double()
+    after = block.mix[2].weight.double() if len(block.mix) > 2 else torch.eye(len(A), dtype=A.dtype, device=A.device)
+    AK = torch.tensordot(A, K, 1)
+    if mode == "energy":
+        size = _norm(AK.flatten(1))
+    else:
+        up = 1 + 16 * (len(A) + core.input_size) * _UNIT
+        size = _outward(_total(torch.linalg.matrix_norm(AK.movedim(1, 0), 2) * up, mode), steps)
+    terms = [(after, _GELU * (size + _norm(A) * rounding))]
+    return terms if block.skip is None else [*terms, (block.skip.weight.double(), one)]
 
 
 def _carry(layer: Layer) -> Tensor:
-    """Return rho: by how much a difference of states grows at most in one step."""
+    """Return rho, the largest growth factor of a difference of states in one step."""
     W = layer.transition.matrix()
     group = layer.transition.method.group
     norm = _norm(W.detach() if group in _HELD else W)
@@ -326,7 +388,7 @@ def _carry(layer: Layer) -> Tensor:
 
 
 def _slope(layer: Layer) -> Tensor | float:
-    """Return the Lipschitz constant of phi, at least 1: no |slope| above 1 for all but leaky_relu and prelu."""
+    """Return the Lipschitz constant of phi, at least 1; only leaky_relu and prelu can have slopes above 1."""
     phi, parameter = layer.activation, layer.bias()[1]
     if isinstance(phi, LeakyReLU):
         return max(1.0, phi.slope)
@@ -341,13 +403,14 @@ def _slope(layer: Layer) -> Tensor | float:
 def _check_no_jump(phi: Activation, b: Tensor) -> None:
     if phi.name in ("modrelu", "complex_modrelu") and bool((b > 0).any()):
         raise ArgumentError(
-            f"Expected a continuous nonlinearity, but got {phi.name} with b up to {float(b.detach().max()):.3g}: above 0 "
-            f"it jumps from -b to b at 0, and no bound exists. Keep b at most 0, or use nonlinearity='scaled_tanh'."
+            f"Expected a continuous nonlinearity, but got {phi.name} with b up to {float(b.detach().max()):.3g}. If b > 0 "
+            f"it jumps from -b to b at 0, and no bound exists. Constrain b to be at most 0, or use "
+            f"nonlinearity='scaled_tanh'."
         )
 
 
 def _norm(A: Tensor) -> Tensor:
-    """Return ||A||_2, not below it."""
+    """Return ||A||_2, rounded up."""
     check_finite("the weights", A)
     A = _double(A)
     return torch.linalg.matrix_norm(A, 2) * (1 + 16 * sum(A.shape) * _UNIT)
@@ -365,14 +428,14 @@ def _distances(Y: Tensor) -> Tensor:
 
 
 def _total(c: Tensor, mode: str) -> Tensor:
-    """Return what influences (..., S) come to for eps = 1."""
+    """Return the total of the influences (..., S) for eps = 1."""
     if mode == "every":
         return c.sum(-1)
     return c.amax(-1) if mode == "one" else torch.linalg.vector_norm(c, dim=-1)
 
 
 def _outward(value: Tensor, terms: int) -> Tensor:
-    """Return a result of sums of so many positive terms, rounded up."""
+    """Return the value, a sum of `terms` positive terms, rounded up."""
     return value * (1 + 4 * (terms + 8) * _UNIT)
 
 
@@ -381,9 +444,9 @@ def _finite_up(value: float) -> float:
 
 
 def _jacobian(network: nn.Module, steps: int) -> Tensor | None:
-    """Return the derivative of the outputs, (O, T, I), of a linear network, which has the same one everywhere; else None.
+    """Return the derivative of a linear network's outputs, (O, T, I), which is the same everywhere; None if not linear.
 
-    A network that is read at every step is that of its last step. None also of two directions read at every step.
+    For a network that is read at every step, it is the derivative of the last output; None if it has two directions.
     """
     core = _core(network)
     if not isinstance(core, OrthogonalRNN) or core.nonlinearity != "identity":
@@ -403,7 +466,7 @@ def _jacobian(network: nn.Module, steps: int) -> Tensor | None:
 
 
 def _norm_of(jacobian: Tensor, mode: str) -> Tensor:
-    """Return the most that J d moves for eps = 1: exact but for "every", where it is the least of three bounds."""
+    """Return the largest norm of J d for eps = 1: exact, except that for "every" it is the least of three bounds."""
     outputs, steps, width = jacobian.shape
     by_step = torch.linalg.matrix_norm(jacobian.transpose(0, 1), 2)
     whole = _norm(jacobian.flatten(1))
@@ -417,7 +480,7 @@ def _norm_of(jacobian: Tensor, mode: str) -> Tensor:
 
 
 def _slack(network: nn.Module, steps: int) -> float:
-    """Return the rounding error of a Jacobian, as a share of what influences give: that of a chain of products."""
+    """Return the rounding error of a Jacobian, a chain of products, relative to the sum of the influences."""
     core = _core(network)
     width = max(core.hidden_size, core.input_size) * (2 if core.is_complex else 1) * core.num_directions
     return 8 * _UNIT * (steps + core.num_layers + 1) * width**1.5
@@ -431,20 +494,20 @@ def _part_norms(network: nn.Module, parts: int) -> Tensor:
 
 
 def _wide(network: nn.Module) -> Any:
-    """Return a copy in float64 and in evaluation mode; an error for what has no certificate."""
+    """Return a copy in float64 and in evaluation mode; raise an error if the network has no certificate."""
     check_module("network", network)
     _core(network)
     wide = copy.deepcopy(network).double().eval()
     for module in wide.modules():
         if isinstance(module, OrthogonalRNN):
-            module.clip_backward = None  # of the gradient, which is to be the derivative
+            module.clip_backward = None  # the gradient must be the derivative
     if hasattr(wide, "head"):
         _check_forward(wide)
     return wide
 
 
 def _check_forward(model: Any) -> None:
-    """Raise ArgumentError for a model that computes something else from the outputs of its core than its head does."""
+    """Raise ArgumentError if a model computes anything other than its head from the outputs of its core."""
     core = model.core
     x = torch.linspace(-1, 1, 3 * 2 * core.input_size, dtype=torch.float64).view(3, 2, -1)
     x = x.to(next(model.parameters()).device)
@@ -455,8 +518,8 @@ def _check_forward(model: Any) -> None:
     found = model(x)
     if found.shape != expected.shape or not torch.allclose(found, expected, rtol=1e-8, atol=1e-8, equal_nan=True):
         raise ArgumentError(
-            "Expected a model that applies its head to the outputs of its core, and nothing else, but got one that returns "
-            "something else. Set its attributes output ('all' or 'last') and pool, or certify a model of these two."
+            "Expected a model that returns its head applied to the outputs of its core, but its result differs. Set its "
+            "attributes output ('all' or 'last') and pool, or certify a model that consists of this core and head only."
         )
 
 
@@ -469,14 +532,14 @@ def _core(network: Any) -> OrthogonalRNN | OrthogonalBlocks:
     if not isinstance(core, (OrthogonalRNN, OrthogonalBlocks)):
         raise ArgumentTypeError(
             f"Expected an OrthogonalRNN or OrthogonalBlocks, or a model with one as its core, but got "
-            f"{type(core).__name__}. Gates multiply by states: their products have no bound for all inputs."
+            f"{type(core).__name__}. Gates multiply states, and no bound on their products holds for all inputs."
         )
     if core.batch_first:
         raise ArgumentError("Expected a network that reads (T, B, I), but got batch_first=True. Set it to False.")
     added = [name for name in ("recent", "series") if getattr(network, name, None) is not None]
     if added:
         raise ArgumentError(
-            f"Expected a head that reads the outputs of the core alone, but got a model with {added[0]!r}. Train it without."
+            f"Expected a head that reads only the outputs of the core, but got a model with {added[0]!r}. Train it without."
         )
     return core
 
@@ -491,7 +554,7 @@ def _head(network: Any) -> nn.Linear:
 
 
 def _readings(network: Any) -> Sequence[str]:
-    """Return what the head reads, in the order of its columns."""
+    """Return the pooled quantities that the head reads, in the order of its columns."""
     if not hasattr(network, "head"):
         return ("all",)
     _head(network)
@@ -500,7 +563,7 @@ def _readings(network: Any) -> Sequence[str]:
     pool = getattr(network, "pool", "last")
     if pool == "summary":
         raise ArgumentError(
-            "Expected the pool 'last', 'mean' or 'both', but got 'summary', whose maximum is not covered."
+            "Expected the pool 'last', 'mean' or 'both', but got 'summary': the bounds do not cover its maximum."
         )
     return ("last", "mean") if pool == "both" else (pool,)
 
@@ -508,13 +571,13 @@ def _readings(network: Any) -> Sequence[str]:
 def _check_blocks(core: OrthogonalBlocks) -> None:
     if core.depth > 1 and core.norm != "none":
         raise ArgumentError(
-            f"Expected blocks with norm='none', but got {core.norm!r}: it divides by the size of its input, and near 0 "
-            f"magnifies changes by the reciprocal of the root of its epsilon, hundreds of times. Train without."
+            f"Expected blocks with norm='none', but got {core.norm!r}. A norm divides by the size of its input: near 0 it "
+            f"magnifies changes hundreds of times. Train with norm='none'."
         )
     if core.mixing == "glu":
         raise ArgumentError(
-            "Expected blocks with mixing='gelu' or 'mlp', but got 'glu': it multiplies states by gates, and no bound "
-            "holds for all inputs. Train with another."
+            "Expected blocks with mixing='gelu' or 'mlp', but got 'glu'. It multiplies states by gates, and no bound holds "
+            "for all inputs. Train with mixing='gelu' or 'mlp'."
         )
     if core.stride > 1:
         raise ArgumentError(

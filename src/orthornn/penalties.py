@@ -1,6 +1,6 @@
-"""Soft constraints: terms that are added to a loss. Each is differentiable, and a scalar of its argument's precision.
+"""Soft constraints: terms to add to a loss. Each is a differentiable scalar in the precision of its argument.
 
-Weight decay belongs on the composite W, not on reflectors, factors or angles, whose size means nothing.
+Apply weight decay to the composite W, not to reflectors, factors or angles, whose size has no meaning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def soft_orthogonality(W: Tensor, strength: float = 1.0) -> Tensor:
         strength: Factor, at least 0. Default: 1.
     """
     _check_matrix(W)
-    with no_autocast(W):  # rounded to 16 bits it would be all that is left of W'W - I
+    with no_autocast(W):  # rounded to 16 bits, W'W - I would consist of rounding errors
         gram = W.mH @ W
     identity = torch.eye(W.shape[1], dtype=W.dtype, device=W.device)
     return _strength(strength) * _squares(gram - identity).sum()
@@ -42,13 +42,13 @@ def spectrum_prior(s: Tensor, strength: float = 1.0) -> Tensor:
     """Return strength sum_i (s_i - 1)^2: a Gaussian prior of mean one on singular values (Vorontsov et al., 2017, 3.2).
 
     Args:
-        s: (N,), for SpectralMargin `transition.method.singular_values(*transition.free())`.
+        s: Singular values (N,); for SpectralMargin ``transition.method.singular_values(*transition.free())``.
         strength: 1 / (2 variance), at least 0. Default: 1.
     """
     check_shape("s", s, ("N",))
     _check_inexact("s", s)
     if s.is_complex():
-        raise DTypeError(f"Expected s to be real, as singular values are, but got {s.dtype}. Pass s.abs().")
+        raise DTypeError(f"Expected singular values s to be real, but got {s.dtype}. Pass s.abs().")
     return _strength(strength) * (s - 1).square().sum()
 
 
@@ -68,11 +68,11 @@ def norm_stabilizer(states: Tensor, h0: Tensor | None = None, strength: float = 
 
     Args:
         states: h_t (T, B, N), real or complex.
-        h0: (B, N). Default: None, the first pair is (h_1, h_2), and T must be 2 or more.
+        h0: Initial state (B, N). Default: None, which makes (h_1, h_2) the first pair and requires T >= 2.
         strength: Factor, at least 0. Default: 1.
 
     Returns:
-        A number, float32 also for states of 16 bits; 0 without sequences.
+        A scalar, float32 even if the states have 16 bits; 0 for an empty batch.
     """
     check_shape("states", states, ("T", "B", "N"))
     _check_inexact("states", states)
@@ -91,14 +91,14 @@ def norm_stabilizer(states: Tensor, h0: Tensor | None = None, strength: float = 
 def gradient_norm(trace: LayerTrace, delta: Tensor, strength: float = 1.0) -> Tensor:
     """Return strength times the mean over k and batch of (||phi'(a_k) W' delta_{k+1}|| / ||delta_{k+1}|| - 1)^2.
 
-    delta_k is dL/da_k: the backward signal is asked to keep its norm from step to step (Pascanu et al., 2013, section
-    3.3). As there, a_k and delta_{k+1} count as constants: the penalty has a gradient with respect to W (and the gain)
-    alone, its immediate one. Steps to which no gradient comes back count as 0, and so do those before a reset.
+    delta_k is dL/da_k. The penalty encourages the backward signal to preserve its norm from step to step (Pascanu et al.,
+    2013, section 3.3). As in the paper, a_k and delta_{k+1} are constants: only W (and the gain) receives a gradient.
+    Steps that receive no gradient, and steps before a reset, contribute 0.
 
     Args:
-        trace: Of one layer over one sequence (T, B, N), from modules.tracing.tracing.
-        delta: The gradient of the loss with respect to trace.projected, of the same shape, as
-            torch.autograd.grad(loss, trace.projected, retain_graph=True) returns it.
+        trace: The LayerTrace of one layer over one sequence (T, B, N), from modules.tracing.tracing.
+        delta: Gradient of the loss with respect to trace.projected, in the same shape, as returned by
+            torch.autograd.grad(loss, trace.projected, retain_graph=True).
         strength: Factor, at least 0. Default: 1.
     """
     if not isinstance(trace, LayerTrace):
@@ -138,18 +138,19 @@ def certified_margin(
     mode: Mode = "every",
     strength: float = 1.0,
 ) -> Tensor:
-    """Return strength times the mean over the batch of max(0, max_j (eps m_yj - (s_y - s_j))), j over the classes but y.
+    """Return strength times the batch mean of max(0, max_j (eps m_yj - (s_y - s_j))), with j over the classes except y.
 
-    m_ij is by how much the difference of the scores i and j moves at most (:func:`orthornn.certify.movements`). The penalty
-    is 0 where every sequence keeps its class whatever moves its input by eps (Tsuzuku et al., 2018, add the same to scores).
+    m_ij is the largest movement of the difference between scores i and j (:func:`orthornn.certify.movements`). The penalty
+    is 0 if no movement of an input by eps changes the class of any sequence. (Tsuzuku et al., 2018, add the same term to
+    the scores.)
 
     Args:
-        network: The classifier, as :func:`orthornn.certify.movements` takes it.
-        scores: What it returned, (B, O).
+        network: The classifier, in the form that :func:`orthornn.certify.movements` accepts.
+        scores: Its output, (B, O).
         targets: Classes y (B,), integers.
-        eps: How far inputs move, at least 0.
+        eps: Bound on how far inputs move, at least 0.
         steps: Length of the sequences, T.
-        mode: As for :func:`orthornn.certify.bound`. Default: ``"every"``.
+        mode: Same as for :func:`orthornn.certify.bound`. Default: ``"every"``.
         strength: Factor, at least 0. Default: 1.
     """
     eps = check_number("eps", eps, 0)
@@ -167,7 +168,7 @@ def _strength(value: float) -> float:
 
 
 def _squares(values: Tensor) -> Tensor:
-    """Return |x|^2, whose second derivative at 0 is right, which that of abs() is not."""
+    """Return |x|^2; unlike with abs(), the second derivative at 0 is correct."""
     return torch.view_as_real(values.resolve_conj()).square() if values.is_complex() else values.square()
 
 

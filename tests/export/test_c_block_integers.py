@@ -275,13 +275,13 @@ def test_ram_and_flash_are_those_of_the_c(case, tmp_path):
 REFUSED = {
     "a bound": (
         lambda x: {"input_range": (-1.0, 1.0), "steps": 10},
-        "calibration for OrthogonalBlocks, of which a bound",
+        "calibration for OrthogonalBlocks, whose bounds are too loose",
     ),
     "a bound of vectors": (
         lambda x: {"input_range": (-1.0, 1.0), "steps": 10, "model": OTHERS["series"][0]()},
         "calibration for a network with vectors of series",
     ),
-    "silence": (lambda x: {"calibration": 1e-12 * x}, "far smaller than the eps of a normalization"),
+    "silence": (lambda x: {"calibration": 1e-12 * x}, "none far below the eps of the normalization"),
 }
 
 
@@ -303,7 +303,7 @@ def test_what_integers_cannot_hold_is_refused_before_anything_is_written(case, t
 def test_nothing_is_said_of_bounds_that_there_are_not(make, tmp_path):
     made = exported(make(), "int16", tmp_path)
     assert "rounding has moved" not in (tmp_path / "network.h").read_text()
-    with pytest.raises(ArgumentError, match="of which there is no bound"):
+    with pytest.raises(ArgumentError, match="which the bounds do not cover"):
         rounding_bounds(made.integers, [1])
 
 

@@ -264,7 +264,7 @@ def test_what_train_makes_by_default_is_exported_and_predicts_the_same(kind, tmp
     head = (run / "export" / "network.h").read_text()
     if kind == "regress":
         mean = loaded.description["channels"][1][2]
-        assert f" *   1: b; where it is missing, the last one, at first {mean:.6g}\n *   2: b is missing\n" in head
+        assert f" *   1: b; if missing, pass the last value, initially {mean:.6g}\n *   2: b is missing\n" in head
     if kind == "forecast":
         assert " *   0: a+1\n *   1: a+2\n *   2: a+3\n" in head
 

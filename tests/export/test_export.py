@@ -567,7 +567,9 @@ def test_vectors_of_series_and_what_is_known_ahead_are_the_same_in_c(shops, tmp_
         forecasts = np.sort(compiled.run(one.values).reshape(-1, 2, 3)).reshape(-1, 6)
         np.testing.assert_allclose(forecasts, said.scores, rtol=1e-5, atol=1e-4)
     head = (tmp_path / "c" / "network.h").read_text()
-    assert " * The last input is the number of a series; 3 for another one.\n *   0: a\n *   1: b\n *   2: c\n" in head
+    assert (
+        " * The last input is the number of a series; 3 for an unknown one.\n *   0: a\n *   1: b\n *   2: c\n" in head
+    )
 
 
 def test_a_series_that_training_did_not_have_is_an_error_or_has_the_mean_of_all_vectors(shops):

@@ -12,6 +12,7 @@ import pytest
 from .compiled_c import STRICT, command
 
 HERE = Path(__file__).parent
+GCC_M4 = "arm-none-eabi-gcc"
 M4 = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
 _TICKS = 1.6  # of SysTick per instruction, with -icount shift=6 at 25 MHz
 
@@ -30,17 +31,22 @@ def needs(*tools: str):
     return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}; see `make test-devices`")
 
 
-def on_cortex_m4(folder: Path, integers: bool = False, optimization: str = "-O2") -> OnM4:
-    """Compile `network` in a folder for a Cortex-M4 and run its self-test and some steps."""
+def on_cortex_m4(folder: Path, integers: bool = False, *options: str) -> OnM4:
+    """Compile `network` in a folder for a Cortex-M4, with more options of gcc, and run its self-test and some steps."""
     types = ("int32_t", "int16_t") if integers else ("float", "float")
-    defined = (f"-DNETWORK_WIDE={types[0]}", f"-DNETWORK_NUMBER={types[1]}", f"-I{folder}")
-    gcc, objects = "arm-none-eabi-gcc", []
+    objects = []
     for source in ("network.c", "network_selftest.c"):
         objects.append(folder / source.replace(".c", ".m4.o"))
-        command(gcc, *STRICT, optimization, *M4, "-ffreestanding", "-c", folder / source, "-o", objects[-1])
+        command(GCC_M4, *STRICT, "-O2", *options, *M4, "-ffreestanding", "-c", folder / source, "-o", objects[-1])
+    return run_on_cortex_m4(folder, objects, *types)
+
+
+def run_on_cortex_m4(folder: Path, objects: list[Path], wide: str, number: str) -> OnM4:
+    """Run the self-test and some steps of `network`, compiled already. wide, number: Its C types of outputs and inputs."""
+    defined = (f"-DNETWORK_WIDE={wide}", f"-DNETWORK_NUMBER={number}", f"-I{folder}")
     program = folder / "network.elf"
     link = ("-nostartfiles", "-T", HERE / "cortex_m4.ld", "-lm", "-lc", "-lgcc")
-    command(gcc, "-std=gnu99", "-O2", *M4, *defined, HERE / "cortex_m4.c", *objects, *link, "-o", program)
+    command(GCC_M4, "-std=gnu99", "-O2", *M4, *defined, HERE / "cortex_m4.c", *objects, *link, "-o", program)
     machine = ("-M", "mps2-an386", "-nographic", "-semihosting-config", "enable=on,target=native", "-icount", "shift=6")
     out = command("timeout", "120", "qemu-system-arm", *machine, "-kernel", program)
     empty, steps = (list(map(int, re.findall(rf"{word} (-?\d+)", out))) for word in ("empty", "steps"))

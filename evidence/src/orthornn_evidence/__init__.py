@@ -6,6 +6,7 @@ leaderboard, leaderboard_runs, leaderboard_options   systems at one budget: the 
 own_data       the default for tables, measured on many sets
 group_words    words of finite groups
 exact_machines words of finite automata, and exact machines from what a network learned
+certificates  certified accuracy, and bounds next to a semidefinite program
 irregular_time networks on sequences of which samples are dropped
 popgym         agents that remember, on POPGym
 bench          the kernels verified and timed

@@ -1,15 +1,16 @@
-"""Train a ReflectionRNN on the words of a finite automaton, and make an exact machine of its states.
+"""Train a ReflectionRNN on the words of a finite automaton, and extract an exact machine from its states.
 
     orthornn exact-machines --tasks tomita-4,s5 --seeds 10 --out results/exact-machines
 
-After each letter of a word the network predicts the output of the automaton: whether the word so far is in the language, a
-bit, a count, or an element of a group. Half of the words are uniform; the others avoid a state that no letter leaves up to a
-letter drawn for each word. Words start at 4 letters and double when `enough` of the outputs are right, up to `longest`.
+After each letter of a word the network predicts the output of the automaton: whether the word so far is in the language,
+a bit, a count, or an element of a group. Half of the words are uniform; the others avoid, up to a random letter, the
+state that no letter leaves. Words start at 4 letters and double in length when a share `enough` of the outputs is right,
+up to `longest`.
 
-After each length, `orthornn.automata.extract` looks for an automaton in the mean states, with clusters of six sizes, the
-largest first. States are near if the probabilities of the outputs are, now and after all words of a few letters. The first
-automaton that gives the outputs of fresh training words of `longest` letters is the result, and becomes a machine. The table
-of the task enters only then: the automaton is exact if its minimal table is that of the task, entry by entry.
+After each length, `orthornn.automata.extract` searches for an automaton in the mean states, with clusters of six sizes, the
+largest first. States are close if the probabilities of the outputs are, now and after all words of a few letters. The first
+automaton that reproduces the outputs of new training words of `longest` letters is the result, and becomes a machine. Only
+then is the table of the task used: the automaton is exact if its minimal table equals the task's, entry by entry.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ from orthornn.modules import ReflectionRNN
 from .tasks.finite_groups import group_named
 
 RADII = (1.4, 1.0, 0.7, 0.5, 0.3, 0.15)
-"""Of the clusters, in probabilities."""
-_NUMBERS = 512  # probabilities of a state, over words and outputs, at most
+"""Radii of the clusters, in probabilities."""
+_NUMBERS = 512  # largest number of probabilities of a state, over words and outputs
 _AT_ONCE = 16  # training batches that are drawn together
 _TESTED = 1024  # words of the longest length that an automaton must get right
 
@@ -63,7 +64,7 @@ def _counter(modulus: int) -> Automaton:
 
 
 def _dyck(depth: int) -> Automaton:
-    """Return the automaton of balanced brackets nested at most `depth` deep; its last state is that of no prefix."""
+    """Return the automaton of balanced brackets nested at most `depth` deep; its last state is the state of invalid words."""
     q = np.arange(depth + 1)
     opened, closed = np.where(q < depth, q + 1, depth + 1), np.where(q > 0, q - 1, depth + 1)
     table = np.vstack([np.column_stack([opened, closed]), [[depth + 1] * 2]])
@@ -74,6 +75,18 @@ def _flip_flop(values: int) -> Automaton:
     """Return the store of one value: token 0 changes nothing, token 1 + v writes v."""
     rows = [[q, *range(values)] for q in range(values)]
     return Automaton(rows, np.arange(values))
+
+
+def _arithmetic(modulus: int) -> Automaton:
+    """Return the value of 0 +1 *3 -2 ..., products first; token 0 to m - 1 is + and that number, then come -, then *.
+
+    State s m + p: p is the product that the word ends with, with its sign, and s the sum before it.
+    """
+    s, p = np.divmod(np.arange(modulus**2), modulus)
+    sums = (s + p) % modulus * modulus
+    columns = [sums + d for d in range(modulus)] + [sums + -d % modulus for d in range(modulus)]
+    columns += [s * modulus + p * d % modulus for d in range(modulus)]
+    return Automaton(np.column_stack(columns), (s + p) % modulus)
 
 
 TASKS: dict[str, Automaton] = {
@@ -91,6 +104,8 @@ TASKS: dict[str, Automaton] = {
     "flip-flop-4": _flip_flop(4),
     "dyck-2": _dyck(2),
     "dyck-4": _dyck(4),
+    "arithmetic-3": _arithmetic(3),
+    "arithmetic-5": _arithmetic(5),
     "s3": _group("S3"),
     "s4": _group("S4"),
     "a5": _group("A5"),
@@ -121,11 +136,11 @@ def words(automaton: Automaton, length: int, count: int, random: np.random.Gener
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is made and trained.
+    """The architecture and training of a network.
 
     Attributes:
         hidden_size, reflections, nonlinearity: N, M and phi.
-        lr: Adam's, up to words of 16 letters. budget: Letters per update.
+        lr: Learning rate of Adam for words of up to 16 letters. budget: Letters per update.
         longest: Letters of the longest training words. enough: Share of right outputs that doubles the length.
         patience: Updates at one length after which training starts again from other initial values.
         limit: Seconds after which training stops, starts included.
@@ -173,10 +188,11 @@ class Network(nn.Module):
 
 @dataclass
 class Found:
-    """An automaton found in a network, or None, and how training went.
+    """An automaton found in a network, or None, and a summary of the training.
 
     Attributes:
-        updates, seconds: Of all starts together. starts: Sets of initial values. length: Of the last training words.
+        updates, seconds: Totals over all starts. starts: Number of sets of initial values. length: Letters of the last
+            training words.
     """
 
     automaton: Automaton | None
@@ -188,7 +204,7 @@ class Found:
 
 
 def train(task: Automaton, recipe: Recipe, seed: int) -> Found:
-    """Train networks until one has the automaton in its states, or the time is over."""
+    """Train networks until an automaton is found in the states of one, or the time is up."""
     torch.manual_seed(seed)
     started, updates, starts = time.process_time(), 0, 0
     tokens, outputs = task.table.shape[1], int(task.outputs.max()) + 1
@@ -225,7 +241,7 @@ def train(task: Automaton, recipe: Recipe, seed: int) -> Found:
 
 @torch.no_grad()
 def found_in(network: Network, task: Automaton, recipe: Recipe, seed: int, update: int) -> Automaton | None:
-    """Return the first automaton in the network's states that gives the outputs of fresh training words, or None."""
+    """Return the first automaton in the network's states that reproduces the outputs of new training words, or None."""
     random = stream("validation", seed, update)
     letters, _ = words(task, 64, 24, random)
     states = network.states(letters).flatten(0, 1)
@@ -242,7 +258,7 @@ def found_in(network: Network, task: Automaton, recipe: Recipe, seed: int, updat
                 radius,
                 lambda h: outlook(network, h, count),
             )
-        except ArgumentError:  # more clusters than there can be states
+        except ArgumentError:  # too many clusters
             break
         if np.array_equal(automaton.run(tested.numpy()), targets.numpy()):
             return automaton
@@ -271,7 +287,7 @@ def accuracy(network: Network, task: Automaton, length: int, count: int = 50) ->
 
 
 def measure(task: Automaton, recipe: Recipe, seed: int) -> dict[str, Any]:
-    """Train one network, extract its automaton, and compare that with the task, as an entry of the results."""
+    """Train one network, extract its automaton, and compare it with the task; return the entry of the results."""
     result = train(task, recipe, seed)
     states = None if result.automaton is None else len(result.automaton.table)
     return {
@@ -287,7 +303,7 @@ def measure(task: Automaton, recipe: Recipe, seed: int) -> dict[str, Any]:
 
 
 def machine_facts(task: Automaton, steps: int = 1_000_000) -> dict[str, Any]:
-    """Return the size of a task's machine, and in how many of many steps its C differs from the automaton."""
+    """Return the size of a task's machine, and the number of steps in which its C code differs from the automaton."""
     machine = machine_of(task)
     found: dict[str, Any] = {
         "states": len(machine.automaton.table),
@@ -306,7 +322,7 @@ def machine_facts(task: Automaton, steps: int = 1_000_000) -> dict[str, Any]:
 
 
 def long_word(task: Automaton, steps: int, random: np.random.Generator) -> np.ndarray:
-    """Return a word that avoids a state that no letter leaves up to its last quarter, (T,)."""
+    """Return a word (T,) that avoids the state that no letter leaves, up to its last quarter."""
     table = task.table.tolist()
     word: list[int] = random.integers(0, task.table.shape[1], steps).tolist()
     state = task.start
@@ -352,7 +368,7 @@ def c_bytes(header: str, compiler: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, which writes one JSON file per task and the proof of its machine; the exit status."""
+    """Run the command, which writes one JSON file per task and the proof of its machine; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="orthornn exact-machines", description=__doc__.splitlines()[0], allow_abbrev=False
     )

@@ -1,23 +1,23 @@
-"""Train a ReflectionRNN on words in a finite group, measure it at long lengths, and make it exact.
+"""Train a ReflectionRNN on words in a finite group, test it at long lengths, and make it exact.
 
     orthornn group-words --group S5 --letters elements --seeds 5 --out results/group-words
 
 Three kinds of letters:
 
-elements      each element of the group is a token with reflectors of its own
+elements      each element of the group is a token with separate reflectors
 generators    two or three tokens
 projections   each element is a trained vector, from which reflectors and strengths are linear maps, as in DeltaNet and
               DeltaProduct (Siems et al., 2025)
 
 Words start at 4 letters and double in length when 97 % of the products are right. The learning rate falls with the length,
-because the gradient grows with it; by half every 500 updates at one length; and to zero over the last length. Where a
-length takes too long, training starts again from other initial values. Times are processor time of one thread. With another
-number of updates at the last length (`--polish 4000`), it is part of the file's name.
+because the gradient grows with it; it is halved every 500 updates at one length, and falls to zero over the last length. If a
+length takes too long, training starts again from other initial values. Times are processor time of one thread. A number of
+updates at the last length other than the default (`--polish 4000`) becomes part of the file's name.
 
 `snap` replaces the trained transitions by an exact representation of the group. With s_a the mean state after words of
-product a, kappa(x) = mean over c of s_c . s_cx defines a Gram matrix kappa(a^-1 b) that the group leaves as it is; it is the
-nearest such matrix to that of the states. Its eigenspaces are invariant, so that on the leading ones a permutation of the
-elements acts as an orthogonal matrix, exactly. Procrustes' rotation puts them where the states are, for the trained readout.
+product a, kappa(x) = mean over c of s_c . s_cx defines a Gram matrix kappa(a^-1 b), which is the invariant matrix nearest to
+the Gram matrix of the states. Its eigenspaces are invariant under the group: on the leading ones, a permutation of the
+elements acts exactly as an orthogonal matrix. A Procrustes rotation aligns them with the states, for the trained readout.
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ LETTERS = ("elements", "generators", "projections")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is made and trained.
+    """The architecture and training of a network.
 
     Attributes:
         group, letters: The words; see above.
         hidden_size, reflections, embedding: N, M, and the size of the vectors of ``projections``.
-        lr: Adam's, up to words of 16 letters. budget: Letters per update. polish: Updates at the last length.
-        reads: Products per word that enter the loss, evenly spaced, the last one among them.
+        lr: Learning rate of Adam for words of up to 16 letters. budget: Letters per update. polish: Updates at the last
+            length.
+        reads: Products per word in the loss, evenly spaced and including the last.
         longest: Letters of the longest training words. enough: Share of right products that doubles the length.
         patience: Updates at one length, but the last, after which training starts again from other initial values.
         limit: Seconds after which training stops, starts included.
@@ -93,7 +94,8 @@ class WordNetwork(nn.Module):
     def __init__(self, recipe: Recipe) -> None:
         super().__init__()
         task = recipe.task(1)
-        n, letters = recipe.hidden_size, task.input_size
+        n, schema = recipe.hidden_size, task.problem().schema
+        letters = schema["input_size"]
         projects = recipe.letters == "projections"
         self.embedding = nn.Embedding(letters, recipe.embedding) if projects else None
         self.rnn = ReflectionRNN(
@@ -105,7 +107,7 @@ class WordNetwork(nn.Module):
             bias=False,
             learn_h0=True,
         )
-        self.head = nn.Linear(n, task.output_size)
+        self.head = nn.Linear(n, schema["output_size"])
         with torch.no_grad():
             nn.init.normal_(self.rnn.get_parameter("h0"))
             nn.init.normal_(self.head.weight, std=0.5)
@@ -123,10 +125,11 @@ class WordNetwork(nn.Module):
 
 @dataclass
 class Trained:
-    """A trained network and how it went.
+    """A trained network and a summary of its training.
 
     Attributes:
-        updates, seconds: Of all starts together. starts: Sets of initial values. finished: Whether the last length is done.
+        updates, seconds: Totals over all starts. starts: Number of sets of initial values. finished: Whether the last length
+            is done.
         lengths: (letters, updates so far, seconds so far) at the end of each stage of the last start.
     """
 
@@ -139,7 +142,7 @@ class Trained:
 
 
 def train(recipe: Recipe, seed: int) -> Trained:
-    """Train one network; `finished` is False if the time limit came before the last length."""
+    """Train one network; `finished` is False if the time limit is reached before the end of the last length."""
     torch.manual_seed(seed)
     started, updates, starts = time.process_time(), 0, 1
     stages: list[tuple[int, int, float]] = []
@@ -152,11 +155,11 @@ def train(recipe: Recipe, seed: int) -> Trained:
         while time.process_time() - started < recipe.limit:
             for group in optimizer.param_groups:
                 group["lr"] = rate * (max(0.01, 1 - here / recipe.polish) if is_last else 0.5 ** (here / 500))
-            tokens, products = task.train_batch(updates, batch_size, seed)
+            tokens, products = task.problem().train(updates, batch_size, seed)
             spacing = max(1, length // recipe.reads)
             logits = network.head(network.states(tokens)[0][spacing - 1 :: spacing])
             products = products[spacing - 1 :: spacing]
-            loss = task.loss(logits, products)
+            loss = task.objective().loss(logits, products)
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -197,7 +200,7 @@ def accuracies(network: WordNetwork, recipe: Recipe, lengths: Sequence[int], wor
     for end in sorted(set(lengths)):
         while done < end:
             count = min(end - done, max(1, 1_000_000 // words))
-            tokens = generator.integers(0, task.input_size, (count, words))
+            tokens = generator.integers(0, len(task.letters), (count, words))
             products = group.after(task.letters[tokens], element)
             states, state = network.states(torch.from_numpy(tokens), state)
             element, done = products[-1], done + count
@@ -209,18 +212,20 @@ def accuracies(network: WordNetwork, recipe: Recipe, lengths: Sequence[int], wor
 
 @torch.no_grad()
 def snap(network: WordNetwork, recipe: Recipe) -> tuple[WordNetwork, dict[str, Any]]:
-    """Return the network with exact transitions, in double precision, and what was found.
+    """Return the network with exact transitions, in double precision, and a summary.
 
     Raises:
-        ArgumentError: If some element was not seen, or a letter's exact matrix takes more reflections than there are.
+        ArgumentError: If an element does not occur, or a letter's exact matrix needs more reflections than the network has.
     """
     task = recipe.task(64)
     group, n = task.finite_group, recipe.hidden_size
-    tokens, products = task.train_batch(0, 256, 12345)
+    tokens, products = task.problem().train(0, 256, 12345)
     states = network.states(tokens)[0].double().flatten(0, 1)
     counts = torch.bincount(products.flatten(), minlength=group.order)
     if not bool(counts.all()):
-        raise ArgumentError(f"Expected words that reach every element, but {int((counts == 0).sum())} were not seen.")
+        raise ArgumentError(
+            f"Expected words that reach every element, but {int((counts == 0).sum())} elements do not occur. Pass more words."
+        )
     means = torch.zeros(group.order, n, dtype=torch.float64).index_add_(0, products.flatten(), states)
     means /= counts[:, None]
     matrices, first, found = exact_representation(group, means, task.letters)
@@ -231,7 +236,7 @@ def snap(network: WordNetwork, recipe: Recipe) -> tuple[WordNetwork, dict[str, A
     reflectors = torch.stack([reflectors_of(W, recipe.reflections) for W in matrices])
     exact.embedding = None
     exact.rnn = ReflectionRNN(
-        task.input_size,
+        len(task.letters),
         n,
         reflections=recipe.reflections,
         additive=False,
@@ -256,10 +261,10 @@ def trained_matrices(network: WordNetwork) -> Tensor:
 def exact_representation(
     group: FiniteGroup, means: Tensor, letters: np.ndarray
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """Return exact matrices of the letters (I, N, N), the state of the identity (N,), and what was found.
+    """Return exact matrices of the letters (I, N, N), the state of the identity (N,), and a summary.
 
     Args:
-        group: Of the words.
+        group: Group of the words.
         means: The mean state after words of each product, float64 (G, N).
         letters: Elements, (I,).
     """
@@ -285,7 +290,7 @@ def exact_representation(
     for letter in letters:
         rho = basis[table[int(letter)]].mT @ basis
         W = place @ rho @ place.mT
-        if n > dimension:  # what the states never reach: the determinant goes on the first direction
+        if n > dimension:  # directions that states never reach: the first one carries the determinant
             signs = torch.ones(n - dimension, dtype=torch.float64)
             signs[0] = torch.sign(torch.linalg.det(rho))
             W = W + (rest * signs) @ rest.mT
@@ -299,7 +304,7 @@ def reflectors_of(W: Tensor, count: int) -> Tensor:
     """Return reflectors (M, N) whose reflections multiply to the orthogonal matrix W, the first one applied first.
 
     Raises:
-        ArgumentError: If W takes more reflections, or an odd number more or less.
+        ArgumentError: If W needs more reflections, or its determinant has the wrong sign.
     """
     n = W.shape[0]
     taken: list[Tensor] = []
@@ -314,7 +319,7 @@ def reflectors_of(W: Tensor, count: int) -> Tensor:
     spare = count - len(taken)
     if float(torch.linalg.matrix_norm(left - torch.eye(n, dtype=W.dtype))) > 1e-6 or spare % 2:
         raise ArgumentError(
-            f"Expected a matrix that {count} reflections make, but this one takes another number of them. Pass more."
+            f"Expected a product of {count} reflections, but this matrix needs another number of them. Pass more."
         )
     other = torch.zeros(n, dtype=W.dtype)
     other[0] = 1
@@ -336,7 +341,7 @@ def _orbit(group: FiniteGroup, letters: np.ndarray, matrices: Tensor, first: Ten
 
 
 def measure(recipe: Recipe, seed: int, exact_steps: int = 0) -> dict[str, Any]:
-    """Train, measure and snap one network, as an entry of the results."""
+    """Train, test and snap one network; return the entry of the results."""
     result = train(recipe, seed)
     lengths = [32, 128, 512, 1024, 4096]
     entry: dict[str, Any] = {
@@ -362,7 +367,7 @@ def measure(recipe: Recipe, seed: int, exact_steps: int = 0) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, which writes one JSON file per group and kind of letters; the exit status."""
+    """Run the command, which writes one JSON file per group and kind of letters; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="orthornn group-words", description=__doc__.splitlines()[0], allow_abbrev=False
     )
@@ -400,7 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _finished(path: Path, recipe: Recipe) -> list[dict[str, Any]]:
-    """Return the runs in a file, seeds 0, 1, ..., if they are of this recipe; else none."""
+    """Return the runs in a file, seeds 0, 1, ..., if they have this recipe; else none."""
     if not path.exists():
         return []
     record = json.loads(path.read_text())

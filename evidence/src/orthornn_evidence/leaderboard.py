@@ -1,16 +1,15 @@
-"""Results side by side: every run of a task with what it cost, and the page that shows them.
+"""The leaderboard: the results and costs of all runs of a task, and the page that shows them.
 
     orthornn leaderboard add RUN [RUN ...] --out results/leaderboard
     orthornn leaderboard control --data FOLDER [--permuted] [--shift 2] [--seed 0] --out results/leaderboard
     orthornn leaderboard run --systems all --lrs 0.001,0.004 --epochs 10 -- pixel-mnist --data FOLDER
     orthornn leaderboard page --out results/leaderboard
 
-`add` stores the finished runs in these folders and below them in TASK.json, without folders of the machine, and names
-those that it leaves out. `control` trains a static perceptron of the same budget on the whole sequence at once, by the
-same recipe, and stores it next to them: what it reaches needs no memory. `run` trains systems at one budget, each with
-a learning rate of its own from a small sweep, and adds them; what is after -- are the task and the options of
-`orthornn train` that all systems share. `page` writes README.md from all that is stored, with the means over seeds. What
-loses is shown as well.
+`add` stores the finished runs in and below these folders in TASK.json, without paths of the machine, and lists the runs that
+it leaves out. `control` trains a static perceptron of the same budget on the whole sequence at once, with the same recipe,
+and stores it next to them: its result is possible without memory. `run` trains systems at one budget, each with the best
+learning rate of a small sweep, and adds them; after -- come the task and the options of `orthornn train` that all systems
+share. `page` writes README.md from all stored results, with means over seeds, including those of losing systems.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ from .leaderboard_options import shown_options
 from .leaderboard_runs import Plan, carry_out, rates_of, systems_of
 from .tasks import Groups, ModularSums, PixelMNIST
 
-_WITHOUT = ("--out", "--threads", "--seed")  # options of a command that say nothing about what was trained
+_WITHOUT = ("--out", "--threads", "--seed")  # options of a command that do not change the kind of training
 _TITLE = """# Leaderboard
 
 Each table ranks trained networks on one task by their test result, with their cost.
@@ -101,7 +100,7 @@ class Entry(Struct):
 
 
 def entry(run: SavedRun) -> dict[str, Any]:
-    """Return what is stored of a finished run."""
+    """Return the entry of a finished run."""
     result = run.result
     if result is None:
         raise ArgumentError(
@@ -141,8 +140,8 @@ _LONG = 60  # characters of a target and the name of its file
 
 
 def task_title(task: Task) -> str:
-    """Return a task's name, with what makes it another task: permuted, variable, and T; a group; a target and its data, and
-    what is asked of it.
+    """Return a task's name with everything that distinguishes it: permuted, variable, and T; a group; a target, its data
+    and the question.
     """
     flags = [flag for flag in ("permuted", "variable") if getattr(task, flag, False)]
     if isinstance(task, TableTask):
@@ -174,7 +173,7 @@ def _file_name(title: str) -> str:
 
 
 def finished(runs: Sequence[SavedRun]) -> list[SavedRun]:
-    """Return the runs that have come to their end, with a warning that names the others. ArgumentError if there are none."""
+    """Return the finished runs, with a warning that lists the others. Raise ArgumentError if there are none."""
     ended = [run for run in runs if run.result is not None]
     if not ended:
         entry(runs[0])  # tells how it is resumed
@@ -190,7 +189,7 @@ def _warn(text: str) -> None:
 
 
 def _command_of(run: SavedRun) -> str:
-    """Return the command of a run; one from Python or from a file is named by its configuration instead."""
+    """Return the command of a run, or the name of its configuration if it was started from Python or a file."""
     words = run.environment.get("command") or []
     if words[1:2] == ["train"] and words[2:] and not words[2].startswith("-"):
         return command(words)
@@ -201,7 +200,7 @@ def _command_of(run: SavedRun) -> str:
 
 
 def command(words: Sequence[str]) -> str:
-    """Return a command without the seed, and with FOLDER in place of folders; words with blanks are quoted."""
+    """Return a command without the seed, with folders replaced by FOLDER; words with blanks are quoted."""
     kept, words = ["orthornn"], [Path(words[0]).name, *words[1:]] if words else []
     skip = False
     for word, before in zip(words[1:], words):
@@ -215,9 +214,9 @@ def command(words: Sequence[str]) -> str:
 
 
 def store(entries: Iterable[dict[str, Any]], folder: Path) -> None:
-    """Add entries to folder/TASK.json; the same training with the same seed takes the place of an earlier one.
+    """Add entries to folder/TASK.json; an entry replaces an earlier one of the same training and seed.
 
-    DataError, and nothing is stored, if one of them has a metric that is not finite.
+    Raise DataError, and store nothing, if one of them has a metric that is not finite.
     """
     by_task: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
     for one in entries:
@@ -237,16 +236,25 @@ def store(entries: Iterable[dict[str, Any]], folder: Path) -> None:
         write_bytes(path, (json.dumps(merged, indent=1) + "\n").encode())
 
 
+class Published(Struct, forbid_unknown_fields=True):
+    """A result of others, in a file of results/leaderboard/published. parameters: None if the source does not say."""
+
+    system: str
+    test: Finite
+    parameters: Step | None
+    source: str
+
+
 def _training(one: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what tells trainings apart: the command, with its options in any order, and what was trained, which a recipe's
-    name does not tell.
+    """Return the identity of a training: the command, with its options in any order, and the model, which the name of a
+    recipe does not determine.
     """
     task, *options = one["command"].split(" --")
     return (task, *sorted(options), *(one[name] for name in ("system", "head", "parameters")))
 
 
 def stored(path: Path) -> list[dict[str, Any]]:
-    """Return the entries of a file. DataError if it holds anything else."""
+    """Return the entries of a file. Raise DataError if it has any other content."""
     try:
         entries = parse(read_bytes(path, LARGEST), str(path))
     except DataError as error:
@@ -263,29 +271,44 @@ def stored(path: Path) -> list[dict[str, Any]]:
 
 
 def page(folder: Path) -> str:
-    """Return the page of all that is stored in a folder."""
+    """Return the page of all results in a folder."""
     parts, commands = [_TITLE], [_COMMANDS]
     for path in sorted(folder.glob("*.json")):
         entries = stored(path)
         task = _plain(entries[0]["task"])
         words = "\n".join(_folded(_plain(own[0]["command"]).replace("`", "'")) for own in _by_training(entries))
         parts.append(f"## {task}\n\n{_measured(entries[0])}\n\n{markdown(table(entries))}")
+        if (others := folder / "published" / path.name).exists():
+            parts.append(_published(others))
         commands.append(f"### Commands for {task}\n\n```sh\n{words}\n```")
     if len(parts) == 1:
         raise ArgumentError(
-            f"Expected results in {folder}, but got none. Store some with: add RUN --out {shell_word(folder)}."
+            f"Expected results in {folder}, but it has none. Store some with: add RUN --out {shell_word(folder)}."
         )
     return "\n\n".join([*parts, *commands]) + "\n"
 
 
+def _published(path: Path) -> str:
+    """Return the lines with the accuracies of others, best first. DataError if the file holds anything else."""
+    found = parse(read_bytes(path, LARGEST), str(path))
+    if not isinstance(found, list):
+        raise DataError(f"Expected {path} to be a list of published results, but got something else.")
+    ranked = sorted((checked(one, Published, f"{path},") for one in found), key=lambda one: -one["test"])
+    lines = ["Published test accuracies, by the training of their authors:", ""]
+    for one in ranked:
+        size = "" if one["parameters"] is None else f" with {one['parameters']} parameters"
+        lines.append(f"- {_plain(one['system'])}, {100 * one['test']:.4g} %{size}: {_plain(one['source'])}")
+    return "\n".join(lines)
+
+
 def _measured(one: Mapping[str, Any]) -> str:
-    """Return the sentence that says what an entry's numbers measure."""
+    """Return a sentence that describes the metric of an entry."""
     words, better = _METRICS.get(one["metric"], one["metric"]), "higher" if one["higher_is_better"] else "lower"
     return f"{words[0].upper()}{words[1:]}; {better} is better."
 
 
 def table(entries: Sequence[dict[str, Any]]) -> Table:
-    """Return one row per training, the best mean test first, and those with shifted images below, which a note names so."""
+    """Return one row per training, the best mean test first, then those with shifted images, with a note about them."""
     tested = any(one["best_test"] is not None for one in entries)
     last = any(one["last_test"] is not None for one in entries)
     headings = [
@@ -343,14 +366,12 @@ def _by_training(entries: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]
 
 
 def _is_shifted(one: Mapping[str, Any]) -> bool:
-    """Return whether a training has seen shifted copies of its images, so that its rank is not that of the others."""
+    """Return whether a training used shifted copies of its images, and is therefore ranked separately."""
     return re.search(r" --shift[ =](?!0( |$))", one["command"]) is not None
 
 
 def _quoted(options: str) -> str:
-    """Return each option as code of its own, after the letter of others; a run names its own command, which stays in the
-    quotes.
-    """
+    """Return each option as separate code, after the letter of common options; the command of a run stays in the quotes."""
     letter, _, rest = options.partition(" ") if options[:1].isupper() else ("", "", options)
     parts = rest.replace("`", chr(39)).split(" --")
     code = [f"`{part if at == 0 else f'--{part}'}`" for at, part in enumerate(parts)] if rest else []
@@ -369,13 +390,14 @@ def _folded(words: str, width: int = 96) -> str:
 
 
 def markdown(shown: Table) -> str:
-    """Return a table as Markdown, its notes below it."""
+    """Return a table as Markdown, followed by its notes."""
     lines = [
         [column.heading for column in shown.columns],
         ["---" if column.left else "---:" for column in shown.columns],
         *shown.rows,
     ]
     cells = [[_plain(cell).replace("|", "\\|") for cell in line] for line in lines]  # a bar would end its cell
+    cells = [[re.sub(r"(?<=\d) %$", "\N{NO-BREAK SPACE}%", cell) for cell in line] for line in cells]
     return "\n\n".join(["\n".join(f"| {' | '.join(line)} |" for line in cells), *shown.notes])
 
 
@@ -402,7 +424,8 @@ def _seconds(own: Sequence[dict[str, Any]]) -> str:
 
 def static_perceptron(task: Task, budget: int) -> nn.Sequential:
     """Return the widest perceptron with one hidden layer (gelu) within a budget, which reads all T I numbers at once."""
-    inputs, outputs = task.steps * task.input_size, task.output_size
+    schema = task.problem().schema
+    inputs, outputs = task.steps * schema["input_size"], schema["output_size"]
     width = (budget - outputs) // (inputs + 1 + outputs)
     if width < 1:
         raise ArgumentError(
@@ -432,17 +455,18 @@ def control(
     loss = nn.CrossEntropyLoss(label_smoothing=smoothing)
     start = time.process_time()
     best: tuple[float, float] = (-math.inf, -math.inf)
+    problem = task.problem()
     for step in range(steps):
-        batch = task.train_batch(step, batch_size, seed)
+        batch = problem.train(step, batch_size, seed)
         optimizer.zero_grad()
         loss(model(_flat(batch.inputs)), batch.targets).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         if (step + 1) % epoch == 0 or step + 1 == steps:
-            accuracy = _accuracy(model, task.validation(1000))
+            accuracy = _accuracy(model, problem.validation(1000))
             if accuracy > best[0]:
-                best = (accuracy, _accuracy(model, task.test(1000)))
+                best = (accuracy, _accuracy(model, problem.test(1000)))
     shift = getattr(task, "shift", 0)
     options = (" --permuted" if getattr(task, "permuted", False) else "") + (f" --shift {shift}" if shift else "")
     return {
@@ -456,7 +480,7 @@ def control(
         "validation": best[0],
         "test": best[1],
         "best_test": None,
-        "last_test": _accuracy(model, task.test(1000)),
+        "last_test": _accuracy(model, problem.test(1000)),
         "orthogonality_error": None,
         "epochs": epochs,
         "updates": steps,
@@ -481,7 +505,7 @@ def _accuracy(model: nn.Module, batches: Iterable[Any]) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the parser of the words before --; each command has its own options, and no other one is taken."""
+    """Return the parser of the words before --; each command accepts only its options."""
     parser = argparse.ArgumentParser("orthornn leaderboard", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="what", required=True)
 
@@ -495,30 +519,32 @@ def _parser() -> argparse.ArgumentParser:
     static = command_named("control", "train a static perceptron on pixel MNIST, and store it")
     static.add_argument("--data", default="data/mnist")
     static.add_argument("--permuted", action="store_true")
-    static.add_argument("--shift", type=int, default=0, help="of the training images, in pixels")
+    static.add_argument("--shift", type=int, default=0, help="largest random shift of the training images, in pixels")
     static.add_argument("--budget", type=int, default=16400, help="parameters")
     static.add_argument("--epochs", type=float, default=30)
     static.add_argument("--seed", type=int, default=0)
     told = "after --: the task and the options of `orthornn train` that all systems share"
     run = command_named("run", "train systems side by side, and store them", epilog=told)
     names = (
-        'models or recipe:NAME with commas between, with options of their own ("blocks --decay True"; quote a value with '
+        'models or recipe:NAME separated by commas, each with optional options ("blocks --decay True"; quote a value with '
         "commas), or all"
     )
     run.add_argument("--systems", default="all", help=names)
-    run.add_argument("--lrs", default="0.001,0.004", help="learning rates of the sweep, with commas between")
+    run.add_argument("--lrs", default="0.001,0.004", help="learning rates of the sweep, separated by commas")
     run.add_argument("--epochs", type=float)
     run.add_argument("--steps", type=int, help="instead of epochs")
-    run.add_argument("--sweep", type=float, default=0.1, help="length of a run of the sweep, as a part of a run")
+    run.add_argument(
+        "--sweep", type=float, default=0.1, help="length of a run of the sweep, as a fraction of a full run"
+    )
     run.add_argument("--seeds", type=int, default=3, help="runs with the best learning rate")
     run.add_argument("--budget", type=int, default=16400, help="parameters")
     run.add_argument("--runs", type=Path, default=Path("runs/leaderboard"), help="folder of the runs")
-    command_named("page", "write the page of all that is stored")
+    command_named("page", "write the page of all stored results")
     return parser
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status: 2 for an error, 130 after Ctrl-C."""
+    """Run the command and return the exit status: 2 for an error, 130 after Ctrl-C."""
     typed = list(sys.argv[1:] if words is None else words)
     at = typed.index("--") if "--" in typed else len(typed)
     parser = _parser()
@@ -531,7 +557,7 @@ def main(words: Sequence[str] | None = None) -> int:
         try:
             _carry_out(given, typed[at + 1 :])
         except KeyboardInterrupt:
-            print("\nleaderboard: interrupted. Give the command again to resume.", file=sys.stderr)
+            print("\nleaderboard: interrupted. Repeat the command to resume.", file=sys.stderr)
             return 128 + signal.SIGINT
         except OrthornnError as error:
             print(f"leaderboard: {printable(error)}", file=sys.stderr)
@@ -544,7 +570,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(given: argparse.Namespace, shared: Sequence[str]) -> None:
-    """Do what was asked for, and write the page. shared: The words after --."""
+    """Run the requested command, and write the page. shared: The words after --."""
     if given.what == "add":
         store(map(entry, finished(read_runs(given.folders))), given.out)
     elif given.what == "control":
@@ -556,6 +582,6 @@ def _carry_out(given: argparse.Namespace, shared: Sequence[str]) -> None:
         plan = Plan(tuple(shared), systems, rates, *length, given.seeds, given.budget)
         paths = carry_out(plan, given.runs)
         if not paths:
-            raise ArgumentError(f"Expected at least one run to come to an end, but got none. Look at {given.runs}.")
+            raise ArgumentError(f"Expected at least one run to finish, but none did. See the messages in {given.runs}.")
         store(map(entry, read_runs(paths)), given.out)
     write_bytes(given.out / "README.md", page(given.out).encode())

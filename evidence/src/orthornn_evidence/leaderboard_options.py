@@ -1,4 +1,4 @@
-"""The options that a row of the leaderboard shows: the recipe by its name, and what the other rows do not have."""
+"""The options that a row of the leaderboard shows: the name of the recipe, and the options that not all rows share."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from string import ascii_uppercase
 
 from orthornn.learn.recipes import RECIPES
 
-_SAID = ("data", "permuted", "variable", "model")  # by the page, the title of the table, or another column
+_SAID = ("data", "permuted", "variable", "model")  # shown by the page, the title of the table, or another column
 _RUN = "orthornn train "
 _RATE = "lr"
-_FEW = 3  # rows, and options, that get a letter in common
+_FEW = 3  # from this number of rows and of options on, a letter abbreviates common options
 
 
 def shown_options(commands: Sequence[str]) -> tuple[list[str], str, dict[str, str]]:
-    """Return the options of each command, those that all runs have in common, and those for which a letter stands.
+    """Return the options of each command, the options that all runs share, and the options behind each letter.
 
-    The ones in common are left out of the rows. Several rows with the same options, but for their learning rates, have a
-    letter in the place of those: "A --lr 0.004", and {"A": "--epochs 10 --head mlp --clip-norm 1"}.
+    Shared options are left out of the rows. If several rows differ only in their learning rates, a letter replaces their
+    other options: "A --lr 0.004", and {"A": "--epochs 10 --head mlp --clip-norm 1"}.
 
-    A command whose options are those of a recipe, but for the values of some, has `--recipe NAME` in their place, with the
-    options that differ. What the table says elsewhere is left out: the data, the system, the variant of the task.
+    If a command has the options of a recipe, except for a few values, `--recipe NAME` replaces them, followed by the options
+    that differ. Options that the table shows elsewhere are left out: the data, the system, the variant of the task.
 
     Args:
-        commands: Of the rows, as `leaderboard.command` makes them. Those of controls share nothing with the others.
+        commands: Commands of the rows, as returned by `leaderboard.command`. Controls share nothing with the others.
     """
     found = [_named(_pairs(words)) for words in commands]
     runs = [pairs for words, pairs in zip(commands, found) if words.startswith(_RUN)]
@@ -62,7 +62,7 @@ def _pairs(words: str) -> dict[str, str]:
 
 
 def _named(pairs: Mapping[str, str]) -> dict[str, str]:
-    """Return options with the nearest recipe in the place of its own."""
+    """Return options in which the nearest recipe replaces its options."""
     fits: list[tuple[int, int, str, dict[str, str]]] = []  # the fewest that differ first, then the longest recipe
     if "recipe" not in pairs:
         for recipe, content in RECIPES.items():

@@ -1,8 +1,8 @@
-"""Train systems for the leaderboard: for each a learning rate from a small sweep, then several seeds with it.
+"""Train systems for the leaderboard: find the learning rate of each with a small sweep, then train several seeds with it.
 
-Every run is a process of its own, `orthornn train`, and a run directory with its words in command.json. A call that was
-stopped can be repeated: it skips finished runs and those that failed during training, resumes others, and tries again
-what did not begin.
+Every run is a separate process, `orthornn train`, and a run directory with the command in command.json. An interrupted call
+can be repeated: it skips finished runs and those that failed during training, resumes others, and retries runs that did not
+begin.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _RECIPE = "recipe:"
 _OF_PLAN = ("--parameters (as --budget)", "--lr (as --lrs)", "--epochs or --steps", "--seed", "--out (in --runs)")
 _PART = re.compile(r"""(?:[^,'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)  # what a shell keeps together
 _LONGEST = 1 << 16  # bytes of a reason
-FAILED = "failed.txt"  # in the folder of a run that came to no end, and why
+FAILED = "failed.txt"  # in the folder of a run that failed: the reason
 COMMAND = "command.json"  # in the folder of a run: the words after `orthornn`
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The systems of a comparison, and how each is trained.
+    """The systems of a comparison, and the training of each.
 
     task: The words after `orthornn train`: the task and the options that all systems share.
-    systems: Names of models, or recipe:NAME, with options of their own after a blank ("blocks --decay True"). No option
-        may be named twice: here, in `task`, or by the fields below, which are --parameters, --lr, --epochs or --steps, and
+    systems: Names of models, or recipe:NAME, optionally with options after a blank ("blocks --decay True"). No option may
+        occur twice: here, in `task`, or in the fields below, which are --parameters, --lr, --epochs or --steps, and
         --seed.
     rates: Learning rates of the sweep.
     epochs, steps: Length of a run; one of them is None.
-    share: Part of this length that a run of the sweep has.
+    share: Length of a run of the sweep, as a fraction of this length.
     seeds: Runs with the best rate.
     budget: Parameters.
     """
@@ -62,9 +62,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not self.task:
-            raise ArgumentError("Expected a task, but got none. Name it after --, with its options.")
+            raise ArgumentError("Expected a task after --, but there is none. Add it, with its options.")
         if not self.systems or not self.rates:
-            raise ArgumentError("Expected at least one system and one learning rate, but got none. Name them.")
+            raise ArgumentError("Expected at least one system and one learning rate. Pass --systems and --lrs.")
         if (self.epochs is None) == (self.steps is None):
             raise ArgumentError(
                 f"Expected epochs or steps, but got epochs={self.epochs} and steps={self.steps}. Give one of them."
@@ -126,15 +126,15 @@ class Plan:
 def carry_out(plan: Plan, folder: Path, say: Callable[[str], object] = print) -> list[Path]:
     """Return the folders of the finished runs with the best rate of each system, all seeds.
 
-    The other runs of a system are left out once one does not begin: what it lacks, they lack too.
+    If a run of a system does not begin, its other runs are skipped, since they would fail for the same reason.
 
     Args:
-        plan: What is trained.
-        folder: Of the run directories, made if it is not there.
-        say: What is told how each run went.
+        plan: The comparison.
+        folder: Folder of the run directories, created if missing.
+        say: Receives a line about each run.
 
     Raises:
-        ArgumentError: If the first two systems do not begin, for one reason: it is in the words that all systems share.
+        ArgumentError: If the first two systems fail to begin for the same reason, which must be in the shared options.
     """
     folder.mkdir(parents=True, exist_ok=True)
     finished: list[Path] = []
@@ -147,7 +147,7 @@ def carry_out(plan: Plan, folder: Path, say: Callable[[str], object] = print) ->
             if count == 1 and len({str(found) for found in refused}) < len(refused):
                 raise ArgumentError(
                     f"Expected a task and options that suit all systems, but {plan.systems[0]!r} and {system!r} do not "
-                    f"begin, for the reason above. Nothing was trained. Correct what is behind --."
+                    f"begin, for the reason above. Nothing was trained. Correct the words after --."
                 ) from None
             say(f"{system}: {error}")
     return finished
@@ -158,7 +158,7 @@ class _NotBegunError(Exception):
 
 
 def _train(plan: Plan, system: str, folder: Path, finished: list[Path], say: Callable[[str], object]) -> None:
-    """Append the folders of a system's finished runs with its best rate. _NotBegunError if a run does not begin."""
+    """Append the folders of a system's finished runs with its best rate. Raise _NotBegunError if a run does not begin."""
     name = "-".join(re.findall(r"[\w.]+", system))
     rate = plan.rates[0]
     if len(plan.rates) > 1:
@@ -172,7 +172,7 @@ def _train(plan: Plan, system: str, folder: Path, finished: list[Path], say: Cal
                 else:
                     say(f"{path.name}: validation {score}")
         if not scores:
-            say(f"{system}: no learning rate of {', '.join(f'{rate:g}' for rate in plan.rates)} came to an end")
+            say(f"{system}: no learning rate of {', '.join(f'{rate:g}' for rate in plan.rates)} finished")
             return
         rate = max(scores, key=lambda candidate: scores[candidate])
         say(f"{system}: the learning rate {rate:g}")
@@ -183,7 +183,7 @@ def _train(plan: Plan, system: str, folder: Path, finished: list[Path], say: Cal
 
 
 def _split(system: str) -> list[str]:
-    """Return the words of a system as a shell would read them; ArgumentError if a quote is not closed, or there are none."""
+    """Return the words of a system, split as by a shell. Raise ArgumentError if a quote is not closed or there are none."""
     try:
         words = shlex.split(system)
     except ValueError as error:
@@ -212,9 +212,9 @@ def _check_model(name: str, system: str, systems: Sequence[str]) -> None:
 
 
 def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
-    """Return whether the run came to an end, now or before.
+    """Return whether the run finished, now or before.
 
-    Raises ArgumentError if the folder holds another run, _NotBegunError if it came to no beginning.
+    Raises ArgumentError if the folder holds another run, _NotBegunError if the run did not begin.
     """
     begun = (path / CONFIG).exists()
     if begun:
@@ -245,7 +245,7 @@ def _finish(words: list[str], path: Path, say: Callable[[str], object]) -> bool:
 
 
 def _check_same(words: list[str], path: Path) -> None:
-    """Raise ArgumentError unless the run in a folder is that of these words."""
+    """Raise ArgumentError unless the run in a folder has this command."""
     found = _words_of(path)
     if found != words:
         raise ArgumentError(
@@ -256,7 +256,7 @@ def _check_same(words: list[str], path: Path) -> None:
 
 
 def _words_of(path: Path) -> list[str] | None:
-    """Return the words of the run in a folder; None where a leaderboard did not begin it."""
+    """Return the command of the run in a folder; None if a leaderboard did not begin it."""
     if not (path / COMMAND).exists():
         return None
     words = parse(read_bytes(path / COMMAND, LARGEST), str(path / COMMAND))
@@ -266,7 +266,7 @@ def _words_of(path: Path) -> list[str] | None:
 
 
 def _run(words: list[str]) -> tuple[int, str]:
-    """Run `orthornn` as a process; its exit status and what it wrote to stderr."""
+    """Run `orthornn` as a process; return its exit status and stderr."""
     done = subprocess.run([sys.executable, "-m", "orthornn", *words], capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
 
@@ -281,7 +281,7 @@ def _score(path: Path) -> float:
 
 
 def systems_of(words: str) -> tuple[str, ...]:
-    """Return the systems in a list with commas, those within quotes left alone; "all" stands for every model.
+    """Return the systems in a list separated by commas, except within quotes; "all" is replaced by every model.
 
     Raises ArgumentError if a quote is not closed.
     """
@@ -289,16 +289,16 @@ def systems_of(words: str) -> tuple[str, ...]:
         return tuple(MODELS)
     if _PART.sub("", words).strip(","):
         raise ArgumentError(
-            f"Expected systems with commas between, but got {words!r}: No closing quotation. Close the quote."
+            f"Expected systems separated by commas, but got {words!r}: No closing quotation. Close the quote."
         )
     return tuple(word.strip() for word in _PART.findall(words) if word.strip())
 
 
 def rates_of(words: str) -> tuple[float, ...]:
-    """Return the learning rates in a list with commas."""
+    """Return the learning rates in a list separated by commas."""
     try:
         return tuple(float(word) for word in words.split(",") if word.strip())
     except ValueError:
         raise ArgumentError(
-            f"Expected learning rates with commas between, but got {words!r}. Write 0.001,0.004."
+            f"Expected learning rates separated by commas, but got {words!r}. Write 0.001,0.004."
         ) from None

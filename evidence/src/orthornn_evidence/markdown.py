@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 
 def percent(share: float) -> str:
-    """Return a share without decimals, with as many as show that not all of it, or some of it, is there."""
+    """Return a share in percent without decimals, unless they are needed to distinguish it from 0 or 100 %."""
     digits = 0
     while 0 < share < 1 and float(f"{100 * share:.{digits}f}") in (0, 100):
         digits += 1

@@ -32,7 +32,7 @@ def test_every_mode_is_measured(here):
 
 def test_a_wrong_gradient_is_an_error(here, monkeypatch):
     monkeypatch.setattr(long, "rounding_bound", lambda *sizes: -1.0)
-    with pytest.raises(VerificationError, match="a gradient is off"):
+    with pytest.raises(VerificationError, match="a gradient differs from 'store'"):
         long.long_steps([Case.parse("cayley-8-b2")], Work(T=50), 1, lambda line: None)
 
 

@@ -47,16 +47,17 @@ def test_methods_are_told_apart_by_the_critical_difference():
     assert not found.apart("best", "middle")  # 1 apart, and 1.05 would be significant
     said = statement(found, "best", {"worst": "the worst"})
     assert said.endswith(
-        "critical difference 1.05 at 5 %), the best is significantly better than the worst; not told apart from middle."
+        "critical difference 1.05 at 5 %), the best is significantly better than the worst; "
+        "not significantly different from middle."
     )
     assert "significantly worse than best" in statement(found, "worst", {})
-    assert "the middle is not told apart from best, worst." in statement(found, "middle", {})
+    assert "the middle is not significantly different from best, worst." in statement(found, "middle", {})
 
 
 def test_without_a_difference_nothing_is_told_apart():
     level = ranked([{"a": 1.0, "b": 1.0, "c": 1.0}] * 4)
     assert level.p == 1
     assert not level.apart("a", "b")
-    assert statement(level, "a", {}) == "Friedman's test tells no methods apart (p = 1, 4 sets)."
+    assert statement(level, "a", {}) == "Friedman's test finds no significant difference (p = 1, 4 data sets)."
     even = ranked([{"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 3.0, "b": 2.0, "c": 1.0}])
     assert not even.apart("a", "c")

@@ -99,6 +99,10 @@ def test_the_goals_for_microcontrollers_are_met():
     assert made["ram"] <= 1024
     for seed in record["sensor"]["seeds"]:
         assert abs(seed["int8"]["accuracy"] - seed["accuracy"]) <= 0.01
+    for numbers in ("int8", "int16"):
+        made = record["mnist"][numbers]
+        assert made["instructions"] < 2.2 * made["multiply_adds"]
+        assert made["instructions"] < record["lstm"]["instructions"] / 2
     for row in json.loads((results / "microcontroller-tables.json").read_text())["tables"]["sets"]:
         if row["metric"] == "accuracy":
             assert row["int8 in C"]["score"] >= row["float32"] - 0.01

@@ -212,7 +212,7 @@ def test_a_figure_of_a_budget_has_finished_trainings_alone(results, missing):
     folder = results(ROW, budget="full", complete=not missing, missing=missing)
     (folder / "paper2017" / "table1" / "full.png").write_bytes(b"")
     if any("updates" in words for words in missing):
-        with pytest.raises(ArgumentError, match=r"without unfinished trainings, but got \['ornn, seed 0"):
+        with pytest.raises(ArgumentError, match=r"without unfinished runs, but got \['ornn, seed 0"):
             filled("{{figure paper2017/table1 | full}}", folder)
     else:
         shown = filled("{{figure paper2017/table1 | full}}", folder)
@@ -278,6 +278,14 @@ def test_the_speed_table_has_two_digits_and_no_exponent(tmp_path):
             filled(place, tmp_path)
     line = filled("{{speed}}", tmp_path).splitlines()[2]
     assert line == "| scaled Cayley, n = 512 | 50 | 310 | 5.1 x | 110 x | 0.47 x |"
+    content["machine"]["instruction_set"] = "avx512"
+    (tmp_path / "bench" / "one-thread.json").write_text(json.dumps(content), encoding="utf-8")
+    content["machine"]["instruction_set"] = "avx2"
+    networks["ours"]["seconds"] = 0.5
+    (tmp_path / "bench" / "one-thread-avx2.json").write_text(json.dumps(content), encoding="utf-8")
+    *_, line, _, said = filled("{{speed}}", tmp_path).splitlines()
+    assert line == "| scaled Cayley, n = 512 | 50 | 310 / 500 | 5.1 x / 3.2 x | 110 x / 69 x | 0.47 x / 0.29 x |"
+    assert said == "Before the slashes with AVX-512, behind them with AVX2: a CPU, one thread, torch 2.13.0; `run`."
 
 
 def test_an_entry_of_a_file_that_no_experiment_made(tmp_path):

@@ -128,7 +128,7 @@ def test_tables_have_the_better_rate_and_the_best_layer_bold(tmp_path):
     assert "**0.105 ± 0.007**" in swap(tmp_path, "width")
     assert lines(tmp_path, "time")[0].scores["OrthogonalRNN"].values == [0.1, 1.0]  # what diverged counts as chance
     assert "nn.LSTM" not in swap(tmp_path, "width")
-    assert "width and updates: next to `nn.RNN` better in 0 of 1 scripts and worse in 1 (packed)." in swap(
+    assert "width and updates: better than `nn.RNN` in 0 of 1 scripts, worse in 1 (packed)." in swap(
         tmp_path, "verdicts"
     )
 
@@ -137,7 +137,7 @@ def test_accuracies_are_percent_and_more_is_better(tmp_path):
     cells = [("nn.LSTM", 0.1, 0, [0.5, 0.5]), ("OrthogonalRNN", 0.1, 0, [0.75, 0.75])]
     store(tmp_path, "packed", cells, metric="accuracy", higher_is_better=True, chance=0.25)
     assert "| packed | accuracy | 25.0 | 50.0 | **75.0** |" in swap(tmp_path, "time")
-    assert "next to `nn.LSTM` better in 1 of 1 scripts and worse in 0." in swap(tmp_path, "verdicts")
+    assert "better than `nn.LSTM` in 1 of 1 scripts, worse in 0." in swap(tmp_path, "verdicts")
     assert "`OrthogonalBlocks`" not in swap(tmp_path, "verdicts")  # there is nothing to say
     sentence = "better than `nn.RNN` in 0 and worse in 0, better than `nn.LSTM` in 1 and worse in 0"
     assert sentence in swap(tmp_path, "short")

@@ -37,7 +37,7 @@ class OrthogonalRNNCell(nn.Module):
         bias: Whether to use a bias vector. For modrelu and complex_modrelu it is the b of the activation; for other
             activations it is added to the pre-activation. Default: True.
         learn_h0: Train the initial state. Otherwise it is zero unless given. Default: False.
-        gain: g. With g < 1 the network forgets, which an orthogonal W never does. Default: 1.
+        gain: Factor g of W. With g < 1 the network forgets, which an orthogonal W never does. Default: 1.
         learn_gain: Train the gain. Default: False.
         device, dtype: Same as for torch.nn.RNNCell.
 

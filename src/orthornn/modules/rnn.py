@@ -60,9 +60,9 @@ class OrthogonalRNN(CheckpointedNetwork):
 
     .. math:: h_t = \phi(g W h_{t-1} + V x_t + b)
 
-    By default half of the units remember: at initialization W rotates their state and keeps its norm, and phi is nearly
-    the identity for them. The other units forget at trained rates, and compute. W never lengthens a state. Other
-    parametrizations make W orthogonal or unitary.
+    By default half of the units remember: at initialization, W rotates their state without changing its norm, and phi is
+    nearly the identity for them. The other units forget at trained rates. The norm of W is at most 1. With other
+    parametrizations W is orthogonal or unitary.
 
     It takes and returns the same as torch.nn.RNN, including unbatched inputs and PackedSequence. With
     ``Unconstrained()`` and tanh or relu it is torch.nn.RNN and loads its state_dict.
@@ -93,7 +93,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         dropout: Probability of zeroing an output of every layer except the last, in training. Default: 0.
         bidirectional: Read each layer backwards with a second network as well; outputs have size 2N. Default: False.
         learn_h0: Train the initial state. Otherwise it is zero unless given. Default: False.
-        gain: g. With g < 1 the network forgets, which an orthogonal W never does. Default: 1.
+        gain: Factor g of W. With g < 1 the network forgets, which an orthogonal W never does. Default: 1.
         learn_gain: Train the gain. Default: False.
         clip_backward: Bound c for clipping each entry of dL/da_t to [-c, c] inside back-propagation (Vorontsov et al.,
             2017, released code). Default: None.

@@ -102,10 +102,10 @@ def test_what_jumps_has_no_bound_and_the_header_says_so(tmp_path):
         model.core.get_parameter("bias_l0" if hasattr(model.core, "bias_l0") else "bias_ih_l0").fill_(0.1)
     made = exported(model, tmp_path, "int16", x)
     assert made.rounding_bound(1) == np.inf
-    assert "no bound on what rounding does" in (tmp_path / "network.h").read_text()
+    assert "No bound on the effect of rounding exists" in (tmp_path / "network.h").read_text()
     made = exported(without_jumps(model), tmp_path, "int16", x)
     numbers = [f"{limit:.2g}" for limit in rounding_bounds(made.integers, (1, 10, 100))]
-    assert f"moved outputs by at most {', '.join(numbers)}" in (tmp_path / "network.h").read_text()
+    assert f"moved the outputs by at most {', '.join(numbers)}" in (tmp_path / "network.h").read_text()
 
 
 def test_float32_has_no_integers(tmp_path):

@@ -184,7 +184,7 @@ def test_outputs_in_unlike_units_keep_their_digits():
     with torch.no_grad():
         head.weight[1] *= 1e-8
         head.bias[1] *= 1e-8
-    with pytest.raises(ArgumentError, match="outputs of about one size"):
+    with pytest.raises(ArgumentError, match="outputs of similar size"):
         integers(network, x)
 
 
@@ -195,7 +195,7 @@ def test_what_integers_would_lose_is_refused():
         core.bias_ih_l0.fill_(-300.0)
     with pytest.raises(ArgumentError, match="Center the inputs"):
         integers(core, 300 + torch.rand(3, 9, 1))
-    with pytest.raises(ArgumentError, match="inputs of about one size"):
+    with pytest.raises(ArgumentError, match="inputs of similar size"):
         integers(OrthogonalRNN(2, 6, nonlinearity="tanh"), torch.randn(3, 9, 2) * torch.tensor([1e5, 1.0]))
 
 

@@ -73,7 +73,7 @@ def test_a_forward_in_any_layout_is_compared(case, tmp_path):
 
 @pytest.mark.parametrize("case", OTHER)
 def test_a_forward_that_cannot_be_compared_is_reported(case, tmp_path):
-    with pytest.warns(OrthornnWarning, match="forward of Network could not be compared") as caught:
+    with pytest.warns(OrthornnWarning, match="could not be compared with the forward of Network") as caught:
         to_c(Network(OTHER[case]), tmp_path)
     assert caught[0].filename == __file__
 
@@ -82,7 +82,7 @@ def test_a_hook_on_the_core_is_noticed(tmp_path):
     model = Network(SAME["all"])
     model.core.register_forward_hook(lambda core, given, made: (2 * made[0], made[1]))
     for write in (to_c, to_audio):
-        with pytest.raises(CheckpointError, match="compute what the module does"):
+        with pytest.raises(CheckpointError, match="agree with the module"):
             write(model, tmp_path)
 
 
@@ -112,6 +112,6 @@ def test_the_refusal_says_what_to_do(network, message, tmp_path):
 
 def test_a_compiled_module_is_refused_with_the_way_to_its_own(tmp_path):
     network = torch.compile(OrthogonalRNN(2, 3))
-    with pytest.raises(ArgumentError, match=r"Pass the module that torch\.compile was given, \._orig_mod"):
+    with pytest.raises(ArgumentError, match=r"Pass the module before torch\.compile, \._orig_mod"):
         to_c(network, tmp_path)
     to_c(network._orig_mod, tmp_path)

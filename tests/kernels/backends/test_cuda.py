@@ -361,10 +361,10 @@ def test_rotations_need_equal_lengths_in_float32():
     size, single = Size(9, rotations=True), torch.float32
     assert CUDA_BACKEND.unsupported(single, size) is None
     assert CUDA_BACKEND.unsupported(single, size._replace(n=100_000)) is None
-    assert "sequences of unequal lengths" in CUDA_BACKEND.unsupported(single, size._replace(ragged=True))
+    assert "sequences of equal lengths" in CUDA_BACKEND.unsupported(single, size._replace(ragged=True))
     assert CUDA_BACKEND.unsupported(single, size._replace(resets=True)) is None
     assert "in float32" in CUDA_BACKEND.unsupported(torch.float64, size)
-    assert CUDA_BACKEND.describe(size) == "cuda: pieces of the sequence at once"
+    assert CUDA_BACKEND.describe(size) == "cuda: pieces of the sequence in parallel"
 
 
 @pytest.mark.slow
@@ -567,7 +567,7 @@ def test_a_thread_has_the_registers_of_its_quarter():
 def test_kernels_are_not_loaded_inside_a_capture(gpu, monkeypatch):
     driver = gpu(FakeDriver())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    with pytest.raises(BackendError, match="before it is captured"):
+    with pytest.raises(BackendError, match="before the capture"):
         module()
     assert "cuModuleLoadData" not in driver.calls
 

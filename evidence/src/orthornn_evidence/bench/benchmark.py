@@ -34,10 +34,10 @@ IN_MEMORY = (OURS, "rnn", "lstm", "lstm-parameters")
 class BenchmarkPlan:
     """The measurements of a run.
 
-    cases; peers: names of NETWORKS; rounds: of every case; cap: seconds that a slow peer may take in a case.
+    cases; peers: names of NETWORKS; rounds: rounds per case; cap: seconds that a slow peer may take per case.
     memory, chain, step, last_state: whether peak memory, the dense chain alone, whole training steps and the ways of
         reading the last state are measured too.
-    threads_chosen: the user set torch's threads, so that floors do not apply.
+    threads_chosen: the user set torch's threads, and floors do not apply.
     """
 
     cases: Sequence[Case]
@@ -53,15 +53,15 @@ class BenchmarkPlan:
 
     def __post_init__(self) -> None:
         if not self.cases:
-            raise ArgumentError("Expected cases to name at least one case, but got none.")
+            raise ArgumentError("Expected at least one case, but cases is empty. Name one, such as wy-256-32-b1.")
 
 
 @dataclass(frozen=True)
 class CaseResult:
-    """A case: what was verified, timed, and measured in memory.
+    """The results of one case: verification, timings and memory.
 
-    timings: by network, and of a float32 matrix product. ratios: of each peer's median to ours.
-    share: of the product's rate, that ours reaches. parameters, peak_bytes: by network. absent: why a peer is not here.
+    timings: by network, including a float32 matrix product. ratios: each peer's median over ours.
+    share: our rate over the product's. parameters, peak_bytes: by network. absent: reasons for missing peers.
     """
 
     case: Case
@@ -107,7 +107,7 @@ class Results:
 
 
 def run(plan: BenchmarkPlan, say: Say = lambda line: None) -> Results:
-    """Verify all cases, then time them. VerificationError, before anything is timed, if one of them is wrong."""
+    """Verify all cases, then time them. Raise VerificationError, before timing anything, if one of them is wrong."""
     wanted = [(case, plan.work) for case in plan.cases]
     if plan.chain:
         n, batch = floors.CHAIN_SIZE
@@ -124,14 +124,14 @@ def run(plan: BenchmarkPlan, say: Say = lambda line: None) -> Results:
     require(verifications)
 
     build = extension.build()
-    notes = [] if build else ["The compiled kernels are missing: what is timed as ours is the reference backend."]
+    notes = [] if build else ["The compiled kernels are missing: the reference backend is timed as ours."]
     cores = usable_cores()
     if cores != floors.CORES:
-        notes.append(f"The floors were set for {floors.CORES} cores; here are {cores}.")
+        notes.append(f"The floors were set for {floors.CORES} cores; this machine has {cores}.")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load > cores / 2:
         notes.append(
-            f"The machine was busy: its load average was {load:.1f} before the run. Run it again when it rests."
+            f"The machine was busy: its load average was {load:.1f} before the run. Repeat it on an idle machine."
         )
     one, every = product_rate(plan.work, 1), product_rate(plan.work)
     say(f"float32 matrix product: {one / 1e9:.0f} G multiply-adds/s on one thread, {every / 1e9:.0f} on all")
@@ -143,7 +143,7 @@ def run(plan: BenchmarkPlan, say: Say = lambda line: None) -> Results:
     try:
         if plan.chain:
             chain = chain_speed(plan.work, *floors.CHAIN_SIZE, plan.rounds)
-            say("timed the dense chain alone")
+            say("timed only the dense chain")
         if plan.step:
             steps = [training_step(plan.work.T, plan.rounds, case) for case in map(Case.parse, floors.STEP_CASES)]
             say("timed whole training steps")

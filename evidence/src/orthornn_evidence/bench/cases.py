@@ -1,6 +1,4 @@
-"""The things that are timed: a case (a transition of some size at some batch size) and the work that all cases have in
-common.
-"""
+"""The subjects of the timings: a case (a transition of some size at some batch size), and the work common to all cases."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ class Case:
     """A network of ours and a batch size.
 
     form: "wy", Householder reflections in compact form; "rotations", the same on a base of rotations; "cayley", the
-        scaled Cayley transform, a dense W; "linear", no nonlinearity and W as rotations, found again for every run as
+        scaled Cayley transform, a dense W; "linear", no nonlinearity and W as rotations, recomputed for every run as
         after an update.
     n: hidden size N. m: reflections M of "wy" and "rotations", 0 for the others. batch: B.
     """
@@ -104,8 +102,9 @@ class Case:
 class Work:
     """The work of every network in a run: forward and backward to all parameters, float32, input size 1.
 
-    T: steps. output: "last", the gradient of the last state is given (a sequence is classified); "all", that of every
-    state. nonlinearity: ours; the peers have their own. device: where. passes: "both", or "forward" without gradients.
+    T: steps. output: "last" to start from a gradient of the last state (as in classification), "all" from a gradient of
+    every state. nonlinearity: ours; peers use theirs. device: "cpu" or "cuda". passes: "both", or "forward" without
+    gradients.
     """
 
     T: int = 784
@@ -122,7 +121,7 @@ class Work:
         check_choice("nonlinearity", self.nonlinearity, smooth_or_separate)
         if self.device not in DEVICES:
             raise DeviceError(
-                f"Expected device to be one of {', '.join(DEVICES)}, but got {self.device!r}. Nothing else is timed."
+                f"Expected device to be one of {', '.join(DEVICES)}, but got {self.device!r}. Pass one of these."
             )
         if self.device == "cuda" and not torch.cuda.is_available():
             raise DeviceError(
@@ -131,6 +130,6 @@ class Work:
             )
 
     def synchronize(self) -> None:
-        """Wait until the device has done what it was given, so that a clock read after it is true."""
+        """Wait until the device is idle; only then is a clock reading valid."""
         if torch.device(self.device).type == "cuda":
             torch.cuda.synchronize(self.device)

@@ -13,7 +13,7 @@ from orthornn.learn.timing import Ratio
 
 from .cases import Work
 
-ROUNDS = 5  # fewer rounds are no basis for a verdict
+ROUNDS = 5  # fewer rounds do not allow a verdict
 STEPS = 784
 CORES = 2
 
@@ -65,7 +65,7 @@ class Verdict:
     """One line of the judgment.
 
     floor: the least value wanted ("at least") or the largest ("at most").
-    reached: None where the run is no basis for a verdict; `reason` then states why.
+    reached: None if the run does not allow a verdict, for the `reason` given.
     """
 
     what: str
@@ -89,7 +89,7 @@ class Verdict:
 
 
 def obstacle(work: Work, rounds: int, threads_chosen: bool) -> str | None:
-    """Return why a run with these options is no basis for a verdict, or None."""
+    """Return the reason why a run with these options does not allow a verdict, or None."""
     if rounds < ROUNDS:
         return f"{rounds} rounds, {ROUNDS} needed"
     if work.T != STEPS:

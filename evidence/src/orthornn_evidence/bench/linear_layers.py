@@ -1,9 +1,9 @@
-"""Layers with a linear recurrence, ours and the relatives' in plain torch, next to torch's LSTM and GRU.
+"""Layers with a linear recurrence, ours and related ones in plain torch, next to torch's LSTM and GRU.
 
-Every contender maps (T, B, 1) to F features at every step, or at the last one, from a state of S real units, and is
-timed forward and backward to all its parameters, in processor time: a shared machine makes wall time useless. Ours are
-verified first, against the step loop in float64, and so are the relatives' scans; a contender that is wrong is an error and
-not a row.
+Every layer maps (T, B, 1) to F features at every step, or at the last one, from a state of S real units. It is timed
+forward and backward to all its parameters, in processor time, because wall time is meaningless on a shared machine. Our
+layers and the scans of the related ones are first verified against a step loop in float64; a wrong layer is an error, not a
+row.
 
 contender          recurrence
 blocks             rotations on the compiled kernel; the last state by the response to one step
@@ -196,7 +196,7 @@ def make(name: str, features: int, state_size: int, dtype: torch.dtype = torch.f
 
 @torch.no_grad()
 def verify(features: int, state_size: int) -> dict[str, float]:
-    """Return how far every contender with a loop of its own is off it in float64; VerificationError above rounding."""
+    """Return the error of every layer that has a step loop, in float64; raise VerificationError above rounding."""
     found = {}
     for name in NAMES[:6]:
         torch.manual_seed(0)
@@ -221,14 +221,14 @@ def measure(
     say: Callable[[str], object],
     limit: float = 60.0,
 ) -> list[LayerTime]:
-    """Time all contenders by turns at each T, in processor seconds of this process.
+    """Time all layers in turns at each T, in processor seconds of this process.
 
     Args:
         lengths: T, and the batch size there.
         features: F. state_size: S.
-        rounds: Turns of each, of which the least counts.
-        say: What is told what is being done.
-        limit: Processor seconds that a contender may take at one T; one turn at least.
+        rounds: Turns of each layer; the fastest counts.
+        say: Receives progress messages.
+        limit: Processor seconds per layer and T; each gets at least one turn.
     """
     verify(features, state_size)
     found = []
@@ -260,7 +260,7 @@ def measure(
 
 
 def table(times: list[LayerTime]) -> Table:
-    """Return one row a contender, T and place."""
+    """Return one row per layer, T and place."""
     shown = Table(
         "linear recurrences with a readout: forward and backward, processor time",
         [

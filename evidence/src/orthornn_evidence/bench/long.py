@@ -1,6 +1,6 @@
 """One training step over a very long sequence in each memory mode: time, peak memory, and the same gradients.
 
-Forward, loss of the last state, backward to all parameters, one update by Adam; each mode in a process of its own.
+Forward, loss of the last state, backward to all parameters, one update by Adam; each mode in a separate process.
 modReLU's b is so small that states stay of order one.
 """
 
@@ -32,8 +32,8 @@ _TIMEOUT = 3600.0
 class LongStep:
     """The measurements of one memory mode.
 
-    segment: its steps, 0 where everything is saved. peak_bytes: the rise. saved_bytes: of states, by count, in theory.
-    off: the largest difference of a gradient from that with everything saved, relative to its largest entry.
+    segment: steps of a segment, 0 if everything is saved. peak_bytes: rise of memory. saved_bytes: theoretical size of the
+    saved states. off: largest difference to a gradient with everything saved, relative to its largest entry.
     """
 
     case: Case
@@ -47,9 +47,7 @@ class LongStep:
 
 
 def long_steps(cases: list[Case], work: Work, rounds: int, say: Callable[[str], object]) -> list[LongStep]:
-    """Return every case in every mode. VerificationError where a gradient is not that of `store`, within the bound on
-    rounding.
-    """
+    """Return every case in every mode. Raise VerificationError if a gradient differs from `store` by more than rounding."""
     found = []
     for case in cases:
         stored: dict[str, torch.Tensor] = {}
@@ -64,8 +62,8 @@ def long_steps(cases: list[Case], work: Work, rounds: int, say: Callable[[str], 
             bound = rounding_bound(work.T, case.n)
             if not off <= bound:
                 raise VerificationError(
-                    f"memory={mode!r} at {case.title}, T={work.T}: a gradient is off that of 'store' by {off:.1e}; "
-                    f"{bound:.1e} is allowed."
+                    f"memory={mode!r} at {case.title}, T={work.T}: a gradient differs from 'store' by {off:.1e}, but "
+                    f"only {bound:.1e} is allowed."
                 )
             segment = None if mode == "store" else checkpointing.segment_length(work.T, case.n, case.m)
             saved = 4 * checkpointing.peak_numbers(segment, work.T, case.batch, case.n, case.m)
@@ -138,7 +136,7 @@ def long_table(steps: list[LongStep]) -> Table:
         )
     table.notes += [
         MEMORY,
-        "gradient off: from that of store, relative to the largest entry of each tensor; the bound is "
+        "gradient off: difference to store, relative to the largest entry of each tensor; the bound is "
         f"{rounding_bound(steps[0].T, steps[0].case.n):.1e}",
     ]
     return table

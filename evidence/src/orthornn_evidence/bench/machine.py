@@ -1,4 +1,4 @@
-"""The speed at which this machine multiplies float32 matrices, with which the kernels are compared."""
+"""The speed at which this machine multiplies float32 matrices, as a reference for the kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def product(work: Work, name: str = PRODUCT) -> Contender:
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Let torch use this many threads (None: as it is), and the number from before afterwards."""
+    """Let torch use this many threads (None: no change), and restore the previous number afterwards."""
     before = torch.get_num_threads()
     if count is not None:
         torch.set_num_threads(count)
@@ -36,6 +36,6 @@ def threads(count: int | None) -> Iterator[None]:
 
 
 def product_rate(work: Work, count: int | None = None, rounds: int = 3) -> float:
-    """Return the multiply-adds per second of the median product, with this many threads (None: as many as torch uses)."""
+    """Return the multiply-adds per second of the median product, with this many threads (None: torch's current number)."""
     with threads(count):
         return PRODUCT_MULTIPLY_ADDS / interleave([product(work)], rounds)[PRODUCT].median

@@ -1,9 +1,9 @@
-"""Peak memory: how far resident memory rises during one forward and backward, each in a process of its own.
+"""Peak memory: the rise of resident memory during one forward and backward pass, each in a separate process.
 
-What the operating system counts is true whoever allocates: torch's tensors and the kernels' own buffers alike. Network
-and input exist before, so that the rise is gradients and what is saved for the backward pass. On Linux the high-water
-mark (VmHWM) is set back right before; elsewhere it is the rise of the highest mark of the process. A first run over two
-steps has by then started threads and loaded what is loaded late.
+The operating system counts all allocations, both torch's tensors and the kernels' buffers. Network and input exist before,
+so the rise consists of gradients and the tensors saved for the backward pass. On Linux the high-water mark (VmHWM) is
+reset just before; elsewhere the result is the rise of the process's highest mark. A warm-up run over two steps has started
+threads and loaded lazy modules by then.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def peak_bytes(name: str, case: Case, work: Work) -> int:
 
 
 def in_own_process(what: str, timeout: float, measure: Callable[..., Any], *arguments: Any) -> Any:
-    """Return measure(*arguments) in a fresh process with as many threads as torch has here. OrthornnError if it dies."""
+    """Return measure(*arguments) from a fresh process with torch's number of threads. Raise OrthornnError if it dies."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     here, there = context.Pipe(duplex=False)
@@ -76,7 +76,7 @@ def rise(run: Callable[[], object]) -> int:
 
 
 def _start() -> int:
-    """Set the high-water mark back where that is possible; the bytes from which the rise counts."""
+    """Reset the high-water mark if possible; return the bytes from which the rise counts."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
         return _peak_of_linux()
@@ -88,7 +88,7 @@ def _peak() -> int:
     try:
         return _peak_of_linux()
     except OSError:
-        import resource  # not on every system
+        import resource  # not available on every system
 
         usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return usage if sys.platform == "darwin" else 1024 * usage

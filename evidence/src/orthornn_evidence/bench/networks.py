@@ -1,8 +1,8 @@
-"""Ours and its peers, each as something that can be run: forward and backward to all parameters.
+"""Our network and its peers, each with a function that runs forward and backward to all parameters.
 
-The peers start where their gradients do not vanish (nn.RNN with an orthogonal matrix, nn.LSTM with a forget bias of 5):
-from torch's own initial values the gradient of the last state falls into denormal numbers on its way back, which slow
-torch's products down and would flatter ours.
+The peers have initial values from which gradients do not vanish (nn.RNN an orthogonal matrix, nn.LSTM a forget bias of 5).
+With torch's defaults, the gradient of the last state decays to denormal numbers, which slow torch's products down and
+would flatter ours.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _FORGET_BIAS = 5.0
 class Network:
     """One kind of network that is timed.
 
-    summary: one line for tables. make: its module for a case. slow: it may have fewer repetitions.
-    package: what must be installed for it, beyond torch. form: the only form of case that it is compared with, or None.
+    summary: one line for tables. make: builds its module for a case. slow: whether fewer repetitions are allowed.
+    package: required package besides torch. form: the only form of case that it is compared with, or None.
     """
 
     summary: str
@@ -45,7 +45,7 @@ class Network:
     form: Form | None = None
 
     def missing(self) -> str | None:
-        """Return why it cannot run here, or None."""
+        """Return the reason why it cannot run here, or None."""
         if self.package is None or importlib.util.find_spec(self.package) is not None:
             return None
         return f"the package {self.package} is not installed"
@@ -150,7 +150,7 @@ NETWORKS: dict[str, Network] = {
     "rnn-geotorch": Network("nn.RNN + geotorch", _geotorch, slow=True, package="geotorch"),
     "loop": Network("step loop in Python", lambda case, work: StepLoop(1, case.n), slow=True),
 }
-"""By name; `rnn` and `lstm` have the width of ours. Known rotations: as when a network runs whose W does not change."""
+"""By name; `rnn` and `lstm` have our width. Known rotations: the case of running a network whose W does not change."""
 
 
 def peers(names: str) -> list[str]:
@@ -161,7 +161,7 @@ def peers(names: str) -> list[str]:
 
 
 def output_of(module: nn.Module, x: Tensor, output: Output) -> Tensor:
-    """Return the states (T, B, N), or the last one (B, N), in the way that costs each network least."""
+    """Return the states (T, B, N), or the last one (B, N), in the cheapest way for each network."""
     if isinstance(module, OrthogonalRNN):
         return module(x, output=output)[0]
     if isinstance(module, StepLoop):
@@ -210,7 +210,7 @@ class Runnable:
         output_of(self.module, self.x, self.output).backward(self.grad)
 
     def clear(self) -> None:
-        """Forget the gradients, and what an update of the parameters would make worthless."""
+        """Clear the gradients, and caches that an update of the parameters would invalidate."""
         self.module.zero_grad(set_to_none=True)
         if self.name == KNOWN:
             assert isinstance(self.module, OrthogonalRNN)

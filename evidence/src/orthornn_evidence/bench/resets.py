@@ -1,9 +1,9 @@
-"""Episodes that end inside a batch: a call with resets compared with the same call without, and with what else one can do.
+"""Episodes that end inside a batch: a call with resets, compared with the same call without and with the alternatives.
 
-Forward and backward to all parameters, all states returned, float32, one thread, processor time. A reset comes before each
-step and sequence with a given probability. Compared with: the same network without resets; a Python loop over steps, which
-replaces states where an episode starts; and torch.nn.LSTM of equal width, which is called for every piece between two steps
-at which any sequence restarts. The outputs of the first three are verified before anything is timed.
+Forward and backward to all parameters, all states returned, float32, one thread, processor time. Before each step of each
+sequence, a reset occurs with a given probability. The alternatives are a Python loop over steps that replaces the states at
+the start of an episode, and torch.nn.LSTM of equal width, called for every piece between two steps at which any sequence
+restarts. The outputs of the first three are verified before anything is timed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAMES = (WITHOUT, WITH, LOOP, PIECES)
 class ResetTimes:
     """The measurements of one case.
 
-    probability: Of a reset, per step and sequence. pieces: Into how many calls nn.LSTM was divided. timings: By NAMES.
+    probability: Probability of a reset per step and sequence. pieces: Number of calls of nn.LSTM. timings: by NAMES.
     """
 
     case: Case
@@ -48,7 +48,7 @@ class ResetTimes:
 def reset_times(
     cases: list[Case], work: Work, probability: float, rounds: int, say: Callable[[str], object]
 ) -> list[ResetTimes]:
-    """Return the times of every case. VerificationError where resets give other states than a loop over steps."""
+    """Return the times of every case. Raise VerificationError if resets give other states than a loop over steps."""
     found = []
     for case in cases:
         say(f"{case.title}, T={work.T}: resets")
@@ -79,7 +79,9 @@ def _verify(case: Case, found: Tensor, expected: Tensor) -> None:
     off = float((found - expected).detach().abs().max() / expected.detach().abs().max())
     bound = rounding_bound(len(found), case.n)
     if not off <= bound:
-        raise VerificationError(f"Expected the states of a step loop, but got {off:.1e} off; {bound:.1e} is allowed.")
+        raise VerificationError(
+            f"Expected the states of a step loop, but the difference is {off:.1e}; {bound:.1e} is allowed."
+        )
 
 
 def _loop(net: OrthogonalRNN, x: Tensor, reset: Tensor) -> Tensor:
@@ -112,7 +114,7 @@ def _pieces(module: torch.nn.LSTM, x: Tensor, reset: Tensor) -> Tensor:
 
 
 def reset_table(found: list[ResetTimes]) -> Table:
-    """Return one row per case: seconds of each, and how often the call without resets goes into them."""
+    """Return one row per case: seconds of each, and their ratio to the call without resets."""
     columns = [Column("network", left=True), Column("pieces")]
     columns += [Column(name) for name in (f"{WITHOUT} [s]", WITH, LOOP, PIECES)]
     first = found[0]

@@ -22,7 +22,7 @@ WY, DENSE, RNN, LSTM = "WY", "dense", "nn.RNN", "nn.LSTM"
 
 @dataclass(frozen=True)
 class Grid:
-    """The point (n, m, B, T) and the values that each of the four takes while the others stay."""
+    """The point (n, m, B, T), and the values of each of the four while the others are fixed."""
 
     n: int = 256
     m: int = 16
@@ -82,8 +82,8 @@ class Sweep:
 def sweep(grid: Grid, work: Work, rounds: int, cap: float, say: Callable[[str], object] = lambda line: None) -> Sweep:
     """Verify every case of the grid, then time it.
 
-    cap: seconds that nn.RNN and nn.LSTM may take at each point; they take part in as many rounds as fit, at least one.
-    VerificationError, before anything is timed, if a case is wrong.
+    cap: seconds that nn.RNN and nn.LSTM may take at each point; they get the number of rounds that fits, at least one.
+    Raise VerificationError, before timing anything, if a case is wrong.
     """
     places = [(axis, value, *grid.at(axis, value)) for axis in AXES for value in grid.values(axis)]
     cases = {case for _, _, n, m, B, _ in places for case in (Case("wy", n, m, B), Case("cayley", n, 0, B))}
@@ -109,7 +109,7 @@ def sweep(grid: Grid, work: Work, rounds: int, cap: float, say: Callable[[str], 
 
 
 def sweep_tables(result: Sweep) -> list[Table]:
-    """Return one table per axis: the median, and the power of the axis by which it grew since the row before."""
+    """Return one table per axis: the median, and the exponent of its growth since the previous row."""
     tables = []
     grid = result.grid
     for axis in AXES:

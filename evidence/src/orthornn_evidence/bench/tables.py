@@ -18,11 +18,11 @@ from .last_state import LastStateCost
 from .networks import NETWORKS, OURS
 
 RESULTS = "results.json"
-MEMORY = "peak memory: rise of resident memory during one forward and backward, in a process of its own"
+MEMORY = "peak memory: rise of resident memory during one forward and backward pass, in a separate process"
 
 
 def machine_lines(results: Results) -> list[str]:
-    """Return what the run ran on, and what its columns mean."""
+    """Return a description of the machine and the columns."""
     found, work = results.environment, results.work
     both = "forward and backward to all parameters from the gradient of"
     passes = both if work.passes == "both" else "forward only, without gradients, to"
@@ -89,7 +89,7 @@ def case_table(result: CaseResult) -> Table:
 
 
 def verdict_table(results: Results) -> Table:
-    """Return every floor that this run has a measurement for."""
+    """Return the verdict on every floor that this run measures."""
     columns = [
         Column("case", left=True),
         Column("against", left=True),
@@ -120,7 +120,7 @@ def _totals(verdicts: list[Verdict]) -> list[str]:
 
 
 def step_table(results: Results) -> Table:
-    """Return a table of whole updates of the training loop, next to what the compiled kernels take of them."""
+    """Return a table of whole updates of the training loop, and the part spent in the compiled kernels."""
     columns = [
         Column("training step", left=True),
         *map(Column, ("update", "in the kernels", "outside", "share outside")),

@@ -1,8 +1,8 @@
 """Verification of all outputs and gradients against the reference backend in float64, before anything is timed.
 
-A bound on rounding errors holds where phi is smooth. At a kink (0 of leaky ReLU, |z| = -b of modReLU) rounding decides
-which side a unit is on, and with it a derivative. Sequences that come close to one therefore get no gradient, in both
-computations; the others are compared, and there is always at least one of them.
+The bound on rounding errors requires a smooth phi. At a kink (0 of leaky ReLU, |z| = -b of modReLU), rounding decides on
+which side a unit is, and so its derivative. Sequences that come close to a kink therefore get no gradient in either
+computation; the others, always at least one, are compared.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def rounding_bound(T: int, n: int) -> float:
 
 
 def require(verifications: Iterable[Verification]) -> None:
-    """Raise VerificationError unless all of them passed."""
+    """Raise VerificationError unless all passed."""
     failed = [v for v in verifications if not v.passed]
     if failed:
         listed = "; ".join(f"{v.case}: {v.worst} is off by {v.errors[v.worst]:.2g} of {v.bound:.2g}" for v in failed)

@@ -1,4 +1,4 @@
-"""The commands `orthornn reproduce` and `orthornn bench`; what `orthornn --help` says of these and of the others."""
+"""The commands `orthornn reproduce` and `orthornn bench`, and the lines of `orthornn --help` for all commands here."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LEADERBOARD = Command(
     "train systems with equal budgets on one task, and write the page", "orthornn_evidence.leaderboard"
 )
 GROUP_WORDS = Command(
-    "train on words in a finite group, and make the network exact at any length", "orthornn_evidence.group_words"
+    "train on words in a finite group, and make the network exact at every length", "orthornn_evidence.group_words"
 )
 EXACT_MACHINES = Command(
-    "train on words of finite automata, and make exact machines of the networks", "orthornn_evidence.exact_machines"
+    "train on words of finite automata, and extract exact machines", "orthornn_evidence.exact_machines"
 )
-SWAP = Command("train torch's layers and ours in scripts where only the layer changes", "orthornn_evidence.swap.suite")
+SWAP = Command("train torch's layers and ours in scripts that differ only in the layer", "orthornn_evidence.swap.suite")

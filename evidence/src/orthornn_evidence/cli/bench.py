@@ -1,8 +1,8 @@
-"""`orthornn bench`: verifies the kernels, then times them next to torch's layers, in one run.
+"""`orthornn bench`: verify the kernels, then time them next to torch's layers, in one run.
 
-Verified, against the reference backend in float64: states and all gradients of every case. A run in which one is wrong
-reports no time. Timed, by turns: forward and backward to all parameters, T=784, input size 1, float32, the
-parametrization included. Left behind: results.json with every single run, table.txt and a figure.
+The states and all gradients of every case are verified against the reference backend in float64; if one is wrong, no time
+is reported. Then forward and backward to all parameters are timed in turns, with T=784, input size 1, float32,
+parametrization included. The output is results.json with every single run, table.txt and a figure.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class BenchArguments:
     cases: str | None = None
     """Cases to time, separated by commas: wy-N-M-bB (M reflections), rotations-N-M-bB (the same on a base of rotations),
     cayley-N-bB (a dense matrix) and linear-N-bB (no nonlinearity, W as rotations), such as wy-256-32-b1. Default: those
-    with a required speed."""
+    with a speed requirement."""
     peers: str | None = None
     """Networks to compare with, separated by commas: rnn, lstm, lstm-parameters, rnn-orthogonal, rnn-geotorch, loop;
     for linear cases also matrix (W as a matrix) and known (with rotations that need not be computed). Default: all."""
@@ -80,15 +80,16 @@ class BenchArguments:
     T: int = Work.T
     """Steps of a sequence; not for --sweep."""
     output: Literal["last", "all"] = Work.output
-    """States that the gradient enters at: the last one, or all."""
+    """States that receive a gradient: the last one, or all."""
     nonlinearity: str = Work.nonlinearity
-    """Nonlinearity of the orthogonal networks; their peers have their own."""
+    """Nonlinearity of the orthogonal networks; the peers use theirs."""
     passes: Passes = Work.passes
     """Passes to time: forward and backward, or forward without gradients. Verification needs both."""
     threads: int | None = None
-    """Threads of torch. Default: torch's choice, for which the required speeds hold."""
+    """Threads of torch. Default: torch's choice, which the speed requirements assume."""
     cap: float = 10.0
-    """Seconds that a slow peer may take per case (with --sweep: nn.RNN and nn.LSTM per point), at least one round."""
+    """Seconds that a slow peer may take per case (with --sweep: nn.RNN and nn.LSTM per point); it gets at least one
+    round."""
     memory: bool = True
     """Measure peak memory, each network in its own process."""
     chain: bool = True
@@ -99,7 +100,7 @@ class BenchArguments:
     """Time three ways to read the last state."""
     device: str = Work.device
     """Device: cpu, or cuda for the recurrences on every backend and cuDNN's layers in float32, tf32 and bfloat16. With
-    cuda, only --cases, --T, --rounds, --seconds and --out count."""
+    cuda, only --cases, --T, --rounds, --seconds and --out have an effect."""
     seconds: float = 300.0
     """With --device cuda: seconds after which no new measurement begins. The same command with the same --out
     resumes."""
@@ -108,7 +109,7 @@ class BenchArguments:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     arguments = read_options(BenchArguments, "orthornn bench", DESCRIPTION, words)
     _check_options_read(arguments)
     chosen = arguments.threads is not None or "OMP_NUM_THREADS" in os.environ
@@ -133,7 +134,7 @@ def main(words: Sequence[str]) -> int:
     return _bench(arguments, work, rounds, cap, chosen, folder)
 
 
-_UNREAD = {  # by what is measured in place of cases: options that it does not read
+_UNREAD = {  # by the option that replaces cases: options that it does not read
     "sweep": ("cases", "peers", "T"),
     "long": ("peers", "T"),
     "layers": ("cases", "peers", "T"),
@@ -143,18 +144,18 @@ _UNREAD = {  # by what is measured in place of cases: options that it does not r
 
 
 def _check_options_read(arguments: BenchArguments) -> None:
-    """Raise ArgumentError for options of which one has no effect."""
+    """Raise ArgumentError if an option would have no effect."""
     default = BenchArguments()
     given = [name for name in _UNREAD if getattr(arguments, name) != getattr(default, name)]
-    if arguments.device != "cuda":  # what is none is refused later
+    if arguments.device != "cuda":  # unknown devices are refused later
         given = [name for name in given if name != "device"]
     if len(given) > 1:
-        raise ArgumentError(f"Expected one of --{given[0]} and --{given[1]}, but got both. Leave one out.")
+        raise ArgumentError(f"Expected either --{given[0]} or --{given[1]}, but got both. Leave one out.")
     for kind in given:
         unread = [name for name in _UNREAD[kind] if getattr(arguments, name) != getattr(default, name)]
         if unread:
             raise ArgumentError(
-                f"Expected --{kind} without --{unread[0]}, which it does not read, but got both. Leave it out."
+                f"Expected --{kind} without --{unread[0]}, which has no effect there, but got both. Leave it out."
             )
 
 

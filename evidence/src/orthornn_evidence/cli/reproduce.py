@@ -1,4 +1,4 @@
-"""`orthornn reproduce PAPER`: the tables and figures of a paper, again."""
+"""`orthornn reproduce PAPER`: reproduce the tables and figures of a paper."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class ReproduceArguments:
     systems: str = ""
     """Names of the systems to train, as in the results, separated by commas. Default: all."""
     seeds: str = ""
-    """Seeds to train, separated by commas; the results have those trained elsewhere, too. Default: all of the
+    """Seeds to train, separated by commas; seeds trained elsewhere stay in the results. Default: all seeds of the
     budget."""
     budget: Budget = "laptop"
-    """smoke: a few updates, to check that everything runs; laptop: hours on two cores, with fewer seeds or updates than
-    the paper where necessary; full: as in the paper, or as its page in docs/results states where the paper is
+    """smoke: a few updates, to check that everything runs; laptop: hours on two cores, if necessary with fewer seeds or
+    updates than the paper; full: as in the paper, with the choices listed on its page in docs/results if the paper is
     silent."""
     data: Path = Path("data")
     """Folder with mnist, ptb, music and speech."""
     runs: Path = Path("runs")
-    """Folder of the run directories. Unfinished runs are resumed, finished ones used as they are."""
+    """Folder of the run directories. Unfinished runs are resumed, finished ones are reused."""
     results: Path | None = None
     """Folder of the results. Default: results; for --budget smoke, smoke-results in --runs."""
     threads: int | None = None
@@ -52,11 +52,11 @@ class ReproduceArguments:
     device: str | None = None
     """Device to train on: cpu, cuda, or cuda:N. Default: cpu, or for existing runs the device on which they began."""
     collect: bool = False
-    """Only write the results of the runs as they are; train and measure nothing."""
+    """Only write the results of the existing runs; train and measure nothing."""
     page: Path | None = None
-    """Only update this Markdown page between its marks, from the results as they are."""
+    """Only update this Markdown page between its marks, from the existing results."""
     list: bool = False
-    """Only list the experiments, their core hours, and how laptop differs from the paper."""
+    """Only list the experiments, their core hours, and the differences of laptop to the paper."""
     measure: bool = False
     """With --list: measure the core hours on this machine, by a few updates of each network (some minutes)."""
 
@@ -156,7 +156,7 @@ class _Shown:
 
     def __call__(self, name: str, run: Run, progress: Progress) -> None:
         if name != self._name or self._display is None:
-            self._name, self._display = name, Display(run.config.task.trivial_loss)
+            self._name, self._display = name, Display(run.config.task.objective().trivial_loss)
         self._display({name: progress})
 
 

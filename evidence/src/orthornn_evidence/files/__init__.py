@@ -1,1 +1,1 @@
-"""Files that only the evidence reads: idx, and what is downloaded."""
+"""Files that only the evidence reads: the idx format, and downloads."""

@@ -49,10 +49,12 @@ def downloader(pooch: Any, bar: Bar) -> Any:
 
 
 def fetch_missing(folder: Path, sources: Mapping[str, tuple[str, str]]) -> None:
-    """Bring each file that `folder` does not have yet.
+    """Download each file that `folder` lacks.
 
-    sources: by file name, its address and its sum ("sha256:..." or "md5:...").
-    Raises DataError, naming file and address, if one cannot be fetched or is not the file that was expected.
+    sources: by file name, its address and checksum ("sha256:..." or "md5:...").
+
+    Raises:
+        DataError: If a file cannot be downloaded or has another checksum; the message has its name and address.
     """
     missing = {name: source for name, source in sources.items() if not (folder / name).exists()}
     if not missing:

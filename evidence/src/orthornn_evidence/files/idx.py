@@ -19,14 +19,14 @@ from orthornn.errors import DataError
 from orthornn.learn.files.inflate import check_inflated
 
 _UNSIGNED_BYTE = 8
-_CHUNK = 1 << 22  # bytes that are asked for at once: what a header promises need not be there
+_CHUNK = 1 << 22  # bytes to read at once: a header may promise more than the file has
 
 
 def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarray:
     """Return the array in an idx.gz file: uint8, read-only.
 
     dimensions: how many it must have. sha256: of the compressed file, if it must be one particular file.
-    Raises DataError, naming the file and what was expected of it.
+    Raises DataError, with the name of the file and the reason.
     """
     try:
         compressed = path.read_bytes()
@@ -61,7 +61,7 @@ def read_idx(path: Path, dimensions: int, sha256: str | None = None) -> np.ndarr
 
 
 def _parse(path: Path, stream: gzip.GzipFile, size: int, dimensions: int) -> np.ndarray:
-    """Return the array in a decompressed stream, of which no more is read than the header promises."""
+    """Return the array in a decompressed stream, reading no more than the header promises."""
     magic = bytes([0, 0, _UNSIGNED_BYTE, dimensions])
     header = 4 + 4 * dimensions
     head = stream.read(header)

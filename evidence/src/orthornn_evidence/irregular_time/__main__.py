@@ -1,4 +1,4 @@
-"""`python -m orthornn_evidence.irregular_time`: train on irregular time; what is finished is not trained again."""
+"""`python -m orthornn_evidence.irregular_time`: train on irregular time, skipping finished runs."""
 
 import sys
 

@@ -2,7 +2,7 @@
 
 From Che et al., "Recurrent neural networks for multivariate time series with missing values", Scientific Reports 8, 2018.
 
-At a step with values x, of which some are missing, mask m (1 where there is a value) and time d of each since its last value:
+At a step with values x, some of them missing, mask m (1 for a value, 0 for none) and the time d since the last value of each:
 
     gamma = exp(-max(0, W d + b))                       of the inputs, W diagonal, and of the state
     x'    = m x + (1 - m)(gamma_x last + (1 - gamma_x) mean)
@@ -44,8 +44,8 @@ class GRUD(nn.Module):
         """Return the states (T, B, N).
 
         Args:
-            values: (T, B, I), NaN where one is missing.
-            elapsed: (T, B), the time since the step before.
+            values: (T, B, I), NaN for a missing value.
+            elapsed: (T, B), the time since the previous step.
         """
         mask, last, since = observed(values, elapsed)
         weight, bias = self.input_decay
@@ -64,7 +64,7 @@ class GRUD(nn.Module):
 
 
 def observed(values: Tensor, elapsed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return where values (T, B, I) are no NaN, the last one before each step, at first 0, and the time since it."""
+    """Return a mask of the values (T, B, I) that are not NaN, the last value before each step (initially 0), and its age."""
     mask = ~values.isnan()
     last, since = torch.zeros_like(values), torch.zeros_like(values)
     for step in range(len(values)):
@@ -76,7 +76,7 @@ def observed(values: Tensor, elapsed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class GRUDModel(nn.Module):
-    """GRU-D with a linear readout of its last state, or of their mean; its last input is the time since the step before."""
+    """GRU-D with a linear readout of its last state, or of their mean; its last input is the time since the previous step."""
 
     def __init__(self, input_size: int, output_size: int, hidden_size: int, pool: Literal["last", "mean"]) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class GRUDModel(nn.Module):
 
 
 def gru_d(input_size: int, output_size: int, parameters: int, pool: Literal["last", "mean"]) -> GRUDModel:
-    """Return the widest model with at most so many parameters. The last of the inputs is the time."""
+    """Return the widest model within a budget of parameters. The last input is the time."""
     width = 1
     while _count(input_size - 1, output_size, width + 1) <= parameters:
         width += 1

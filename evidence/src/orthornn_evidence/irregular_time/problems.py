@@ -1,15 +1,15 @@
-"""Sequences of samples at irregular times, and what is asked of them.
+"""Sequences of samples at irregular times, and their targets.
 
 forecast    A system of four damped oscillators, the same in all sequences, from a random state: their sum, with noise, at 100
-            times 1, 2, ..., of which a share is dropped at random, the same number in each sequence, at other places. The
-            last row has no value; the answer is the sum, without noise, at its time, 1 to 10 after the last sample.
-frequency   One such oscillator in each sequence, exp(-lambda t) cos(omega t + phase); the answer is its omega.
+            times 1, 2, ..., some of which are dropped at random, the same number in each sequence. The last row has no
+            value; the target is the sum without noise at its time, 1 to 10 after the last sample.
+frequency   One such oscillator in each sequence, exp(-lambda t) cos(omega t + phase); the target is its omega.
 sensors     the activities of own_data/sets.py, the first 40 steps of each sequence, 9 channels: a class
 events      the patterns of own_data/sets.py, 150 steps of one channel: a class
 
-Every batch of oscillators is fresh, and the error is the mean squared one, divided by the variance of the answers.
-Of sensors and events a share of the rows is dropped once, at other places in each sequence; every fifth sequence of the
-training part is for validation. The error is the share of wrong classes.
+Every batch of oscillators is new, and the error is the mean squared error divided by the variance of the targets.
+In sensors and events, rows are dropped at random once, differently in each sequence; every fifth sequence of the training
+part is for validation. The error is the fraction of wrong classes.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from ..own_data.sets import SETS, Places
 POINTS = 100
 SYSTEM = ((0.13, 0.37, 0.71, 1.1), (0.01, 0.02, 0.01, 0.02))
 """The frequencies and decays of the oscillators whose sum is forecast, per unit of time."""
-_LONGEST_GAP = 10  # from the last sample to what is forecast
+_LONGEST_GAP = 10  # from the last sample to the target
 _FREQUENCIES, _DECAYS, _NOISE = (0.1, 1.5), (0.005, 0.03), 0.1
 _VARIANCE = (_FREQUENCIES[1] - _FREQUENCIES[0]) ** 2 / 12
 _TESTED = 2000
 
 Sequences = tuple[Tensor, Tensor]
-"""Samples (T, B, I), the last input the time since the sample before, and answers: (B, 1), or classes int64 (B,)."""
+"""Samples (T, B, I), whose last input is the time since the previous sample, and targets: (B, 1), or classes int64 (B,)."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Sequences with their answers.
+    """Sequences with their targets.
 
-    inputs: Numbers of a sample, its time among them. outputs: O. batch: The sequences of an update, from a seed, the number
-    of the update and how many. part: Those of "validation" or "test". pool: What a readout reads of the outputs, the last or
-    the mean of all.
+    inputs: Size of a sample, including its time. outputs: O. batch: Returns the sequences of an update from a seed, the
+    number of the update and the batch size. part: Returns the sequences of "validation" or "test". pool: "last" or "mean",
+    the outputs that the readout reads.
     """
 
     inputs: int
@@ -57,11 +57,11 @@ class Problem:
     pool: Literal["last", "mean"] = "mean"
 
     def loss(self, found: Tensor, answers: Tensor) -> Tensor:
-        """Return what is minimized in training."""
+        """Return the training loss."""
         return F.cross_entropy(found, answers) if self.outputs > 1 else F.mse_loss(found, answers)
 
     def error(self, found: Tensor, answers: Tensor) -> float:
-        """Return the share of wrong classes, or the mean squared error over the variance of the answers."""
+        """Return the fraction of wrong classes, or the mean squared error over the variance of the targets."""
         if self.outputs > 1:
             return float((found.argmax(1) != answers).double().mean())
         return float(F.mse_loss(found, answers) / answers.var())
@@ -71,12 +71,12 @@ Made = Callable[[Path, float], Problem]
 
 
 def system_forecasts(random: np.random.Generator, count: int, dropped: float) -> Sequences:
-    """Return samples of the system (K + 1, B, 2), value and time since the sample before, and its values (B, 1) at the last.
+    """Return samples of the system (K + 1, B, 2), value and time since the previous sample, and the targets (B, 1).
 
     Args:
-        random: Of the draws.
+        random: Random generator.
         count: B.
-        dropped: Share of the points that is left out.
+        dropped: Share of the points to drop.
     """
     times = kept_places(random, count, POINTS, dropped) + 1.0
     times = np.append(times, times[:, -1:] + random.integers(1, _LONGEST_GAP + 1, (count, 1)), 1)
@@ -91,12 +91,12 @@ def system_forecasts(random: np.random.Generator, count: int, dropped: float) ->
 
 
 def frequencies(random: np.random.Generator, count: int, dropped: float) -> Sequences:
-    """Return samples (T, B, 2), value and time since the sample before, and frequencies (B, 1), standardized.
+    """Return samples (T, B, 2), value and time since the previous sample, and frequencies (B, 1), standardized.
 
     Args:
-        random: Of the draws.
+        random: Random generator.
         count: B.
-        dropped: Share of the points that is left out.
+        dropped: Share of the points to drop.
     """
     times = kept_places(random, count, POINTS, dropped) + 1.0
     omega, decay = (random.uniform(*ends, (count, 1)) for ends in (_FREQUENCIES, _DECAYS))
@@ -107,7 +107,7 @@ def frequencies(random: np.random.Generator, count: int, dropped: float) -> Sequ
 
 
 def _with_times(values: np.ndarray, times: np.ndarray) -> Tensor:
-    """Return values (B, T) with the times since the ones before, (T, B, 2) in float32."""
+    """Return values (B, T) with the times since the previous ones, (T, B, 2) in float32."""
     return torch.from_numpy(np.stack([values.T, np.diff(times, axis=1, prepend=0).T], -1).astype(np.float32))
 
 
@@ -118,7 +118,7 @@ def kept_places(random: np.random.Generator, count: int, points: int, dropped: f
 
 
 def thinned(random: np.random.Generator, x: np.ndarray, dropped: float) -> Tensor:
-    """Return the rows of sequences (B, T, I) that remain, and the time since the row before: (K, B, I + 1) in float32."""
+    """Return the remaining rows of sequences (B, T, I), and the time since the previous row: (K, B, I + 1) in float32."""
     places = kept_places(random, len(x), x.shape[1], dropped)
     rows = np.take_along_axis(x, places[:, :, None], 1)
     elapsed = np.diff(places, axis=1, prepend=-1)[:, :, None]
@@ -168,4 +168,4 @@ PROBLEMS: dict[str, Made] = {
     "sensors": _classes("sensors", 40),
     "events": _classes("events", 150),
 }
-"""From a folder, in which the sets are written, and the share of samples that is dropped."""
+"""Problems by name, as functions of a folder, in which the data sets are written, and the share of dropped samples."""

@@ -1,15 +1,15 @@
-"""Train networks on sequences of which samples are dropped, and store each training as it ends.
+"""Train networks on sequences with dropped samples, and store each run when it ends.
 
     python -m orthornn_evidence.irregular_time --out results/irregular_time
 
-networks  blocks over time   OrthogonalBlocks that move their state by the time since the sample before
-          blocks, LSTM, GRU  read this time as one more input
+networks  blocks over time   OrthogonalBlocks whose state moves by the time since the previous sample
+          blocks, LSTM, GRU  read this time as another input
           GRU-D              decays its state by it (gru_d.py)
 
 All have a linear readout and about the same number of parameters. For each problem, share of dropped samples and network,
-trainings with the first seed choose the learning rate by validation; the other seeds have the best of them, and the test
-errors of all seeds count. A file of results/irregular_time has all trainings of a problem; the same command resumes after the
-last one that it has. Several problems may be trained at the same time, one by one process.
+runs with the first seed select the learning rate by validation; the other seeds use it, and the test errors of all seeds
+count. A file of results/irregular_time has all runs of a problem; the same command resumes after the last one. Several
+problems may be trained at the same time, each by one process.
 """
 
 from __future__ import annotations
@@ -106,18 +106,18 @@ def error(model: nn.Module, problem: Problem, part: str) -> float:
 
 
 def best_rate(runs: Sequence[Run], rates: Sequence[float] = RATES) -> float | None:
-    """Return the learning rate with the best validation of the first seed; None unless all rates were tried."""
+    """Return the learning rate with the best validation result of the first seed; None unless all rates were tried."""
     tried = {run["rate"]: run["validation"] for run in runs if run["seed"] == 0}
     return min(rates, key=tried.__getitem__) if tried.keys() >= set(rates) else None
 
 
 def of(runs: Sequence[Run], dropped: float, network: str) -> list[Run]:
-    """Return the trainings of a network with a share of samples dropped."""
+    """Return the runs of a network with a share of samples dropped."""
     return [run for run in runs if (run["dropped"], run["network"]) == (dropped, network)]
 
 
 def left(runs: Sequence[Run], shares: Sequence[float], seeds: int) -> Iterator[tuple[float, str, float, int]]:
-    """Yield (share, network, rate, seed) of the trainings that are not there, while `runs` grows."""
+    """Yield (share, network, rate, seed) of the missing runs, while `runs` grows."""
     for dropped in shares:
         for network in NETWORKS:
             for rate in RATES:
@@ -131,11 +131,12 @@ def left(runs: Sequence[Run], shares: Sequence[float], seeds: int) -> Iterator[t
 
 
 def run(file: Path, name: str, budget: Budget, shares: Sequence[float] = ()) -> None:
-    """Make the trainings of a problem that a file does not have yet, and store each as it ends.
+    """Train the missing runs of a problem, and store each when it ends.
 
-    shares: Of samples that are dropped; all of `SHARES` unless given.
+    shares: Shares of dropped samples; all of `SHARES` unless given.
 
-    ArgumentError if the file has trainings with another budget or other rates.
+    Raises:
+        ArgumentError: If the file has runs with another budget or other rates.
     """
     asked = {"budget": asdict(budget), "rates": list(RATES)}
     record: dict[str, Any] = {**asked, "environments": [], "runs": []}
@@ -169,10 +170,10 @@ def run(file: Path, name: str, budget: Budget, shares: Sequence[float] = ()) -> 
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     parser = argparse.ArgumentParser(prog="orthornn_evidence.irregular_time", description=__doc__.splitlines()[0])
     parser.add_argument("--problems", nargs="+", default=list(SHARES), choices=list(SHARES))
-    parser.add_argument("--dropped", nargs="+", type=float, default=(), help="shares, of those that a problem has")
+    parser.add_argument("--dropped", nargs="+", type=float, default=(), help="shares of dropped samples; default: all")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the results")
     given = parser.parse_args(words)
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""The stored trainings on irregular time as tables: a row for each network, a column for each share that is dropped."""
+"""The stored runs on irregular time as tables: one row per network, one column per share of dropped samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .runs import NETWORKS, OURS, SHARES, best_rate, of
 
 
 def errors(record: Mapping[str, Any], problem: str) -> dict[tuple[str, float], list[float]]:
-    """Return the test errors of all seeds by network and share, where all seeds are there."""
+    """Return the test errors of all seeds by network and share, if all seeds are finished."""
     found = {}
     for dropped in SHARES[problem]:
         for network in NETWORKS:
@@ -28,18 +28,18 @@ def errors(record: Mapping[str, Any], problem: str) -> dict[tuple[str, float], l
 
 
 def irregular(results: Path, problem: str, dropped: str = "", network: str = "") -> str:
-    """Return the table of a problem, or with a share that is dropped our error over that of another network.
+    """Return the table of a problem or, given a share of dropped samples, the ratio of our error to another network's.
 
-    The table has the shares for which a network is finished.
+    The table has the shares with at least one finished network.
 
     Args:
         results: The folder of the evidence.
         problem: Its name.
-        dropped: The share.
-        network: The other one. Default: the best of the others.
+        dropped: The share of dropped samples.
+        network: The other network. Default: the best of the others.
 
     Raises:
-        ArgumentError: For a problem or network that there is not.
+        ArgumentError: If the problem or the network does not exist.
     """
     check_choice("problem", problem, tuple(SHARES))
     record = json.loads((results / "irregular_time" / f"{problem}.json").read_text(encoding="utf-8"))

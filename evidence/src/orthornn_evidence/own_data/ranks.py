@@ -21,7 +21,7 @@ LEVEL = 0.05
 class Ranks(NamedTuple):
     """Mean ranks of methods, from 1 for the best.
 
-    means: By method, the best first. sets: N. p: Of Friedman's test. difference: The critical one.
+    means: Mean ranks by method, the best first. sets: N. p: p-value of Friedman's test. difference: Critical difference.
     """
 
     means: dict[str, float]
@@ -38,7 +38,7 @@ def ranked(scores: Sequence[Mapping[str, float]]) -> Ranks:
     """Return the mean ranks of three methods or more.
 
     Args:
-        scores: Of each set, by method, the same in all; more is better, and equal ones share their rank.
+        scores: For each data set the scores by method; higher is better, and equal scores share their rank.
     """
     methods = list(scores[0])
     ranks = np.array([stats.rankdata([-one[method] for method in methods]) for one in scores])
@@ -56,19 +56,20 @@ def critical_difference(methods: int, sets: int) -> float:
 
 
 def statement(ranks: Ranks, method: str, names: Mapping[str, str]) -> str:
-    """Return a sentence on the methods that one is significantly better or worse than. names: In the sentence."""
+    """Return a sentence that compares one method with the others. names: Words for methods."""
     if ranks.p >= LEVEL:
-        return f"Friedman's test tells no methods apart (p = {ranks.p:.2g}, {ranks.sets} sets)."
+        return f"Friedman's test finds no significant difference (p = {ranks.p:.2g}, {ranks.sets} data sets)."
     others = [one for one in ranks.means if one != method]
     better = [one for one in others if ranks.apart(method, one) and ranks.means[method] < ranks.means[one]]
     worse = [one for one in others if ranks.apart(method, one) and ranks.means[method] > ranks.means[one]]
     level = [one for one in others if not ranks.apart(method, one)]
     said = [
         f"{word} {', '.join(names.get(one, one) for one in which)}"
-        for word, which in (("better than", better), ("worse than", worse), ("not told apart from", level))
+        for word, which in (("better than", better), ("worse than", worse), ("not different from", level))
         if which
     ]
+    words = "; ".join(one if one.startswith("not") else f"significantly {one}" for one in said)
     return (
         f"By Friedman's and Nemenyi's tests (p = {ranks.p:.2g}; critical difference {ranks.difference:.2f} at 5 %), "
-        f"the {method} is significantly {'; '.join(said)}."
-    ).replace("significantly not told", "not told")
+        f"the {method} is {words.replace('not different', 'not significantly different')}."
+    )

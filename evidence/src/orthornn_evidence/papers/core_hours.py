@@ -1,7 +1,7 @@
-"""The cost of an experiment on this machine: a few updates of each of its networks are timed, and multiplied.
+"""The cost of an experiment on this machine, estimated from a few timed updates of each of its networks.
 
-Processor time of all threads, so that what else runs on the machine hardly counts. The updates of one configuration cost
-the same from the first to the last; what a run does besides (checkpoints, recorded spectra) is left out.
+Times are processor time of all threads, which other programs hardly affect. All updates of one configuration cost the same;
+checkpoints and recorded spectra are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST = 20  # timed updates
 
 
 def core_hours(plan: Plan) -> float:
-    """Return the processor hours of all runs of a plan: updates, validations and test. 0 for one that trains nothing."""
+    """Return the processor hours of all runs of a plan: updates, validations and test. 0 if it trains nothing."""
     runs = [system for system, _ in plan.runs()]
     return sum(runs.count(system) * _seconds(config) for system, config in plan.systems.items()) / 3600
 
@@ -35,14 +35,14 @@ def _seconds(config: RunConfig) -> float:
         updates += 1
     batch = config.evaluation_batch
     validations = config.steps // config.validate_every if config.validate_every else 1
-    validation = _evaluation(trainer, lambda: config.task.validation(batch))
-    test = _evaluation(trainer, lambda: config.task.test(batch))
+    validation = _evaluation(trainer, lambda: config.task.problem().validation(batch))
+    test = _evaluation(trainer, lambda: config.task.problem().test(batch))
     tests = validations if config.record.test else 1
     return config.steps * spent / updates + validations * validation + tests * test
 
 
 def _evaluation(trainer: Trainer, batches: Callable[[], Iterator[Batch]]) -> float:
-    """Return the seconds of an evaluation: those of the first batch, times the number of batches."""
+    """Return the seconds of an evaluation: the time of the first batch, times the number of batches."""
     count = sum(1 for _ in batches())
     first = list(itertools.islice(batches(), 1))
     return count * _timed(lambda: trainer.evaluate(iter(first))) if first else 0.0

@@ -1,11 +1,9 @@
-"""The curves of a run, as a results file stores them: enough to draw every figure again and to check every statement
-about what a run had reached by which update.
+"""The curves of a run as stored in a results file, from which every figure and every statement about them can be rebuilt.
 
-Held-out losses and metrics are stored at every evaluation. Of the training loss, which is recorded far more often, at
-most POINTS means of consecutive records are stored, each at the last update of its block: a mean preserves the course
-between two points, where a single record in a hundred would be noise. Where an experiment has so many runs that its file
-would be megabytes long, they share TOTAL points, and of the evaluations so many are stored, evenly spaced, the last
-among them.
+Held-out losses and metrics are stored at every evaluation. The training loss is recorded far more often: at most POINTS means
+of consecutive records are stored, each at the last update of its block, because a single record would be noise. If an
+experiment has so many runs that its file would have megabytes, they share TOTAL points, and the same number of evenly spaced
+evaluations is stored, including the last.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ def stored(records: Sequence[Mapping[str, Any]], runs: int = 1) -> Curves:
     """Return {"train", "validation", "test"} -> {"step", "loss", metrics ...} -> one value a point.
 
     Args:
-        records: What a run recorded, in order; of other kinds than these three nothing is stored.
-        runs: How many runs the file holds.
+        records: The records of a run, in order; other kinds are ignored.
+        runs: Number of runs in the file.
     """
     points = POINTS if evaluations_are_whole(runs) else max(_FEWEST, TOTAL // runs)
     curves: dict[str, dict[str, list[Any]]] = {}
@@ -47,12 +45,12 @@ def stored(records: Sequence[Mapping[str, Any]], runs: int = 1) -> Curves:
 
 
 def evaluations_are_whole(runs: int) -> bool:
-    """Return whether a file of so many runs has every evaluation of each."""
+    """Return whether a file with this many runs has every evaluation of each."""
     return runs * POINTS <= TOTAL
 
 
 def restored(curves: Curves) -> list[dict[str, Any]]:
-    """Return the records that stored curves stand for, by step; without clocks, which curves do not have."""
+    """Return the records of stored curves, by step, without times, which curves do not include."""
     records = [
         {"kind": kind, **dict(zip(columns, values, strict=True))}
         for kind, columns in curves.items()
@@ -79,5 +77,5 @@ def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _short(value: Any) -> Any:
-    """Return numbers with as many digits as a figure or a sentence can need."""
+    """Return numbers rounded to the digits that figures and sentences need."""
     return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""Tasks on data of the user's, as every budget wants them: smoke runs take any small files of the right format."""
+"""Tasks on the user's data for each budget: smoke runs accept any small files in the right format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of what is measured for devices: the errors of networks for audio, and networks in integers."""
+"""Tables of the measurements for devices: networks for audio, and networks in integers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def amplifier(results: Path, kind: str) -> str:
     """Return a part of results/amplifier.json: "long", "brief", "comparisons", "rates" or "costs".
 
     Raises:
-        ArgumentError: If the kind is another one.
+        ArgumentError: If the kind is unknown.
     """
     check_choice("kind", kind, _AUDIO)
     return "\n".join(_AUDIO[kind](json.loads((results / "amplifier.json").read_text(encoding="utf-8"))))
@@ -29,7 +29,7 @@ def microcontroller(results: Path, kind: str) -> str:
     """Return a table of results/microcontroller.json, "mnist" or "sensor", or of microcontroller-tables.json, "tables".
 
     Raises:
-        ArgumentError: If the kind is another one.
+        ArgumentError: If the kind is unknown.
     """
     check_choice("kind", kind, _INTEGERS)
     name = "microcontroller-tables.json" if kind == "tables" else "microcontroller.json"
@@ -38,7 +38,7 @@ def microcontroller(results: Path, kind: str) -> str:
 
 
 def _errors(training: Record, name: str = "esr") -> list[float]:
-    """Return the errors of the seeds; infinite where a training diverged."""
+    """Return the errors of the seeds; infinite if a run diverged."""
     return [math.inf if seed[name] is None else seed[name] for seed in training["seeds"]]
 
 
@@ -80,7 +80,7 @@ def _audio_comparisons(record: Record) -> list[str]:
 
 
 def _verdict(ours: Record, other: Record) -> str:
-    """Return how many times the error of one network is that of the other, and whether every seed agrees."""
+    """Return the ratio of two networks' errors in words, and whether every seed agrees."""
     mine, theirs = _errors(ours), _errors(other)
     ratio = _mean(theirs) / _mean(mine)
     apart = max(mine) < min(theirs) or max(theirs) < min(mine)
@@ -128,6 +128,15 @@ def _mnist(record: Record) -> list[str]:
     return markdown_table(["", "float32 in torch", "int16 in C", "int8 in C"], rows)
 
 
+def _lstm(record: Record) -> list[str]:
+    """Return a sentence about the LSTM of CMSIS-NN."""
+    return [
+        f"For comparison, the int8 LSTM of CMSIS-NN (`{record['version']}`, compiled with -Ofast) with {record['units']} "
+        f"units, {record['multiply_adds']} multiply-adds per step, takes {record['instructions']} instructions per step on "
+        f"the same emulated processor, without a readout."
+    ]
+
+
 def _sensor(record: Record) -> list[str]:
     seeds = record["seeds"]
     lines = []
@@ -145,7 +154,7 @@ def _sensor(record: Record) -> list[str]:
 
 
 def _tables(record: Record) -> list[str]:
-    """Return the scores of each set in float32 and in integers, and what these cost: at most the sizes of any set."""
+    """Return the scores of each data set in float32 and in integers, and their cost: the largest sizes of all sets."""
     kinds = ("float32 in C", "int16 in C", "int8 in C")
     lines = []
     for row in record["sets"]:
@@ -165,4 +174,4 @@ _AUDIO = {
     "rates": _audio_rates,
     "costs": _audio_costs,
 }
-_INTEGERS = {"mnist": _mnist, "sensor": _sensor, "tables": _tables}
+_INTEGERS = {"mnist": _mnist, "lstm": _lstm, "sensor": _sensor, "tables": _tables}

@@ -7,7 +7,7 @@ from typing import Any
 
 from orthornn.learn.report.figures import COLORS, Curve
 
-_FEW = 8  # names that a legend inside a panel has room for
+_FEW = 8  # names that fit into a legend inside a panel
 
 
 def panels(
@@ -18,11 +18,10 @@ def panels(
     log: bool = False,
     baselines: Mapping[str, float] | None = None,
 ) -> Callable[[Any], None]:
-    """Return a function that fills a figure with one panel per title, one curve per name, and a dashed line where the panel
-    has a baseline.
+    """Return a function that fills a figure with one panel per title, one curve per name, and a dashed line for a baseline.
 
-    A name has one color in all panels; titles without curves have no panel. More than _FEW names stand once, to the right of
-    the panels.
+    A name has the same color in all panels; titles without curves get no panel. If there are more than _FEW names, one
+    legend is placed to the right of the panels.
     """
     shown = {title: curves for title, curves in shown.items() if curves}
     names = list(dict.fromkeys(name for curves in shown.values() for name in curves))

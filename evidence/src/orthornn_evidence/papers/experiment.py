@@ -6,8 +6,8 @@
         steps = setting.at(smoke=2, laptop=55_000, full=55_000 * 20)
         return Plan({"ornn": RunConfig(...)}, seeds=setting.at(1, 1, 5), tabulate=lambda runs: ResultTable(...))
 
-The function's name is the experiment's; its module's name is the paper's, or begins with it and an underscore; it
-becomes an Experiment by which it is found.
+The experiment has the function's name; the module has the paper's name, or begins with it and an underscore. The decorator
+turns the function into an Experiment.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ T = TypeVar("T")
 class Published:
     """A cell of a table, or a claim.
 
-    what: whose and which; the same words as the Row that answers it. value: None for a claim in `words`.
-    form: how the value is printed. statement: whether it is about all rows together, so that no row answers it.
+    what: system and quantity, in the words of the corresponding Row. value: None for a claim in `words`.
+    form: format of the value. statement: whether it is about all rows together, and has no Row.
     """
 
     what: str
@@ -45,7 +45,7 @@ class Published:
 
     @property
     def text(self) -> str:
-        """The text that a table shows."""
+        """The text in a table."""
         shown = "" if self.value is None else self.form.format(self.value)
         return " ".join(part for part in (shown, self.words) if part)
 
@@ -65,11 +65,11 @@ class Setting:
         return {"smoke": smoke, "laptop": laptop, "full": full}[self.budget]
 
     def folder(self, name: str) -> str:
-        """Return the folder of a data set. DataError if it is not there."""
+        """Return the folder of a data set. Raise DataError if it is missing."""
         path = self.data.expanduser() / name
         if not path.is_dir():
             raise DataError(
-                f"Expected {name} in {self.data}, but got none there. Name the folder that holds it with --data."
+                f"Expected {name} in {self.data}, but it is missing. Pass the folder that contains it with --data."
             )
         return str(path)
 
@@ -78,11 +78,11 @@ class Setting:
 class Plan:
     """The runs of an experiment, and the function that tabulates them.
 
-    systems: by name, the run of each; the name is also that of its directory (with the seed behind it).
-    seeds: how many runs of each, with seeds 0, 1, ...; or how many by system.
-    tabulate: from the runs that there are, finished or not, what is reported. A measurement that trains nothing has no
-        systems and measures here.
-    beyond_records: tabulate needs more of a run than a results file has of it: its weights, or spectra or gradients.
+    systems: the run of each system by name; its directory has this name, followed by the seed.
+    seeds: number of runs of each system, with seeds 0, 1, ...; or one number per system.
+    tabulate: returns the report of the existing runs, finished or not. A measurement that trains nothing has no systems and
+        measures here.
+    beyond_records: tabulate needs more of a run than its record in the results file: weights, spectra or gradients.
     """
 
     systems: Mapping[str, RunConfig]
@@ -105,10 +105,10 @@ class Plan:
 class Experiment:
     """A table, a figure or a claim of a paper, and how to obtain it.
 
-    place, section: where it is in the paper ("ours" for what is not in it).
-    hours: of one core, what laptop and full are expected to take.
-    laptop: in which ways the laptop budget differs from the paper.
-    shares: the experiment of this paper whose runs these are, where it has none of its own.
+    place, section: position in the paper ("ours" if it is not in the paper).
+    hours: expected hours of one core for laptop and full.
+    laptop: differences of the laptop budget to the paper.
+    shares: the experiment of this paper whose runs it uses, if it trains none.
     """
 
     paper: str
@@ -128,7 +128,7 @@ class Experiment:
         return self.make(setting)
 
     def command(self, budget: Budget) -> str:
-        """Return the command that does it."""
+        """Return its command."""
         return f"orthornn reproduce {self.paper} --only {self.name} --budget {budget}"
 
 
@@ -141,7 +141,7 @@ def reproduces(
     laptop: tuple[str, ...] = (),
     shares: str = "",
 ) -> Callable[[Callable[[Setting], Plan]], Experiment]:
-    """Make an Experiment of a function; hours: of laptop and full. shares: see Experiment."""
+    """Turn a function into an Experiment. hours: Hours of laptop and full. shares: See Experiment."""
 
     def made(function: Callable[[Setting], Plan]) -> Experiment:
         return Experiment(

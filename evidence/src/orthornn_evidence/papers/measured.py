@@ -1,4 +1,4 @@
-"""Tables of what is measured outside the papers: words in finite groups, the delta rule, reflections, and resets."""
+"""Tables of the measurements outside the papers: words in finite groups, the delta rule, reflections, resets and so on."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def group_words(results: Path, kind: str) -> str:
     """Return a table of the runs in results/group-words: "trained", "exact", or the list of "failures".
 
     Raises:
-        ArgumentError: If the kind is another one.
+        ArgumentError: If the kind is unknown.
     """
     check_choice("kind", kind, _KINDS)
     return "\n".join(_KINDS[kind](list(_records(results))))
 
 
 def _records(results: Path) -> Iterator[tuple[str, str, Record]]:
-    """Yield (group, letters, record) of every file, those of the page first."""
+    """Yield (group, letters, record) of every file, in the order of the page."""
     files = {path.stem: path for path in (results / "group-words").glob("*.json")}
     names = ["-".join(name) for name in _ORDER if "-".join(name) in files]
     for name in [*names, *sorted(set(files) - set(names))]:
@@ -103,7 +103,7 @@ def exact_machines(results: Path, kind: str) -> str:
     """Return a table of the runs in results/exact-machines: "trained" networks, "machines", or the seeds that are "failures".
 
     Raises:
-        ArgumentError: If the kind is another one.
+        ArgumentError: If the kind is unknown.
     """
     check_choice("kind", kind, ("trained", "machines", "failures"))
     paths = (results / "exact-machines" / f"{name}.json" for name in TASKS)
@@ -221,7 +221,7 @@ def agents(results: Path) -> str:
 
 
 def popgym(results: Path) -> str:
-    """Return the scores in results/popgym as a table, next to those published; what is unfinished is named."""
+    """Return the scores in results/popgym as a table, next to published ones, and list the unfinished environments."""
     published = json.loads((results / "popgym" / "published.json").read_text(encoding="utf-8"))
     rows, unfinished = [], []
     for name in ENVIRONMENTS:
@@ -245,7 +245,7 @@ def popgym_score(results: Path, environment: str, whose: str) -> str:
     """Return one score: of a memory in results/popgym, or the published one of "GRU" or the "best" model.
 
     Raises:
-        ArgumentError: If there is no such score, or its trainings are unfinished.
+        ArgumentError: If the score does not exist, or its runs are unfinished.
     """
     if whose in ("GRU", "best"):
         published = json.loads((results / "popgym" / "published.json").read_text(encoding="utf-8"))
@@ -285,7 +285,7 @@ def gpu(results: Path, kind: str) -> str:
     """Return a table of results/gpu: "layers", "epochs", "kernels", "backends" or "recurrences".
 
     Raises:
-        ArgumentError: If the kind is another one.
+        ArgumentError: If the kind is unknown.
     """
     check_choice("kind", kind, _GPU)
     name, lines = _GPU[kind]
@@ -295,7 +295,7 @@ def gpu(results: Path, kind: str) -> str:
 
 
 def gpu_ratio(results: Path, case: str, network: str, other: str) -> str:
-    """Return how many times as long as another network one takes in results/gpu/layers-h200.json."""
+    """Return the ratio of the times of two networks in results/gpu/layers-h200.json."""
     record = json.loads((results / "gpu" / "layers-h200.json").read_text(encoding="utf-8"))
     networks = record["layers"][case]["networks"]
     return _two_digits(networks[network]["ms"] / networks[other]["ms"])
@@ -316,7 +316,7 @@ def _gpu_layers(record: Record) -> list[str]:
 
 
 def _unbroken(title: str) -> str:
-    """Return a title whose "B = 50" is not broken over two lines."""
+    """Return a title whose "B = 50" does not break over two lines."""
     return title.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
 
 
@@ -380,6 +380,6 @@ def _two_digits(value: float) -> str:
 
 
 def _machine(environment: Record) -> str:
-    """Return where and with which command something was measured."""
+    """Return the machine of a measurement."""
     threads = "one thread" if environment["threads"] == 1 else f"{environment['threads']} threads"
     return f"{environment['processor']}, {threads}, torch {environment['torch']}."

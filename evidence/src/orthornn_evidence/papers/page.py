@@ -1,7 +1,7 @@
-"""The results of a paper in Markdown, published next to reproduced, as its page in docs/ shows them.
+"""The published and reproduced results of a paper in Markdown, for its page in docs/.
 
-`python -m orthornn_evidence.papers.page` (`make pages`), in the root of the source, renews all these pages and the README,
-and writes the README again without links for the package index.
+`python -m orthornn_evidence.papers.page` (`make pages`), in the root of the source, updates all these pages and the README,
+and writes a copy of the README without links for the package index.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LARGEST_FIRST = ("full", "laptop", "smoke")
 
 
 def page(results: Path, chosen: Iterable[Experiment], from_docs: str = "../../results") -> str:
-    """Return a section for every experiment that has results; of several budgets the largest. from_docs: the way to them."""
+    """Return a section for every experiment with results, of the largest budget. from_docs: Relative path of the results."""
     sections = []
     for experiment in chosen:
         folder = results / experiment.paper / experiment.name
@@ -75,10 +75,10 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def renewed(text: str, section: str) -> str:
-    """Return the page `text` with the part between its two marks replaced. ArgumentError if it has no marks."""
+    """Return the page `text` with the part between its two marks replaced. Raise ArgumentError if it has no marks."""
     if BEGIN not in text or END not in text.split(BEGIN, 1)[1]:
         raise ArgumentError(
-            f"Expected a page with the lines {BEGIN} and {END}, between which the results are, but got one without."
+            f"Expected a page with the lines {BEGIN} and {END}, which enclose the results, but they are missing. Add them."
         )
     before, rest = text.split(BEGIN, 1)
     return f"{before}{BEGIN}\n\n{section}\n{END}{rest.split(END, 1)[1]}"
@@ -104,6 +104,7 @@ TEMPLATES = (
     ("docs/benchmarks/gpu.in.md", "docs/benchmarks/gpu.md"),
     ("docs/results/group_words.in.md", "docs/results/group_words.md"),
     ("docs/results/exact_machines.in.md", "docs/results/exact_machines.md"),
+    ("docs/results/certificates.in.md", "docs/results/certificates.md"),
     ("docs/results/amplifier.in.md", "docs/results/amplifier.md"),
     ("docs/results/million_steps.in.md", "docs/results/million_steps.md"),
     ("docs/results/microcontroller.in.md", "docs/results/microcontroller.md"),
@@ -112,14 +113,14 @@ TEMPLATES = (
     ("docs/results/stacked_layers.in.md", "docs/results/stacked_layers.md"),
     *((f"docs/how_to/{guide}.in.md", f"docs/how_to/{guide}.md") for guide in _GUIDES),
     *((f"docs/results/{paper}.in.md", f"docs/results/{paper}.md") for paper in PAPERS),
-    ("docs/results/unfinished.in.md", "docs/results/unfinished.md"),  # last: it has what no other page shows
+    ("docs/results/unfinished.in.md", "docs/results/unfinished.md"),  # last: it shows what the other pages leave out
 )
 _PACKAGE_INDEX = "docs/package_index.txt"
 _MADE = "<!-- made from {} by `make pages`: change that file, not this one -->\n"
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """Return every page that is made from a template below the root of the source, as it should be."""
+    """Return the current text of every page that has a template below the root of the source."""
     made: dict[Path, str] = {}
     shown: set[str] = set()
     for template, name in TEMPLATES:
@@ -132,7 +133,7 @@ def pages(root: Path) -> dict[Path, str]:
 
 
 def without_links(text: str) -> str:
-    """Return the README as a package index shows it, which has no files next to it: no pictures, words in place of links."""
+    """Return the README for a package index, which has no other files: without pictures, with words instead of links."""
     text = re.sub(r"^<!--.*?-->\n", "", text)
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)\n+", "", text)
     return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text)

@@ -1,9 +1,8 @@
-"""Carrying an experiment out.
+"""Running an experiment.
 
-Every run is an ordinary run directory, RUNS/PAPER/NAME/BUDGET/SYSTEM-SEED. One that is there and finished is left
-alone; one that was interrupted resumes from its newest checkpoint; one that was made with fewer updates than are wanted
-now is resumed, too. The results are written again after a run when the last time is a while ago, at the end, and when a
-signal ends the work, so that they never wait for the last run.
+Every run is an ordinary run directory, RUNS/PAPER/NAME/BUDGET/SYSTEM-SEED. Finished runs are skipped; interrupted runs, and
+runs with fewer updates than now requested, resume from their newest checkpoint. The results are written between runs from
+time to time, at the end, and after a signal, so they never wait for the last run.
 """
 
 from __future__ import annotations
@@ -40,12 +39,15 @@ def reproduce(
     device: str | None = None,
     on_progress: Show = lambda name, run, progress: None,
 ) -> dict[str, Any]:
-    """Do what is left of an experiment; what its results file holds.
+    """Run the unfinished part of an experiment; return the content of its results file.
 
-    runs: the folder of run directories. evidence: the folder of results.
-    train: False to write the results of what there is. only_systems, only_seeds: train no others.
-    device: where runs are trained. Default: None, on the CPU, and those that there are where they were begun.
-    Raises ArgumentError if a run directory or the results hold another configuration, Interrupted after Ctrl-C or SIGTERM.
+    runs: folder of run directories. evidence: folder of results.
+    train: False to write only the results of existing runs. only_systems, only_seeds: train no others.
+    device: device for training. Default: None, the CPU, or for existing runs the device on which they began.
+
+    Raises:
+        ArgumentError: If a run directory or the results have another configuration.
+        Interrupted: After Ctrl-C or SIGTERM.
     """
     plan = experiment.plan(setting)
     full = experiment.plan(dataclasses.replace(setting, budget="full"))
@@ -73,7 +75,7 @@ def reproduce(
 
 
 def go_on(place: Path, config: RunConfig, device: str | None, on_progress: Callable[[Run, Progress], None]) -> bool:
-    """Begin or resume a run; return False if there was nothing left to do. device: as of `reproduce`."""
+    """Begin or resume a run; return False if it was already finished. device: Same as for `reproduce`."""
     if not (place / "config.json").exists():
         run = Run(dataclasses.replace(config, device=device or config.device), place)
     else:

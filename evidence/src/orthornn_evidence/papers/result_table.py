@@ -1,8 +1,8 @@
 """The results of a plan's runs: rows, conclusions and a figure.
 
-Two selections are told apart. validation-selected: the test metric at the best validation; it is what "reproduced"
-means wherever the task has validation data. test-selected: the best test metric of the run, which some papers report;
-for comparison only. Without validation data "reproduced" is the test metric after the last update.
+There are two selections. validation-selected: the test metric at the best validation, called "reproduced" if the task has
+validation data. test-selected: the best test metric of the run, which some papers report; only for comparison. Without
+validation data, "reproduced" is the test metric after the last update.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Selection = Literal["validation", "test", "last", "lowest", "measured", "compute
 
 @dataclass(frozen=True)
 class Trained:
-    """One run of a plan, as far as it has come."""
+    """One run of a plan, finished or not."""
 
     system: str
     seed: int
@@ -45,7 +45,7 @@ class Trained:
 
     @property
     def sequences(self) -> int:
-        """Sequences that it has been trained on, each as often as it was seen."""
+        """Training sequences so far, counting repetitions."""
         return self.steps * self.saved.config.batch_size
 
     @property
@@ -60,7 +60,7 @@ class Trained:
 
     @property
     def place(self) -> str:
-        """Where it was trained, in words; nothing for a CPU. A run that is resumed elsewhere ends on the device of its
+        """The GPU on which it was trained, in words; "" for a CPU. A run resumed elsewhere has the device of its
         configuration.
         """
         began, ends = self.saved.environment.get("gpu"), self.saved.config.device != "cpu"
@@ -80,9 +80,9 @@ class Trained:
         return [record["step"] / unit for record in records], [record[metric] for record in records]
 
     def selected(self, metric: str | None = None) -> dict[str, dict[str, float] | None]:
-        """Return "validation", "test" and "last": {"step", "validation", "test"} there; None where there is none.
+        """Return "validation", "test" and "last", each {"step", "validation", "test"} or None.
 
-        metric: the task's own unless given; it is read at the place that the task's own metric selects.
+        metric: default the task's metric; another metric is read at the step that the task's metric selects.
         """
         task, metric = self.task, metric or self.task.metric
         tests = {record["step"]: record for record in self.saved.of_kind("test")}
@@ -106,9 +106,9 @@ class Trained:
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of a plan. wanted: all of them; there: those that have begun.
+    """The runs of a plan. wanted: all runs; there: the runs that have begun.
 
-    full: by system, how many sequences a run of the full budget is trained on.
+    full: by system, the number of training sequences of a run of the full budget.
     """
 
     wanted: Mapping[tuple[str, int], RunConfig]
@@ -116,14 +116,12 @@ class Runs:
     full: Mapping[str, int] = field(default_factory=dict)
 
     def share(self, system: str) -> float | None:
-        """Return how much of the full budget's training the runs of a system have had, on average; None where it has
-        none.
-        """
+        """Return the average fraction of the full budget's training that a system's runs have had; None without one."""
         runs, full = self.of(system), self.full.get(system)
         return statistics.fmean(run.sequences for run in runs) / full if runs and full else None
 
     def of(self, system: str) -> list[Trained]:
-        """Return the runs of a system that have recorded something."""
+        """Return the runs of a system that have records."""
         return [run for run in self.there if run.system == system and run.saved.records]
 
     @property
@@ -152,7 +150,7 @@ class Runs:
     ) -> list[Row]:
         """Return two rows for each system that has begun: "SYSTEM, validation METRIC" and "SYSTEM, test METRIC".
 
-        names: the words for a system, its name unless given.
+        names: words for systems. Default: their names.
         """
         made = []
         for system in self.systems:
@@ -185,9 +183,8 @@ class Runs:
     def rows_at_end(
         self, metric: str | None = None, *, form: str = "{:.4g}", names: Mapping[str, str] | None = None
     ) -> list[Row]:
-        """Return for each system that has begun the row "SYSTEM, test METRIC" after the last update, or of an
-        unfinished run the validation metric so far: for made data, of which every batch is fresh, so that nothing has
-        to be selected.
+        """Return for each system that has begun the row "SYSTEM, test METRIC" after the last update, or the validation
+        metric so far if a run is unfinished. This is for generated data, where every batch is new and nothing is selected.
         """
         made = []
         for system in self.systems:
@@ -213,7 +210,7 @@ class Runs:
 
 
 def _note(runs: Sequence[Trained], unfinished: str) -> str:
-    """Return what a row says besides its values: that a run is unfinished, and on which GPUs they were trained."""
+    """Return the note of a row: whether a run is unfinished, and the GPUs used for training."""
     places = dict.fromkeys(run.place for run in runs if run.place)
     return "; ".join([*([] if all(run.finished for run in runs) else [unfinished]), *places])
 
@@ -226,7 +223,7 @@ def _values(found: Sequence[Mapping[str, Any]], selection: str, part: str) -> li
 class Row:
     """A line of a results table.
 
-    what: whose and which, as in Published. value: the mean over seeds; spread: their standard deviation.
+    what: system and quantity, as in Published. value: the mean over seeds; spread: their standard deviation.
     test_selected: the mean of each run's best test value. minutes: mean of Trained.minutes. share: see Runs.share.
     """
 
@@ -252,9 +249,9 @@ class Row:
 class ResultTable:
     """The results that are reported.
 
-    conclusions: sentences, each true of the rows; contradictions of the paper among them.
-    numbers: anything else worth keeping, in JSON.
-    draw: fills a matplotlib figure of `size` inches; None: there is no figure.
+    conclusions: sentences about the rows, including contradictions to the paper.
+    numbers: other results to store in the JSON.
+    draw: fills a matplotlib figure of `size` inches; None for no figure.
     """
 
     rows: Sequence[Row]

@@ -1,13 +1,13 @@
 """The evidence: PAPER/NAME/BUDGET.json and BUDGET.png, each written atomically.
 
-The JSON records what was run, on what, with which commit, every seed with both selections, what is missing, the rows
-and the findings. An experiment that shares the runs of another leaves them to its file. It names no folder of the
-machine: of a path in a configuration only the last part remains.
+The JSON records the configurations, the machine, the commit, every seed with both selections, the missing runs, the rows and
+the findings. An experiment that shares the runs of another leaves them to its file. Paths in configurations are reduced to
+their last part.
 
-Runs of one experiment may be made on several machines. A run that is not in the folder, or further in the file than in
-the folder, is read back from its record in the file: seeds of two machines make one row, and every curve is drawn. Where
-an experiment needs more of a run than its record has (its weights, spectra, every evaluation of very many runs), the
-rows that need such a run stay as they were, and so does the figure.
+The runs of an experiment may come from several machines. If a run is missing in the folder, or is longer in the file, its
+record in the file is used: seeds of two machines form one row, and every curve is drawn. If an experiment needs more of a
+run than its record (weights, spectra, every evaluation of very many runs), the rows and the figure that need it stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from .experiment import Budget, Experiment, Plan, Published
 from .result_table import ResultTable, Row, Runs, Trained
 
 _DPI = 110
-# of a run's result and of the machine that it began on, what its record has
+# the parts of a run's result and machine that its record has
 _RESULT = ("steps", "update_seconds", "parameters", "hidden_size", "orthogonality_error")
 _BEGAN_ON = ("commit", "processor", "cores", "threads", "torch", "gpu")
-# of a configuration, what does not change what is trained
+# the parts of a configuration that do not change the training
 _OF_NO_EFFECT = (*MAY_CHANGE, "evaluation_batch", "checkpoint_every", "checkpoint_seconds", "keep_checkpoints")
 
 Records = Mapping[tuple[str, int], dict[str, Any]]
-"""What a results file has of runs, by system and seed."""
+"""The records of runs in a results file, by system and seed."""
 
 
 def write(folder: Path, experiment: Experiment, budget: Budget, plan: Plan, runs: Runs) -> dict[str, Any]:
-    """Write both files into folder/PAPER/NAME; what the JSON holds."""
+    """Write both files into folder/PAPER/NAME; return the content of the JSON."""
     place = folder / experiment.paper / experiment.name
     owner = folder / experiment.paper / (experiment.shares or experiment.name) / f"{budget}.json"
     earlier = _read(owner)["runs"] if owner.exists() else []
@@ -84,13 +84,13 @@ def check_same_configurations(folder: Path, experiment: Experiment, budget: Budg
         changes = _changes(record, wanted[key]) if key in wanted else []
         if changes:
             raise ArgumentError(
-                f"Expected {file} to have runs with the configuration that this experiment has now, but in that of "
-                f"{key[0]}, seed {key[1]}, {'; '.join(changes)}. Move the file away, or name another folder with --results."
+                f"Expected the runs in {file} to have the current configuration of this experiment, but for "
+                f"{key[0]}, seed {key[1]}, {'; '.join(changes)}. Move the file away, or pass another folder with --results."
             )
 
 
 def _changes(record: Mapping[str, Any], config: RunConfig) -> list[str]:
-    """Return in words how the configuration of a record differs from this one, but for length, checkpoints and places."""
+    """Return in words how the configuration of a record differs from this one, except in length, checkpoints and paths."""
     try:
         made = RunConfig.read(record["config"])
     except ConfigError as error:
@@ -112,7 +112,7 @@ def _further(earlier: Iterable[dict[str, Any]], runs: Runs) -> Records:
 
 
 def _with_restored(runs: Runs, elsewhere: Records) -> Runs:
-    """Return the runs with those that are in the records alone, in the order of the plan."""
+    """Return the runs together with those that exist only as records, in the order of the plan."""
     there = {(run.system, run.seed): run for run in runs.there}
     for key, record in elsewhere.items():
         there[key] = _restored(record, runs.wanted[key])
@@ -120,7 +120,7 @@ def _with_restored(runs: Runs, elsewhere: Records) -> Runs:
 
 
 def _restored(record: Mapping[str, Any], config: RunConfig) -> Trained:
-    """Return the run that a record describes: of its evaluations the selected ones to the last digit."""
+    """Return the run of a record; only its selected evaluations have full precision."""
     records = restored(record["curves"])
     for chosen in filter(None, record["selected"].values()):
         for one in records:
@@ -135,7 +135,7 @@ def _restored(record: Mapping[str, Any], config: RunConfig) -> Trained:
 
 
 def _unread(earlier: Iterable[dict[str, Any]], runs: Runs, elsewhere: Records) -> list[str]:
-    """Return, in words, the seeds of the records that are not in the rows, because others of their system are new."""
+    """Return, in words, the recorded seeds that are not in the rows because other seeds of their system are new."""
     known = {(run["system"], run["seed"]) for run in earlier}
     new = {run.system for run in runs.there if (run.system, run.seed) not in known}
     return [
@@ -147,7 +147,7 @@ def _unread(earlier: Iterable[dict[str, Any]], runs: Runs, elsewhere: Records) -
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return what a results file holds. DataError if it is no JSON."""
+    """Return the content of a results file. Raise DataError if it is not JSON."""
     return parse(read_bytes(path, LARGEST), str(path))
 
 
@@ -164,7 +164,7 @@ def _with_earlier(content: dict[str, Any], earlier: Mapping[str, Any]) -> dict[s
 
 
 def _better(earlier: dict[str, Any] | None, row: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the row with more evidence, with what is published now; the later one if both have as much."""
+    """Return the row with more evidence, with the current published value; the later row if both have the same."""
     if earlier is None or row is None:
         return earlier or row or {}
     if earlier["reproduced"] is None or (row["reproduced"] is not None and _evidence(row) >= _evidence(earlier)):
@@ -190,7 +190,7 @@ def picture(table: ResultTable) -> bytes:
 def describe(
     experiment: Experiment, budget: Budget, runs: Runs, table: ResultTable, elsewhere: Records = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return what the JSON holds; elsewhere: the records of runs, by system and seed, that stay as they are."""
+    """Return the content of the JSON. elsewhere: Records of runs, by system and seed, to keep unchanged."""
     machine = environment()
     written = machine.pop("started")
     del machine["command"]
@@ -221,7 +221,7 @@ def describe(
 
 
 def beside(published: Iterable[Published], rows: Sequence[Row]) -> list[tuple[Published | None, Row | None]]:
-    """Return every published cell with the row that answers it, in the paper's order, then the rows that answer none."""
+    """Return every published cell with its row, in the paper's order, then the rows without a published cell."""
     by_name = {row.what: row for row in rows}
     pairs: list[tuple[Published | None, Row | None]] = [(cell, by_name.pop(cell.what, None)) for cell in published]
     return [*pairs, *((None, row) for row in by_name.values())]
@@ -321,7 +321,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def reproduced(row: Mapping[str, Any]) -> str:
-    """Return the reproduced value with its spread, and no more digits than the spread supports."""
+    """Return the reproduced value with its spread, with no more digits than the spread supports."""
     if row["reproduced"] is None:
         return "-"
     form = _form(row)
@@ -330,13 +330,13 @@ def reproduced(row: Mapping[str, Any]) -> str:
 
 
 def best_test(row: Mapping[str, Any]) -> str:
-    """Return the test value that the test data would have selected, with as many digits as the reproduced one."""
+    """Return the test value that the test data would have selected, with the digits of the reproduced one."""
     return "" if row["test_selected"] is None else _form(row).format(row["test_selected"])
 
 
 def _form(row: Mapping[str, Any]) -> str:
-    """Return a row's format; where that counts significant digits, or leaves none of the spread, the decimals up to the
-    first digit of the spread, or up to its second where the first is 1; with an exponent where those would be many.
+    """Return a row's format. If that counts significant digits, or shows none of the spread, return a format with decimals up
+    to the first digit of the spread (the second, if the first is 1), or with an exponent if they would be too many.
     """
     form, spread = str(row["form"]), row.get("spread")
     if not spread or not (form.endswith("g}") or (form.endswith("f}") and float(form.format(spread)) == 0)):
@@ -348,6 +348,6 @@ def _form(row: Mapping[str, Any]) -> str:
 
 
 def share(row: Mapping[str, Any]) -> str:
-    """Return how much of the full budget's training the runs have had, in percent."""
+    """Return the fraction of the full budget's training that the runs have had, in percent."""
     made = row.get("share")
     return "" if made is None else f"{100 * made:.2g} %" if made < 0.995 else percent(made)

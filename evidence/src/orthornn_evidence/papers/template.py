@@ -1,4 +1,4 @@
-"""Fill the numbers of results/ into pages, so that none is typed by hand.
+"""Fill numbers from results/ into pages; none is typed by hand.
 
 A template is Markdown with places in double braces:
 
@@ -6,12 +6,12 @@ A template is Markdown with places in double braces:
     {{PAPER/NAME | ROW | published}}  the published one; seeds, best test and minutes likewise
     {{PAPER/NAME | ROW | .2g}}        the value in another form, for fewer digits; {{... | % of 1}} as a percentage
     {{table PAPER/NAME}}              all rows of an experiment; {{table PAPER/NAME | REGEX}} those whose names match;
-                                      {{table PAPER/NAME | REGEX | HEADING}} with HEADING in place of "reproduced"
+                                      {{table PAPER/NAME | REGEX | HEADING}} with HEADING instead of "reproduced"
     {{below PAPER/NAME | SYSTEM | 1/60}}  the first update whose validation loss is below a level, in the curve of a finished
                                       run; {{below ... | 1/60 | for good}} the first after which none is above it again
     {{above PAPER/NAME | SYSTEM | METRIC | LEVEL}}  the first update whose validation metric is above a level
     {{line PAPER/NAME | ROW | WORDS}} a line of the table of the README
-    {{ratio PAPER/NAME | ROW | OTHER | .1f}}  the reproduced value of a row over that of another
+    {{ratio PAPER/NAME | ROW | OTHER | .1f}}  the reproduced value of a row divided by another row's
     {{finished}}                      how many tables and figures have all of their training: "8 of 24"
     {{board TASK}}                    the leaderboard of a task; {{board TASK | REGEX | FIELD}} a field (test, validation,
                                       seeds, ...) of the one row whose system and options match
@@ -19,24 +19,26 @@ A template is Markdown with places in double braces:
     {{hours PAPER/NAME}}      processor hours of all runs of an experiment
     {{figure PAPER/NAME | full}}      the figure of a budget in which every training that was begun is finished
     {{command PAPER/NAME}}  {{figure PAPER/NAME}}  {{speed}}  {{demo}}  {{demo MODEL | KEY | FORM}}
-    {{speed CASE | PEER}}             how many times as long a peer takes as the network of a case of the speed table
+    {{speed CASE | PEER}}             how many times faster than a peer the network of a case of the speed table is
     {{fact FILE | KEY/KEY | FORM}}    an entry of a JSON file below results/, which no experiment made
     {{words trained}}  {{words exact}}  {{words failures}}  {{delta}}
     {{machines trained}}  {{machines machines}}  {{machines failures}}  {{reflections}}  {{resets}}  {{long}}  {{drift}}
-    {{unfinished}}                    what the pages before do not show; {{unfinished | NAME}} with all rows of an experiment
+    {{unfinished}}                    results that no other page shows; {{unfinished | NAME}} with all rows of an experiment
     {{popgym}}                        scores on POPGym; unfinished environments are named
     {{popgym ENVIRONMENT | MEMORY}}   one score: of a memory, or the published one of the GRU or the best model
-    {{irregular PROBLEM}}             errors on sequences of which samples are dropped
-    {{irregular PROBLEM | SHARE}}     our error over the least of the others; {{... | SHARE | NETWORK}} over that of one
-    {{agents}}                        recurrent policies next to those of sb3-contrib
+    {{irregular PROBLEM}}             errors on sequences with dropped samples
+    {{irregular PROBLEM | SHARE}}     our error over the smallest of the others; {{... | SHARE | NETWORK}} over one network's
+    {{certificates pixels}}  {{certificates tanks}}
+    {{certificates pixels | NETWORK | certified | EPS}}  one share, in percent
+    {{agents}}                        recurrent policies compared with sb3-contrib
     {{swap time}}  {{swap width}}  {{swap front}}  {{swap verdicts}}  {{swap costs}}  {{swap short}}
     {{amplifier long}}  {{amplifier brief}}  {{amplifier comparisons}}  {{amplifier rates}}  {{amplifier costs}}
-    {{integers mnist}}  {{integers sensor}}  {{integers tables}}
+    {{integers mnist}}  {{integers lstm}}  {{integers sensor}}  {{integers tables}}
     {{gpu layers}}  {{gpu epochs}}  {{gpu kernels}}  {{gpu backends}}  {{gpu recurrences}}
-    {{gpu CASE | NETWORK | OTHER}}    how many times as long as OTHER a network takes on a GPU
+    {{gpu CASE | NETWORK | OTHER}}    the time of a network on a GPU over the time of OTHER
 
-Only finished rows may be shown: a row that had less than the full training, or whose experiment is not complete, is an
-error outside of {{unfinished}}.
+Only finished rows may be shown: a row with less than the full training, or of an incomplete experiment, is an error outside
+of {{unfinished}}.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ from typing import Any
 from orthornn._checks import check_choice
 from orthornn.errors import ArgumentError
 
+from ..certificates.table import certificates
 from ..irregular_time.table import irregular
 from ..leaderboard import markdown, stored, table
 from ..markdown import markdown_table, percent
@@ -74,15 +77,15 @@ from .results import best_test, reproduced, share
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _ENOUGH = 0.995
-_TELLING = 0.1  # of the full training: with less, the appendix shows no numbers
+_TELLING = 0.1  # fraction of the full training below which the appendix shows no numbers
 _BUDGETS = ("full", "laptop", "smoke")
 _FIELDS = {"published": "published", "seeds": "seeds", "best test": "test_selected", "minutes": "minutes"}
 
 
 class Evidence:
-    """The results below a folder, by "PAPER/NAME": the largest budget that is complete, else the largest.
+    """The results below a folder, by "PAPER/NAME": the largest complete budget, else the largest.
 
-    Rows that have had all of their training in a larger budget are taken from there, although others have not.
+    Rows that are fully trained in a larger budget are taken from there, even if others are not.
     """
 
     def __init__(self, results: Path) -> None:
@@ -117,7 +120,7 @@ class Evidence:
     def _with_larger_budgets(chosen: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(chosen.read_text(encoding="utf-8"))
         larger: dict[str, dict[str, Any]] = {}
-        if chosen.stem == "full" and not content["complete"]:  # single rows may have all of their training
+        if chosen.stem == "full" and not content["complete"]:  # single rows may be fully trained
             larger = {row["what"]: {**row, "budget": chosen.stem} for row in content["rows"] if _is_trained(row)}
         for budget in reversed(_BUDGETS[: _BUDGETS.index(chosen.stem)]):
             file = chosen.with_name(f"{budget}.json")
@@ -138,7 +141,7 @@ class Evidence:
         found = [row for row in content["rows"] if re.search(pattern, row["what"]) and "selection" in row]
         unfinished = [row["what"] for row in found if not is_finished(content, row)]
         if unfinished:
-            raise ArgumentError(f"Expected finished rows of {name}, but {unfinished} are not. Leave them out.")
+            raise ArgumentError(f"Expected finished rows of {name}, but {unfinished} are unfinished. Leave them out.")
         if not found:
             raise ArgumentError(f"Expected a row of {name} that matches {pattern!r}, but there is none.")
         return found
@@ -160,14 +163,14 @@ class Evidence:
 
 
 def is_finished(content: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Tell whether a row had all of its training."""
+    """Return whether a row is fully trained."""
     if row.get("share") is None and row.get("selection") != "computed":
         return content["complete"] and "unfinished" not in row["note"]
     return (content["complete"] or "budget" in row) and _is_trained(row)
 
 
 def _is_trained(row: Mapping[str, Any]) -> bool:
-    """Tell whether the runs of a row had all of their training, or it has none."""
+    """Return whether the runs of a row are fully trained, or the row has none."""
     if row.get("selection") == "computed":
         return True
     trained = row.get("share")
@@ -180,8 +183,8 @@ def fill(text: str, results: Path, page: Path, shown: set[str] | None = None) ->
     Args:
         text: The template.
         results: The folder of the evidence.
-        page: The page that is made, from which links are relative.
-        shown: Receives the experiments that the page has tables of; {{unfinished}} leaves out their finished rows.
+        page: Path of the page, to which links are relative.
+        shown: Receives the experiments whose tables the page shows; {{unfinished}} leaves out their finished rows.
     """
     evidence = Evidence(results)
     evidence.shown = shown if shown is not None else set()
@@ -215,7 +218,7 @@ def _value(evidence: Evidence, parts: list[str]) -> str:
 
 
 def _formatted(value: float, form: str) -> str:
-    """Format a number by a format specification; "% of 1" stands for a percentage without decimals, see `percent`."""
+    """Format a number by a format specification; "% of 1" is a percentage without decimals, see `percent`."""
     return percent(value) if form in ("% of 1", ".0%") else format(value, form).replace("%", " %")
 
 
@@ -317,9 +320,7 @@ def _figure(evidence: Evidence, name: str, options: list[str], page: Path) -> st
     content = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
     stopped = [words for words in content["missing"] if not words.startswith("not begun")]
     if stopped and options:
-        raise ArgumentError(
-            f"Expected a figure of {name} without unfinished trainings, but got {stopped}. Leave it out."
-        )
+        raise ArgumentError(f"Expected a figure of {name} without unfinished runs, but got {stopped}. Leave it out.")
     return f"![{alternative(content)}]({_relative(file, page)})"
 
 
@@ -339,7 +340,7 @@ def _relative(file: Path, page: Path) -> str:
 def _unfinished(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     """Return a table of the experiments that are unfinished or on no other page, and their rows with enough training.
 
-    options: Experiments all rows of which are shown.
+    options: Experiments of which all rows are shown.
     """
     papers: dict[str, tuple[list[list[str]], list[str]]] = {}
     for experiment in evidence.names:
@@ -367,25 +368,25 @@ def _unfinished(evidence: Evidence, name: str, options: list[str], page: Path) -
 
 
 def _tells(content: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Tell whether a row had enough training for a number, or needs none."""
+    """Return whether a row had enough training to show a number, or needs none."""
     if row.get("selection") == "computed":
         return is_finished(content, row)
     return (row.get("share") or 0) >= _TELLING
 
 
 def _shares(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the smallest and the largest share of the full training that rows had."""
+    """Return the smallest and the largest fraction of the full training of the rows."""
     there = sorted((row for row in rows if row.get("share") is not None), key=lambda row: row["share"])
     return " to ".join(dict.fromkeys(share(row) for row in there[:: max(1, len(there) - 1)]))
 
 
 def _absent(content: Mapping[str, Any]) -> list[str]:
-    """Return what is published and was not run."""
+    """Return the published cells that were not run."""
     return [row["what"] for row in content["rows"] if "selection" not in row and not row.get("statement")]
 
 
 def not_answered(content: Mapping[str, Any]) -> list[str]:
-    """Return lines on what is published and has no row of its own: statements about all rows, and what was not run."""
+    """Return lines about published cells without a row: statements about all rows, and cells that were not run."""
     without = [row for row in content["rows"] if "selection" not in row]
     statements = [f"{row['what']}: {row['published_words']}" for row in without if row.get("statement")]
     absent = _absent(content)
@@ -406,6 +407,9 @@ def _fact(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     return _formatted(value, options[1])
 
 
+_INSTRUCTION_SETS = {"avx512": "AVX-512", "avx2": "AVX2"}
+
+
 def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
     content = json.loads((evidence.results / "bench" / "one-thread.json").read_text(encoding="utf-8"))
     if name:
@@ -414,17 +418,24 @@ def _speed(evidence: Evidence, name: str, options: list[str], page: Path) -> str
             known = ", ".join(content["cases"])
             raise ArgumentError(f"Expected CASE | PEER in a place, but got {name!r} and {options}. Cases: {known}.")
         return _two_digits(networks[options[0]]["seconds"] / networks["ours"]["seconds"])
-    rows = []
-    for case in content["cases"].values():
-        networks = case["networks"]
-        ours = networks["ours"]["seconds"]
-        ratios = [f"{_two_digits(networks[peer]['seconds'] / ours)} x" for peer in ("rnn", "lstm", "lstm-parameters")]
-        rows.append([case["network"], case["batch"], _two_digits(1e3 * ours), *ratios])
-    titles = ["`nn.RNN`, same width", "`nn.LSTM`, same width", "`nn.LSTM`, as many parameters"]
+    machines, rows = [content], []
+    if (other := evidence.results / "bench" / "one-thread-avx2.json").exists():
+        machines.append(json.loads(other.read_text(encoding="utf-8")))
+    for key, case in content["cases"].items():
+        timed = [each["cases"][key]["networks"] for each in machines]
+        ours = [networks["ours"]["seconds"] for networks in timed]
+        cells = [[_two_digits(1e3 * least) for least in ours]]
+        for peer in ("rnn", "lstm", "lstm-parameters"):
+            cells.append([f"{_two_digits(each[peer]['seconds'] / least)} x" for each, least in zip(timed, ours)])
+        rows.append([case["network"], case["batch"], *map(" / ".join, cells)])
+    titles = ["`nn.RNN`, same width", "`nn.LSTM`, same width", "`nn.LSTM`, equal parameters"]
     lines = markdown_table(["transition", "batch", "ms", *titles], rows)
     machine = content["machine"]
-    lines += ["", f"{machine['processor']}, one thread, torch {machine['torch']}; `{content['command']}`."]
-    return "\n".join(lines)
+    said = f"{machine['processor']}, one thread, torch {machine['torch']}; `{content['command']}`."
+    if len(machines) == 2:
+        sets = [_INSTRUCTION_SETS[each["machine"]["instruction_set"]] for each in machines]
+        said = f"Before the slashes with {sets[0]}, behind them with {sets[1]}: {said}"
+    return "\n".join([*lines, "", said])
 
 
 def _gpu(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
@@ -528,6 +539,7 @@ _BLOCKS = {
     "drift": lambda evidence, name, options, page: drift(evidence.results),
     "popgym": _popgym,
     "irregular": lambda evidence, name, options, page: irregular(evidence.results, name, *options),
+    "certificates": lambda evidence, name, options, page: certificates(evidence.results, name, *options),
     "agents": lambda evidence, name, options, page: agents(evidence.results),
     "resets": lambda evidence, name, options, page: resets(evidence.results),
     "amplifier": lambda evidence, name, options, page: amplifier(evidence.results, name),

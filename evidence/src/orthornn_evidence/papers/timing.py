@@ -12,17 +12,17 @@ from orthornn.learn.training import RunConfig, Trainer
 
 
 def clock() -> Callable[[], float]:
-    """Return the processor's clock with one thread, since other programs do not count in it, else the wall clock."""
+    """Return the processor clock if there is one thread, which other programs do not affect, else the wall clock."""
     return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
 def seconds_an_update(config: RunConfig, updates: int) -> float:
-    """Return the median of so many updates, data and optimizer included, after one to warm up."""
+    """Return the median time of an update, including data and optimizer, after a warm-up update."""
     return median_seconds(Trainer(config).update, updates)
 
 
 def median_seconds(work: Callable[[], object], repetitions: int) -> float:
-    """Return the median of so many repetitions, after one to warm up."""
+    """Return the median time of a call, after a warm-up call."""
     now = clock()
     work()
     times = []

@@ -1,4 +1,4 @@
-"""`python -m orthornn_evidence.popgym`: train agents on POPGym; what is finished is not trained again."""
+"""`python -m orthornn_evidence.popgym`: train agents on POPGym, skipping finished runs."""
 
 import sys
 

@@ -21,7 +21,7 @@ FEATURES, STATES, INNER = 128, 512, 128  # outputs of the memory, units of the r
 class GatedMemory(nn.Module):
     """torch's GRU or LSTM, called once per run of steps between two restarts of any sequence, and a linear output.
 
-    States are (1, B, S); those of an LSTM have its cells behind its outputs.
+    States are (1, B, S); an LSTM's have its outputs first, then its cells.
     """
 
     def __init__(self, kind: type[nn.GRU] | type[nn.LSTM], input_size: int, features: int, hidden_size: int) -> None:
@@ -35,7 +35,7 @@ class GatedMemory(nn.Module):
         return torch.zeros(1, batch, self.rnn.hidden_size * (2 if self.has_cells else 1))
 
     def forward(self, x: Tensor, h: Tensor, reset: Tensor) -> tuple[Tensor, Tensor]:
-        """Return outputs (T, B, features) and the last state (1, B, S); arguments as of OrthogonalBlocks."""
+        """Return outputs (T, B, features) and the last state (1, B, S); same arguments as OrthogonalBlocks."""
         places = reset.any(1).nonzero().flatten().tolist()
         bounds = sorted({0, *places, len(x)})
         out = []
@@ -54,7 +54,7 @@ class GatedMemory(nn.Module):
 
 
 class DiscreteActions:
-    """One or more independent choices. counts: Of possibilities of each."""
+    """One or more independent choices. counts: Number of options of each."""
 
     def __init__(self, counts: tuple[int, ...], is_single: bool) -> None:
         self.counts, self.is_single = counts, is_single
@@ -81,7 +81,7 @@ class DiscreteActions:
 
 
 class ContinuousActions:
-    """Independent normal variables with trained deviations, clipped to the bounds where they act."""
+    """Independent normal variables with trained deviations; actions are clipped to the bounds."""
 
     def __init__(self, space: Any) -> None:
         self.low, self.high, self.shape = space.low, space.high, space.shape
@@ -110,7 +110,7 @@ class ContinuousActions:
 
 
 def actions_of(space: Any) -> DiscreteActions | ContinuousActions:
-    """Return how actions of a space are drawn."""
+    """Return the distribution of actions of a space."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
@@ -125,13 +125,12 @@ def actions_of(space: Any) -> DiscreteActions | ContinuousActions:
 
 
 class Agent(nn.Module):
-    """A recurrent network, whose outputs a policy and a value read.
+    """A recurrent network whose outputs are read by a policy and a value.
 
     Args:
         input_size: Numbers per observation, I.
-        space: Of actions.
-        memory: ``"blocks"``, one OrthogonalBlocks; ``"gru"`` or ``"lstm"``, with as many units as give the same number of
-            parameters.
+        space: Action space.
+        memory: ``"blocks"``, one OrthogonalBlocks; ``"gru"`` or ``"lstm"``, with the same number of parameters.
     """
 
     def __init__(self, input_size: int, space: Any, memory: Memory) -> None:
@@ -155,7 +154,7 @@ class Agent(nn.Module):
         Args:
             x: Observations (T, B, I).
             h: States before, (L, B, S).
-            starts: bool (T, B), true where an episode starts.
+            starts: bool (T, B), True if an episode starts at this step.
         """
         out, _ = self.memory(x, h, reset=starts)
         return self.policy(out), self.value(out).squeeze(-1)

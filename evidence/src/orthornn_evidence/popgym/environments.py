@@ -1,9 +1,9 @@
-"""POPGym's own environments, many side by side.
+"""POPGym's environments, many in parallel.
 
-Observations are flattened as gymnasium flattens spaces. Where the environment declares that its observations need the
-previous action (``obs_requires_prev_action``), they are those of ``Antialias(PreviousAction(environment))``: with the
-previous action, zero at first, and whether the episode has just begun. Only this encoding is done for all environments at
-once; the rules are those of the package.
+Observations are flattened as gymnasium flattens spaces. If an environment declares that its observations need the previous
+action (``obs_requires_prev_action``), they equal those of ``Antialias(PreviousAction(environment))``: they include the
+previous action, initially zero, and whether the episode has just begun. Only this encoding is vectorized over the
+environments; the package runs the rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Numbers = np.ndarray
 
 
 class Features:
-    """The vector that gymnasium's ``flatten`` makes of an element of a space, for many elements at once.
+    """A vectorized version of gymnasium's ``flatten``.
 
     Attributes:
         size: Numbers per element.
@@ -67,7 +67,7 @@ def make(name: str) -> Any:
     """Return the class of an environment.
 
     Args:
-        name: Of a class of ``popgym.envs``, such as ``"RepeatPreviousHard"``.
+        name: Name of a class of ``popgym.envs``, such as ``"RepeatPreviousHard"``.
     """
     import popgym.envs
 
@@ -78,19 +78,19 @@ def make(name: str) -> Any:
 
 
 class Environments:
-    """A number of environments side by side; one whose episode ends begins the next.
+    """Several environments in parallel; when an episode ends, the next one begins.
 
     Args:
-        name: Of the environment, as in `make`.
+        name: Name of the environment, same as for `make`.
         count: B.
-        seed: Of their random numbers.
+        seed: Seed of their random numbers.
 
     Attributes:
-        sees_actions: Whether observations have the previous action.
+        sees_actions: Whether observations include the previous action.
         input_size: Numbers per observation, I.
-        action_space: Of one environment.
+        action_space: Action space of one environment.
         starts: bool (B,), whether the observation is the first of its episode.
-        returns: Sums of rewards of the episodes that ended, in order; emptied by whoever reads it.
+        returns: Sums of rewards of the episodes that ended, in order; the reader empties it.
     """
 
     def __init__(self, name: str, count: int, seed: int) -> None:

@@ -1,7 +1,7 @@
 """Proximal policy optimization (Schulman et al., 2017) of an agent whose memory is a recurrent network.
 
-Every update continues from the states in which the rollout began; episodes that start inside it restart from the initial
-state, which the network does in one call. Minibatches are whole sequences of some environments.
+Every update starts from the states at the beginning of the rollout; episodes that begin inside it restart from the initial
+state, all in one call of the network. Minibatches consist of whole sequences of some environments.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from orthornn.optim import param_groups
 from .agent import Agent
 from .environments import Environments
 
-WINDOW = 65_536  # steps between two mean episodic returns: those of one training batch of the paper
+WINDOW = 65_536  # steps between two mean episodic returns: one training batch of the paper
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How an agent learns.
+    """The hyperparameters of an agent's training.
 
     Attributes:
-        steps: Environment steps in all. environments: Side by side, B. length: Steps of each between two updates, T.
-        epochs, minibatches: Passes over a rollout, and into how many groups of environments it is divided.
-        lr: Adam's, falling linearly to zero. recurrent: Learning rate of W as a multiple of it.
-        discount, trace: Of generalized advantage estimates. clip: Of the ratio of probabilities.
+        steps: Total environment steps. environments: Number in parallel, B. length: Steps of each between updates, T.
+        epochs, minibatches: Passes over a rollout, and the number of groups of environments in each.
+        lr: Learning rate of Adam, which falls linearly to zero. recurrent: Learning rate of W as a multiple of it.
+        discount, trace: gamma and lambda of generalized advantage estimates. clip: Clipping of the probability ratio.
         entropy, value: Weights of these terms of the loss. norm: Largest norm of the gradient.
     """
 
@@ -56,8 +56,8 @@ class Learned:
     """The results of a training.
 
     Attributes:
-        means: Mean return of the episodes that ended in each WINDOW of steps. steps: At the end of each window.
-        seconds: Of processor time, all; acting: those of environments and agent during rollouts.
+        means: Mean return of the episodes that ended in each WINDOW of steps. steps: Steps at the end of each window.
+        seconds: Processor time in total; acting: the part spent by environments and agent during rollouts.
     """
 
     means: list[float]
@@ -77,11 +77,11 @@ def learn(
     """Train an agent in an environment.
 
     Args:
-        name: Of the environment.
-        build: Makes the agent from the size of an observation and the action space.
-        recipe: How.
-        seed: Of initial values, environments and actions.
-        report: Receives a line per window.
+        name: Name of the environment.
+        build: Builds the agent from the size of an observation and the action space.
+        recipe: Hyperparameters.
+        seed: Seed of initial values, environments and actions.
+        report: Receives one line per window.
     """
     torch.manual_seed(seed)
     worlds = Environments(name, recipe.environments, seed)
@@ -125,7 +125,7 @@ class Rollout:
     targets: Tensor
 
     def of(self, which: Tensor) -> Rollout:
-        """Return what some environments did. which: Their numbers."""
+        """Return the part of some environments. which: Their indices."""
         parts = {field.name: getattr(self, field.name)[:, which] for field in dataclasses.fields(self)}
         return Rollout(**parts)
 
@@ -154,7 +154,7 @@ def generalized_advantages(
 
     Args:
         rewards, values: (T, B), of each step and of the observation before it.
-        ended: bool (T, B), whether the episode ended with the step; what comes after then does not count.
+        ended: bool (T, B), whether the episode ended with the step; later rewards then do not count.
         after: The value (B,) of the observation after the last step.
         discount, trace: gamma and lambda.
     """

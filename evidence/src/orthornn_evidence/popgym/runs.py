@@ -1,11 +1,11 @@
-"""Train agents with three memories of equal size on environments of POPGym, and store each training as it ends.
+"""Train agents with three memories of equal size on environments of POPGym, and store each run when it ends.
 
     python -m orthornn_evidence.popgym --environments RepeatPreviousHard --out results/popgym
 
-For every environment and memory there is one training per learning rate from a seed of its own (the sweep), then one per
-seed with the best of these rates. A file of results/popgym has all trainings of an environment; the same command resumes
-after the last one that it has. Files of several environments may be written at the same time, one environment by one
-process. The score is that of the paper: the best mean episodic return during training, averaged over seeds.
+Each environment and memory gets one run per learning rate with a separate seed (the sweep), then one per seed with the best
+rate. A file of results/popgym has all runs of an environment; the same command resumes after the last one. Several
+environments may be trained at the same time, each by one process. The score is the paper's: the best mean episodic return
+during training, averaged over seeds.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ DISCOUNTS = {
     "ConcentrationEasy": 0.99,
     "MineSweeperEasy": 0.99,
 }
-"""The environments, and the discount of later rewards in each: .9 where a reward answers the action of its own step alone, so
-that later ones are noise to it, and otherwise .99. All memories have the same."""
+"""The environments and their discounts, the same for all memories: .9 if a reward depends only on the action of the same
+step, so that later rewards are noise, and .99 otherwise."""
 ENVIRONMENTS = tuple(DISCOUNTS)
 RATES = (1e-3, 3e-3)
-SWEEP = 1000  # the seed of the sweep, which no other training has
+SWEEP = 1000  # the seed of the sweep, which no other run has
 SEEDS = 3
 Run = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """How a memory did in an environment.
+    """The scores of a memory in an environment.
 
     Attributes:
         rate: The best learning rate of the sweep.
         scores: The best mean episodic return of each seed.
-        steps: Of each training.
+        steps: Environment steps of each run.
     """
 
     rate: float
@@ -80,7 +80,7 @@ class Score:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation over seeds, 0 of one."""
+        """The standard deviation over seeds, 0 for a single seed."""
         return stdev(self.scores) if len(self.scores) > 1 else 0.0
 
 
@@ -97,19 +97,23 @@ def scores(record: dict[str, Any]) -> dict[str, Score]:
 
 
 def best_rate(runs: Sequence[Run], rates: Sequence[float]) -> float | None:
-    """Return the learning rate of the best training of a sweep; None unless all rates were tried."""
+    """Return the learning rate of the best run of a sweep; None unless all rates were tried."""
     tried = {run["lr"]: run["best"] for run in runs if run["seed"] == SWEEP}
     return max(rates, key=tried.__getitem__) if tried.keys() >= set(rates) else None
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     parser = argparse.ArgumentParser(prog="orthornn_evidence.popgym", description=__doc__.splitlines()[0])
-    parser.add_argument("--environments", default=",".join(ENVIRONMENTS), help="names of popgym.envs, by commas")
+    parser.add_argument(
+        "--environments", default=",".join(ENVIRONMENTS), help="names of popgym.envs, separated by commas"
+    )
     parser.add_argument("--memories", default=",".join(MEMORIES), help="of these, by commas")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="trainings with the best rate")
-    parser.add_argument("--steps", type=int, default=Recipe.steps, help="environment steps of a training")
-    parser.add_argument("--rates", default=",".join(map(str, RATES)), help="learning rates of the sweep, by commas")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="runs with the best learning rate")
+    parser.add_argument("--steps", type=int, default=Recipe.steps, help="environment steps per run")
+    parser.add_argument(
+        "--rates", default=",".join(map(str, RATES)), help="learning rates of the sweep, separated by commas"
+    )
     parser.add_argument("--out", type=Path, required=True, help="the folder of the results")
     given = parser.parse_args(words)
     torch.set_num_threads(1)
@@ -127,18 +131,18 @@ def main(words: Sequence[str]) -> int:
 def train_environment(
     path: Path, name: str, memories: Sequence[str], recipe: Recipe, rates: Sequence[float], seeds: int
 ) -> None:
-    """Make the trainings that a file does not have yet, and store each as it ends.
+    """Train the runs that a file lacks, and store each when it ends.
 
     Args:
-        path: Of the file.
-        name: Of the environment.
-        memories: Those to train.
-        recipe: How; its learning rate does not count.
-        rates: Of the sweep.
-        seeds: How many trainings there are with the best rate.
+        path: Path of the file.
+        name: Name of the environment.
+        memories: Memories to train.
+        recipe: Hyperparameters; the learning rate is ignored.
+        rates: Learning rates of the sweep.
+        seeds: Number of runs with the best rate.
 
     Raises:
-        ArgumentError: If the file has trainings with another recipe or other rates.
+        ArgumentError: If the file has runs with another recipe or other rates.
     """
     described = dataclasses.asdict(recipe)
     del described["lr"]
@@ -161,7 +165,7 @@ def train_environment(
 
 
 def _left(record: dict[str, Any], memory: str, rates: Sequence[float], seeds: int) -> Iterator[tuple[float, int]]:
-    """Yield (learning rate, seed) of the trainings of a memory that a record lacks, as it grows."""
+    """Yield (learning rate, seed) of a memory's missing runs, while the record grows."""
 
     def runs() -> list[Run]:
         return [run for run in record["runs"] if run["memory"] == memory]
@@ -177,7 +181,7 @@ def _left(record: dict[str, Any], memory: str, rates: Sequence[float], seeds: in
 
 
 def train(name: str, memory: str, recipe: Recipe, seed: int) -> Run:
-    """Return an entry of the results, of one training."""
+    """Return the entry of one run in the results."""
     sizes: list[int] = []
 
     def build(input_size: int, space: Any) -> Agent:

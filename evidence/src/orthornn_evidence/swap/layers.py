@@ -1,4 +1,4 @@
-"""The constructors that are put in the place of one another, each at the width that the script asks for."""
+"""The interchangeable constructors, each called with the width of the script."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ LAYERS: dict[str, Layer] = {
 }
 """The layers by the name of their column; "modReLU" was the default of OrthogonalRNN in version 0.1.0."""
 MEASURE = "nn.LSTM"
-"""The layer whose processor time all have."""
+"""The layer whose processor time all others get."""

@@ -1,7 +1,7 @@
 """The parts of a script, and the plain loop that trains its network.
 
-A network is built by a function of the layer's constructor, which every script calls as it would call ``torch.nn.LSTM``:
-``layer(inputs, width)``, with ``bidirectional=True`` where the script needs it, and nothing else.
+A network is built by a function of the layer's constructor, which every script calls like ``torch.nn.LSTM``:
+``layer(inputs, width)``, plus ``bidirectional=True`` if needed, and nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLIP = 1.0
 
 @dataclass(frozen=True)
 class Places:
-    """Where the data are. data: A folder with ptb, mnist and speech. digits: WAVs named DIGIT_SPEAKER_NUMBER.wav."""
+    """Folders of data. data: Folder with ptb, mnist and speech. digits: Folder of WAVs named DIGIT_SPEAKER_NUMBER.wav."""
 
     data: Path = Path("data")
     digits: Path | None = None
@@ -35,9 +35,9 @@ class Places:
 class Script:
     """A task with its data.
 
-    network: From a layer's constructor to the network. batch: The inputs and targets of an update, from its number and a
-    generator. loss: Of a network on a batch. score: Of a network on the test data, without gradient. chance: The score of an
-    answer that ignores the input. updates: Of a training.
+    network: Builds the network from a layer's constructor. batch: Returns the inputs and targets of an update from its
+    number and a generator. loss: Returns the loss of a network on a batch. score: Returns the score of a network on the test
+    data, without gradient. chance: Score of a prediction that ignores the input. updates: Updates of a run.
     """
 
     network: Callable[[Layer], nn.Module]
@@ -68,7 +68,7 @@ def train(script: Script, layer: Layer, rate: float, seed: int, reads: Sequence[
 
 
 def updates(script: Script, network: nn.Module, rate: float, seed: int) -> Callable[[int], float]:
-    """Return what makes an update, from its number, and returns the loss before it."""
+    """Return a function that makes update number k and returns the loss before it."""
     optimizer = torch.optim.Adam(network.parameters(), lr=rate)
     generator = torch.Generator().manual_seed(seed)
 

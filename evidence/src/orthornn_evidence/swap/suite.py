@@ -2,10 +2,10 @@
 
     orthornn swap --data FOLDER --digits FOLDER [--budget quick] [--scripts copying-200 ...] [--layers nn.RNN ...]
 
-Each layer is trained by every script at two learning rates and three seeds (quick: one seed), and its score read twice: after
-the script's number of updates, and after the number that takes the processor time of as many updates of nn.LSTM. The seconds
-of an update are measured in turns before the first training, so that a training itself depends on no clock. Scores are stored
-as they come, in results/swap/SCRIPT.json; the same command skips what is there.
+Every script trains each layer with two learning rates and three seeds (quick: one seed), and reads its score twice: after the
+script's number of updates, and after the number that takes the processor time of nn.LSTM. The seconds of an update are
+measured in turns beforehand, so the runs themselves do not depend on a clock. Scores are stored one by one in
+results/swap/SCRIPT.json; the same command skips stored ones.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ SEEDS = {"quick": 1, "full": 3}
 
 
 def read(file: Path) -> dict[str, Any]:
-    """Return what is stored of a script; its cells have a layer, rate, seed, updates and scores."""
+    """Return the stored results of a script; its cells have a layer, rate, seed, updates and scores."""
     return read_json(file, "Objects") if file.exists() else {"seconds": {}, "cells": []}
 
 
 def cells(seeds: int, layers: Sequence[str]) -> Iterator[tuple[str, float, int]]:
-    """Yield every (layer, rate, seed), the first seed of all first."""
+    """Yield every (layer, rate, seed), starting with the first seed of all layers."""
     return ((layer, rate, seed) for seed in range(seeds) for layer in layers for rate in RATES)
 
 
 def run(file: Path, name: str, script: Script, layers: Sequence[str], seeds: int) -> None:
-    """Train what is not in the file yet."""
+    """Train the cells that the file lacks."""
     stored = read(file)
     stored |= {"script": name, "metric": script.metric, "higher_is_better": script.higher_is_better}
     stored |= {"chance": script.chance}
@@ -73,7 +73,7 @@ def _store(file: Path, content: dict[str, Any]) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status."""
+    """Run the command and return the exit status."""
     parser = argparse.ArgumentParser(prog="orthornn swap", description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder with ptb, mnist and speech")
     parser.add_argument("--digits", type=Path, help="folder of DIGIT_SPEAKER_NUMBER.wav")

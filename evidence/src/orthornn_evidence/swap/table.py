@@ -16,7 +16,7 @@ from .scripts import SCRIPTS
 
 VIEWS = {"width": 0, "time": 1}
 """Equal width, for the updates of the script; equal processor time."""
-NOISE = 2.0  # standard errors of a difference up to which two layers are level
+NOISE = 2.0  # two layers are level if they differ by at most this many standard errors
 
 
 class Score(NamedTuple):
@@ -36,7 +36,7 @@ class Score(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A script: its metric, the score of an answer without the input, and those of the layers that have been trained."""
+    """A script: its metric, the score of a prediction that ignores the input, and the scores of the trained layers."""
 
     script: str
     metric: str
@@ -50,7 +50,7 @@ class Line(NamedTuple):
 
 
 def lines(results: Path, view: str) -> list[Line]:
-    """Return what is stored, in the order of the scripts. A training that diverged counts as chance."""
+    """Return the stored results in the order of the scripts. A run that diverged counts as chance."""
     place, found = VIEWS[check_choice("view", view, VIEWS)], []
     for name in SCRIPTS:
         file = results / "swap" / f"{name}.json"
@@ -73,7 +73,7 @@ def lines(results: Path, view: str) -> list[Line]:
 
 
 def swap(results: Path, kind: str) -> str:
-    """Return what a page shows of the suite: the table of a view, "verdicts", "costs", or "short", one of them all.
+    """Return the Markdown for a page: the table of a view, or "verdicts", "costs", "front", or "short", a sentence.
 
     Raises:
         ArgumentError: If the kind is another one.
@@ -114,7 +114,7 @@ def front(results: Path) -> str:
 
 
 class Verdict(NamedTuple):
-    """A comparison of two layers in a view: the scripts that have both, and those where the first is better or worse."""
+    """A comparison of two layers in a view: the scripts with both, and those in which the first is better or worse."""
 
     both: list[str]
     better: list[str]
@@ -122,7 +122,7 @@ class Verdict(NamedTuple):
 
     @classmethod
     def of(cls, results: Path, view: str, ours: str, theirs: str) -> Verdict:
-        """Compare what is stored."""
+        """Compare the stored results."""
         found = [one for one in lines(results, view) if one.is_learned and {ours, theirs} <= one.scores.keys()]
         worse = [line.script for line in found if line.scores[ours].is_worse(line.scores[theirs])]
         better = [line.script for line in found if line.scores[theirs].is_worse(line.scores[ours])]
@@ -130,7 +130,7 @@ class Verdict(NamedTuple):
 
     def __str__(self) -> str:
         names = f" ({', '.join(self.worse)})" if self.worse else ""
-        return f"better in {len(self.better)} of {len(self.both)} scripts and worse in {len(self.worse)}{names}"
+        return f"in {len(self.better)} of {len(self.both)} scripts, worse in {len(self.worse)}{names}"
 
 
 def verdicts(results: Path) -> str:
@@ -139,8 +139,8 @@ def verdicts(results: Path) -> str:
     for ours in _OURS:
         for view, words in (("time", "with the processor time of `nn.LSTM`"), ("width", "at equal width and updates")):
             each = {theirs: Verdict.of(results, view, ours, theirs) for theirs in _THEIRS}
-            known = [f"next to `{theirs}` {verdict}" for theirs, verdict in each.items() if verdict.both]
-            items += [f"- `{ours}`, {words}: {'; '.join(known)}."] if known else []
+            known = [f"better than `{theirs}` {verdict}" for theirs, verdict in each.items() if verdict.both]
+            items += [f"- `{ours}` {words}: {'; '.join(known)}."] if known else []
     return "\n".join(items)
 
 
@@ -148,7 +148,7 @@ def short(results: Path) -> str:
     """Return the sentence of the README."""
     rnn, lstm = (Verdict.of(results, "time", _OURS[0], theirs) for theirs in _THEIRS)
     return (
-        f"in {len(rnn.both)} scripts where nothing else changes and processor time is equal, it is better than `nn.RNN` in "
+        f"in {len(rnn.both)} scripts that differ only in the layer, with equal processor time, it is better than `nn.RNN` in "
         f"{len(rnn.better)} and worse in {len(rnn.worse)}, better than `nn.LSTM` in {len(lstm.better)} and worse in "
         f"{len(lstm.worse)}"
     )

@@ -1,4 +1,4 @@
-"""The tasks of the papers and boards, beyond those of orthornn; one task, one file."""
+"""The tasks of the papers and leaderboards that orthornn does not include, one per file."""
 
 from __future__ import annotations
 

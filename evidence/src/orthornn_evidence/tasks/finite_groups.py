@@ -27,7 +27,7 @@ class FiniteGroup(NamedTuple):
     """A group of G elements, numbered from 0.
 
     Attributes:
-        name: As in `group_named`.
+        name: Name, in the form of `group_named`.
         table: table[a, b] is the product ab, int64 (G, G).
         identity: Its number.
         generators: The numbers of elements that generate the group.
@@ -65,7 +65,7 @@ def group_named(name: str) -> FiniteGroup:
     """Return the group of this name: S5, A5, Z60 or D4, say.
 
     Raises:
-        ArgumentError: If there is no such group here.
+        ArgumentError: If the name is unknown.
     """
     match = re.fullmatch(r"([SAZD])(\d{1,4})", name) if isinstance(name, str) else None
     if match is None or not _RANGES[match[1]][0] <= int(match[2]) <= _RANGES[match[1]][1]:

@@ -6,7 +6,7 @@ FLOOR = 1e-5 (as in the released code of Wisdom et al., 2016, whom Helfrich et a
 digital silence would be minus infinity.
 
 Back from magnitudes and phases: the least-squares estimate of Griffin and Lim (1984), the sum of the windowed inverse
-frames over the sum of the squared windows; where the sum of the windows is 0, the first sample, it is 0.
+frames over the sum of the squared windows. At the first sample, where that sum is 0, the estimate is 0.
 """
 
 from __future__ import annotations

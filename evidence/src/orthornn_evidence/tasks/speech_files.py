@@ -49,7 +49,7 @@ Utterance = tuple[str, np.ndarray, int]  # name, samples, rate
 
 
 def kind_of(folder: Path) -> Literal["archives", "timit", "sounds"]:
-    """Return what a folder of speech holds. DataError if there is none."""
+    """Return the kind of a folder of speech. Raise DataError if it does not exist."""
     if not folder.is_dir():
         raise DataError(
             f"Expected a TIMIT folder (with TRAIN and TEST), one with {', '.join(ARCHIVES.values())}, or any folder of "
@@ -69,7 +69,7 @@ def utterances(
 ) -> Iterator[Utterance]:
     """Yield the utterances of this part ("train", "validation", "test"), in the order of their names.
 
-    Raises DataError if there is no such folder, or nothing in it that can be used.
+    Raises DataError if the folder is missing or has no usable file.
     """
     kind = kind_of(folder)
     if kind == "archives":

@@ -32,7 +32,7 @@ def segmental_snr(clean: np.ndarray, found: np.ndarray, rate: int) -> float:
 
 
 def available() -> dict[str, Callable[[np.ndarray, np.ndarray, int], float] | None]:
-    """Return the function (clean, found, rate) of each score; None where its package is not installed."""
+    """Return the function (clean, found, rate) of each score; None if its package is not installed."""
     return {
         "SegSNR": segmental_snr,
         "STOI": _stoi if importlib.util.find_spec("pystoi") else None,

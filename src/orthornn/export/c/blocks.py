@@ -2,7 +2,7 @@ r"""The parts of OrthogonalBlocks next to their recurrences, as plain numbers, i
 
     h_t = W h_{t-1} + V n(u_t) + b,        u_t  <-  S u_t + mix(h_t)
 
-n standardizes a vector; the trained factors and offsets of a normalization are in V and b. S is a matrix in the first
+n standardizes a vector; V and b include the trained scale and offset of the normalization. S is a matrix in the first
 block, the identity in the others, and zero without residual connections.
 
 mixing     mix(h)                                   numbers                multiply-adds
@@ -32,13 +32,13 @@ class FoldedBlock:
     """The parts of a block next to its recurrence.
 
     Attributes:
-        norm: Of what the recurrence reads: "layer", (u - mean) / sqrt(variance + eps); "rms", u / sqrt(mean(u^2) + eps);
-            or "none".
-        eps: Of the norm.
+        norm: Normalization of the recurrence's input: "layer", (u - mean) / sqrt(variance + eps); "rms",
+            u / sqrt(mean(u^2) + eps); or "none".
+        eps: Epsilon of the norm.
         mixing: "glu", "gelu" or "mlp".
-        A, a: (M, N), (M,) or None. C, c: Of "mlp", (D, M), (D,) or None.
-        residual: Whether the block adds what it reads.
-        S: (D, I), by which that is multiplied; None for the identity.
+        A, a: (M, N), (M,) or None. C, c: (D, M), (D,) for "mlp", else None.
+        residual: Whether the block adds its input to its output.
+        S: (D, I), a matrix applied to that input; None for the identity.
     """
 
     norm: str
@@ -59,7 +59,7 @@ class FoldedBlock:
         return len(self.A) // 2 if self.mixing == "glu" else len(self.A)
 
     def multiply_adds(self, tokens: bool) -> int:
-        """Return the multiply-adds of a step besides those of the recurrence. tokens: Whether it reads classes."""
+        """Return the multiply-adds of a step without the recurrence. tokens: Whether the block reads classes."""
         total = sum(matrix.size for matrix in (self.A, self.C) if matrix is not None)
         total += 0 if self.S is None or tokens else self.S.size
         return total + (self.size if self.mixing == "glu" else 0) + (0 if self.norm == "none" else 2 * self.size)
@@ -72,12 +72,12 @@ class FoldedBlock:
         return centered / np.sqrt((centered * centered).mean(-1, keepdims=True) + self.eps)
 
     def hidden(self, h: Array) -> Array:
-        """Return what the nonlinearity makes of the states (..., N): (..., D), or (..., M) of "mlp"."""
+        """Return the nonlinearity applied to the states (..., N): (..., D), or (..., M) for "mlp"."""
         z = torch.from_numpy(h @ self.A.T + (0 if self.a is None else self.a))
         return (F.glu(z, -1) if self.mixing == "glu" else F.gelu(z)).numpy()
 
     def out(self, u: Array, z: Array, tokens: bool = False) -> Array:
-        """Return the outputs (..., D) from what the block read, u (..., I) or tokens (...,), and `hidden` of its states."""
+        """Return the outputs (..., D) from the block's input, u (..., I) or tokens (...,), and `hidden` of its states."""
         if self.C is not None:
             z = z @ self.C.T + (0 if self.c is None else self.c)
         if not self.residual:
@@ -92,7 +92,7 @@ def fold_block(block: Any, reads: Callable[[Array], Array]) -> FoldedBlock:
 
     Args:
         block: The block.
-        reads: Makes of a matrix that reads its states, as a module has it, one that reads them as the C has them.
+        reads: Converts a matrix that multiplies the module's states to one that multiplies the states in C.
 
     Raises:
         ArgumentError: If a part was replaced by another module.
@@ -114,7 +114,7 @@ def fold_block(block: Any, reads: Callable[[Array], Array]) -> FoldedBlock:
 
 
 def affine(norm: Any) -> tuple[Array | None, Array | None]:
-    """Return the trained factors and offsets (D,) of a normalization, None where it has none."""
+    """Return the trained scale and offset (D,) of a normalization, each None if it has none."""
     weight, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
     return None if weight is None else _array(weight), None if bias is None else _array(bias)
 
@@ -131,7 +131,7 @@ def _norm(norm: Any) -> tuple[str, float]:
 
 
 def _mixing(block: Any) -> Literal["glu", "gelu", "mlp"]:
-    """Return the mixing of a block whose parts are those that it was built with."""
+    """Return the mixing of a block; raise ArgumentError if a part was replaced."""
     kinds = [type(part) for part in block.mix]
     plain = block.skip is None or (type(block.skip) is nn.Linear and block.skip.bias is None)
     if plain and kinds == [nn.Linear, nn.GLU]:
@@ -145,7 +145,7 @@ def _mixing(block: Any) -> Literal["glu", "gelu", "mlp"]:
 def _replaced(found: str) -> ArgumentError:
     return ArgumentError(
         f"Expected blocks with the parts that OrthogonalBlocks builds, but got {found}, which has no C form. Pass the "
-        f"network as it was trained."
+        f"network without replaced parts."
     )
 
 

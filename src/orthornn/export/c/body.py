@@ -1,8 +1,8 @@
-"""The C functions of a network: what is common to the number formats.
+"""The C functions of a network, as far as they are common to the number formats.
 
-A dialect is the number format's helpers and what a few expressions look like in it; see float_numbers.py and
-fixed_numbers.py. The step of a layer is one loop over its units (or pairs of units), which writes the new state in
-place; only a dense W needs room besides, since it reads all of the old state for every unit of the new one.
+A dialect provides the helpers and a few expressions of a number format; see float_numbers.py and fixed_numbers.py. The
+step of a layer is one loop over its units (or pairs of units) that writes the new state in place. Only a dense W needs
+extra memory, since every unit of the new state reads all of the old one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Table:
 
 @dataclass(frozen=True)
 class LayerShape:
-    """The sizes and options that the text of a layer depends on."""
+    """The sizes and options that determine the text of a layer."""
 
     index: int
     size: int
@@ -57,12 +57,19 @@ class Dialect:
         """Return the C type of the state of a layer."""
         raise NotImplementedError
 
-    def product(self, name: str, row: str, vector: str, count: int, i: str) -> str:
-        """Return the expression of row i of a matrix, at a pointer, times a vector, in the unit of sums."""
+    def product(self, name: str, row: str, vector: str, count: int, i: str, rows: int = 0) -> str:
+        """Return the expression of the product of row i of a matrix, at a pointer, with a vector, in the unit of sums.
+
+        rows: Number of rows of a loop that processes all of them in order; `room` is declared before it.
+        """
+        raise NotImplementedError
+
+    def room(self, row: str) -> list[str]:
+        """Return the declaration that a product with `rows` needs, for the rows at the pointer `row`."""
         raise NotImplementedError
 
     def entry(self, name: str, weight: str, factor: str | None, i: str) -> str:
-        """Return the expression of one weight of row i, times a number unless that is None, in the unit of sums."""
+        """Return the expression of one weight of row i, times a factor unless it is None, in the unit of sums."""
         raise NotImplementedError
 
     def held(self, layer: LayerShape, place: str) -> str:
@@ -82,15 +89,15 @@ class Dialect:
         raise NotImplementedError
 
     def narrow(self, layer: LayerShape, value: str) -> str:
-        """Return the expression of a sum as a state."""
+        """Return the expression that converts a sum to a state."""
         raise NotImplementedError
 
     def read_state(self, layer: LayerShape) -> list[str]:
-        """Return the declaration of `h`, the state of a layer as matrices read it, with what makes it."""
+        """Return the declaration and computation of `h`, the state of a layer as matrices read it."""
         raise NotImplementedError
 
     def normalize(self, index: int, width: int, norm: str) -> str:
-        """Return the statement that makes of features what the recurrence of block number `index` reads, "" for nothing."""
+        """Return the statement that normalizes the features for the recurrence of block `index`; "" if there is none."""
         raise NotImplementedError
 
     def gated(self, value: str, gate: str) -> str:
@@ -98,15 +105,15 @@ class Dialect:
         raise NotImplementedError
 
     def gelu(self, place: str, value: str, hidden: bool) -> str:
-        """Return the expression of gelu in a block or in the readout, f"b{index}" or "read", for hidden units or features."""
+        """Return the expression of gelu for hidden units or features, in a block (f"b{index}") or in the readout ("read")."""
         raise NotImplementedError
 
     def feature_of(self, value: str) -> str:
-        """Return the expression of a sum as a feature."""
+        """Return the expression that converts a sum to a feature."""
         raise NotImplementedError
 
     def add_to_mean(self, size: int, vector: str) -> list[str]:
-        """Return the statements that add an output of so many numbers to the sum of all steps."""
+        """Return the statements that add an output of `size` numbers to the sum of all steps."""
         raise NotImplementedError
 
     def last(self, value: str) -> str:
@@ -114,15 +121,19 @@ class Dialect:
         raise NotImplementedError
 
     def largest(self, value: str) -> tuple[str, str]:
-        """Return the expressions of the largest number of all steps at the first step and at a later one."""
+        """Return the expressions of the running maximum, at the first step and at a later one."""
         raise NotImplementedError
 
     def mean(self) -> tuple[str, str]:
-        """Return the declaration that the mean of all steps needs, and the expression of its number i."""
+        """Return the declaration that the mean of all steps needs, and the expression of its i-th number."""
+        raise NotImplementedError
+
+    def includes(self, text: str) -> str:
+        """Return the headers that the functions of a text need."""
         raise NotImplementedError
 
     def helpers(self, body: str) -> str:
-        """Return the static functions that a text calls, and those that they call."""
+        """Return the static functions that a text calls, directly or indirectly."""
         raise NotImplementedError
 
 
@@ -142,7 +153,7 @@ class Lines:
 
 
 def layer_step(layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) -> str:
-    """Return the C of one layer's step. reads: the expression of its input."""
+    """Return the C code of one layer's step. reads: C expression of its input."""
     k, n = layer.index, layer.size
     out = Lines()
     has_matrix = layer.form == "dense"
@@ -151,12 +162,14 @@ def layer_step(layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) ->
     out.add(f"{dialect.state(layer)} *const h = state->h{k};")
     if has_matrix:
         out.add(f"{dialect.number} *const next = state->scratch;", f"const {dialect.matrix} *w = l{k}_W;")
+        out.add(*([] if layer.phi in PAIRED else dialect.room("w")))
     single = layer.inputs == 1 and not tokens
     if tokens:
         out.add(f"const int known = token < {layer.inputs};")
         out.add(f"const {dialect.matrix} *const v = l{k}_V + (known ? (size_t)token * {n} : 0);")
     elif not single:
         out.add(f"const {dialect.number} *const in = {reads};", f"const {dialect.matrix} *v = l{k}_V;")
+        out.add(*([] if layer.phi in PAIRED else dialect.room("v")))
     out.add("int i;")
     if layer.turns:
         out.add(dialect.rotate(layer))
@@ -223,15 +236,18 @@ def _unit(
     tokens: bool,
     single: bool,
 ) -> None:
-    """Declare the pre-activation of unit i, and apart what the transition carries if it is outside of phi."""
+    """Declare the pre-activation of unit i, and the transition's part separately if it is outside of phi."""
     k, n = layer.index, layer.size
-    transition = dialect.product(f"l{k}_W", "w", "h", n, i) if layer.form == "dense" else dialect.held(layer, f"h[{i}]")
+    rows = 0 if layer.phi in PAIRED else n
+    transition = (
+        dialect.product(f"l{k}_W", "w", "h", n, i, rows) if layer.form == "dense" else dialect.held(layer, f"h[{i}]")
+    )
     if tokens:
         taken = dialect.entry(f"l{k}_V", f"(known ? v[{i}] : 0)", None, i)
     elif single:
         taken = dialect.entry(f"l{k}_V", f"l{k}_V[{i}]", f"{reads}[0]", i)
     else:
-        taken = dialect.product(f"l{k}_V", "v", "in", layer.inputs, i)
+        taken = dialect.product(f"l{k}_V", "v", "in", layer.inputs, i, rows)
     bias = f" + l{k}_b[{i}]" if layer.has_bias else ""
     wide = dialect.wide
     if layer.linear:

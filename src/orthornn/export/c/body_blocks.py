@@ -1,4 +1,4 @@
-"""The C of blocks, pools and lags, whatever the numbers: what a step does next to the recurrences."""
+"""The C code of blocks, pools and lags, independent of the number format: the parts of a step next to the recurrences."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from .reading import PARTS, Reading
 
 
 def after(block: FoldedBlock, layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) -> str:
-    """Return the C that makes the outputs of a block from its states.
+    """Return the C code that computes the outputs of a block from its states.
 
     Args:
         block: The block.
         layer: Its recurrence.
-        dialect: The numbers.
-        reads: The expression of what it reads.
-        tokens: Whether that is a class.
+        dialect: The number format.
+        reads: C expression of the block's input.
+        tokens: Whether that input is a class.
     """
     k, D, states, inputs, out = layer.index, block.size, layer.size, layer.inputs, Lines()
     matrix = block.residual and block.S is not None
@@ -23,39 +23,39 @@ def after(block: FoldedBlock, layer: LayerShape, dialect: Dialect, reads: str, t
     out.add(f"{{   /* block {k}: {block.mixing}, {D} features */")
     out.depth += 1
     declared, *narrowed = dialect.read_state(layer)
-    out.add(declared, f"{kind}a = b{k}_A;")
+    out.add(declared, f"{kind}a = b{k}_A;", *dialect.room("a"))
     if glu:
-        out.add(f"{kind}gate = b{k}_G;")
+        out.add(f"{kind}gate = b{k}_G;", *dialect.room("gate"))
     if block.C is not None:
-        out.add(f"{kind}c = b{k}_C;")
+        out.add(f"{kind}c = b{k}_C;", *dialect.room("c"))
     if matrix and tokens:
         out.add(f"const int known = token < {inputs};")
         out.add(f"{kind}const s = b{k}_S + (known ? (size_t)token * {D} : 0);")
     elif matrix:
-        out.add(f"{kind}s = b{k}_S;")
+        out.add(f"{kind}s = b{k}_S;", *dialect.room("s"))
     out.add("int i;", *narrowed)
 
-    def product(name: str, row: str, vector: str, count: int, bias: str, there: object) -> str:
-        found = dialect.product(f"b{k}_{name}", row, vector, count, "i")
+    def product(name: str, row: str, vector: str, count: int, bias: str, there: object, rows: int) -> str:
+        found = dialect.product(f"b{k}_{name}", row, vector, count, "i", rows)
         return found if there is None else f"{found} + b{k}_{bias}[i]"
 
-    value = product("A", "a", "h", states, "a", block.a)
+    width = D if block.C is None else len(block.A)
+    value = product("A", "a", "h", states, "a", block.a, width)
     moves = [f"a += {states};"]
     if block.C is not None:
-        width = len(block.A)
         out.add(f"for (i = 0; i < {width}; i++) {{", f"    state->hidden[i] = {dialect.gelu(f'b{k}', value, True)};")
         out.add(f"    {moves[0]}", "}")
-        value = product("C", "c", "state->hidden", width, "c", block.c)
+        value = product("C", "c", "state->hidden", width, "c", block.c, D)
         moves = [f"c += {width};"]
     elif not glu:
         value = dialect.gelu(f"b{k}", value, False)
     else:
-        value = dialect.gated(value, product("G", "gate", "h", states, "g", block.a))
+        value = dialect.gated(value, product("G", "gate", "h", states, "g", block.a, D))
         moves.append(f"gate += {states};")
     if matrix and tokens:
         value = f"{dialect.entry(f'b{k}_S', '(known ? s[i] : 0)', None, 'i')} + {value}"
     elif matrix:
-        value = f"{dialect.product(f'b{k}_S', 's', reads, inputs, 'i')} + {value}"
+        value = f"{dialect.product(f'b{k}_S', 's', reads, inputs, 'i', D)} + {value}"
         moves.append(f"s += {inputs};")
     elif block.residual:
         value = f"state->u[i] + {value}"
@@ -67,14 +67,14 @@ def after(block: FoldedBlock, layer: LayerShape, dialect: Dialect, reads: str, t
 
 
 def seen(reading: Reading, dialect: Dialect, vector: str, inputs: str, width: int) -> str:
-    """Return the C that updates what is known of all steps.
+    """Return the C code that updates the pool and the lags after a step.
 
     Args:
-        reading: What the readout reads.
-        dialect: The numbers.
-        vector: The expression of the output of this step.
-        inputs: That of its inputs as the network reads them.
-        width: How many inputs there are.
+        reading: The pool and the lags.
+        dialect: The number format.
+        vector: C expression of the output of this step.
+        inputs: C expression of its inputs as the network reads them.
+        width: Number of inputs.
     """
     if not reading.counts:
         return ""
@@ -95,7 +95,7 @@ def seen(reading: Reading, dialect: Dialect, vector: str, inputs: str, width: in
         if looks_back:
             out.add(f"for (i = {total - 1}; i >= {width}; i--)   /* the newest first */")
             older = f"state->recent[i - {own}]"
-            if own < width:  # of the newest step, the inputs that are known ahead lie between
+            if own < width:  # between them are the newest step's inputs that are known ahead
                 older = f"state->recent[i - (i < {width + own} ? {width} : {own})]"
             out.add(f"    state->recent[i] = first ? {inputs}[(i - {width}) % {own}] : {older};")
         out.add(f"for (i = 0; i < {width}; i++)", f"    state->recent[i] = {inputs}[i];")
@@ -106,7 +106,7 @@ def seen(reading: Reading, dialect: Dialect, vector: str, inputs: str, width: in
 
 
 def pooled(reading: Reading, dialect: Dialect, vector: str) -> tuple[str, str]:
-    """Return the declarations and the statements of what a readout reads of all steps, in an array `pooled`."""
+    """Return the declarations and the statements that fill an array `pooled` with the pool of all steps."""
     F = reading.size
     declared, mean = dialect.mean() if reading.has_mean else ("", "")
     declared = f"    {dialect.number} pooled[{F * PARTS[reading.pool]}];\n" + (f"    {declared}\n" if declared else "")

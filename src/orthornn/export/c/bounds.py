@@ -1,18 +1,18 @@
-"""How large the inputs and states of a network may become: by a bound that holds for all inputs, or on data.
+"""Ranges of the inputs and states of a network, from a bound that holds for all inputs or measured on data.
 
-The bound. With ||W||_2 = r (1 for an orthogonal W, times the gain), |phi(z)| <= L |z| + p by units, and ||V x + b|| <=
-a for every x in the range of the inputs, the norm of the state obeys
+The bound. With ||W||_2 = r (1 for an orthogonal W, times the gain), |phi(z)| <= L |z| + p for each unit, and ||V x + b||
+<= a for every x in the range of the inputs, the norm of the state obeys
 
     B_0 = ||h_0||,    B_t = L (r B_{t-1} + a) + ||p||        (a linear transition: B_t = r B_{t-1} + L a + ||p||)
 
-which an orthogonal W lets grow by at most a per step, and which has a limit where L r < 1. tanh bounds every unit by 1,
-and tanh(cz)/c by 1/|c|, whatever came before. A unit is at most as large as the norm of its layer.
+For an orthogonal W it grows by at most a per step, and for L r < 1 it has a limit. tanh bounds every unit by 1, and
+tanh(cz)/c by 1/|c|, independently of the past. A unit is at most as large as the norm of its layer.
 
-Reflections and rotations are applied to the int16 state itself, so its range includes every vector between h and W h:
-where units are bounded one by one, those may be sqrt(N) times as large.
+Reflections and rotations are applied to the int16 state in place, so its range includes every intermediate vector between
+h and W h. If units are bounded one by one, these vectors may be sqrt(N) times as large.
 
-Where L r > 1 the bound grows like (L r)^T, although the state may not: ||W||_2 of a matrix that is not orthogonal is often
-above 1 while its powers decay. `bits_lost` tells what that costs of the 15 bits of a state.
+For L r > 1 the bound grows like (L r)^T, although the state may not: ||W||_2 of a matrix that is not orthogonal is often
+above 1 while its powers decay. `bits_lost` returns how many of the 15 bits of a state this costs.
 """
 
 from __future__ import annotations
@@ -30,8 +30,13 @@ from ..._masked import as_array
 from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
 from .folded import Array, FoldedLayer, FoldedNetwork
 
-ROOM = 32  # pre-activations up to so many times the largest state are told apart; see fixed.py
-_SHRINKING = ("leaky_relu", "prelu", "modrelu", "complex_modrelu")  # whose states may be far smaller
+ROOM = 32  # pre-activations up to this many times the largest state are represented; see fixed.py
+_SHRINKING = (
+    "leaky_relu",
+    "prelu",
+    "modrelu",
+    "complex_modrelu",
+)  # their states may be far smaller than pre-activations
 _SIMULATED = 500  # steps
 _ROUNDING = 1e-5  # a product of reflections in float32 has ||W||_2 = 1 up to a few epsilon
 
@@ -41,10 +46,10 @@ class Ranges:
     """Largest absolute values.
 
     Attributes:
-        inputs: Of what the first layer reads, (I,).
-        states: Of a unit, one number for each layer.
-        source: Where they come from, for the head of the generated files.
-        between: Of what `FoldedNetwork.step` lets one watch, by its name.
+        inputs: Inputs of the first layer, (I,).
+        states: Units, one number per layer.
+        source: Description of their origin, for the head of the generated files.
+        between: Quantities that `FoldedNetwork.step` passes to `watch`, by name.
     """
 
     inputs: Array
@@ -54,14 +59,14 @@ class Ranges:
 
 
 def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps: int | None, margin: float) -> Ranges:
-    """Return how large inputs and states become, on data or by the bound.
+    """Return the ranges of inputs and states, on data or by the bound.
 
     Raises:
         ArgumentError, ArgumentTypeError, ShapeError, NonFiniteError: If the data or the bound do not fit the network.
     """
     if (calibration is None) == (input_range is None):
         raise ArgumentError(
-            "Expected calibration or input_range for integers, and not both. Pass typical inputs, or their lowest and "
+            "Expected either calibration or input_range for integers. Pass typical inputs, or their lowest and "
             "highest value."
         )
     if calibration is None:
@@ -70,14 +75,16 @@ def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps
         low, high = (check_number("input_range", value) for value in input_range)
         if folded.vectors is not None:
             raise ArgumentError(
-                "Expected calibration for a network with vectors of series, whose number is an input, but got input_range. "
-                "Pass typical inputs, --calibration."
+                "Expected calibration for a network with vectors of series, since the number of the series is an input, but "
+                "got input_range. Pass typical inputs, --calibration."
             )
         if low > high:
-            raise ArgumentError(f"Expected the lower end of input_range first, but got {low:g}, {high:g}.")
+            raise ArgumentError(
+                f"Expected input_range to be (lowest, highest), but got ({low:g}, {high:g}). Swap them."
+            )
         return bounded(folded, low, high, None if steps is None else check_integer("steps", steps, 1, 10**7))
     if steps is not None:
-        raise ArgumentError("Expected steps with input_range, but got it with calibration. Leave it out.")
+        raise ArgumentError("Expected steps only with input_range, but got it with calibration. Leave it out.")
     found = [calibrated(folded, _checked(folded, x), margin) for x in _by_length(calibration)]
     if len(found) == 1:
         return found[0]
@@ -92,7 +99,7 @@ def find_ranges(folded: FoldedNetwork, calibration: Any, input_range: Any, steps
 
 
 def _checked(folded: FoldedNetwork, x: Array) -> Array:
-    """Return calibration data (B, T, I), or tokens (B, T), their steps in the order in which the network reads them."""
+    """Return calibration data (B, T, I), or tokens (B, T), with the steps in the order in which the network reads them."""
     dimensions = 2 if folded.tokens else 3
     x = x[None] if x.ndim == dimensions - 1 else x
     wide = folded.tokens or (x.ndim == dimensions and x.shape[-1] == folded.input_size)
@@ -103,7 +110,8 @@ def _checked(folded: FoldedNetwork, x: Array) -> Array:
         raise ArgumentError(f"Expected tokens in 0..{folded.input_size - 1}, but got {x.min()}..{x.max()}.")
     if not (np.abs(x) <= np.finfo(np.float32).max).all():
         raise NonFiniteError(
-            "Expected finite calibration data that float32 holds, but got NaN, infinities or larger numbers. Leave them out."
+            "Expected calibration data within the range of float32, but got NaN, infinities or larger numbers. Leave them "
+            "out."
         )
     return folded.ordered(x)
 
@@ -129,15 +137,15 @@ def _by_length(calibration: Any) -> list[Array]:
 
 
 def bounded(network: FoldedNetwork, low: float, high: float, steps: int | None) -> Ranges:
-    """Return the bound for raw inputs between low and high, for sequences of so many steps, or without an end.
+    """Return the bound for raw inputs between low and high, for sequences of `steps` steps, or of any length.
 
     Raises:
-        ArgumentError: If there is no bound without an end.
+        ArgumentError: If no bound holds for every length.
     """
     if network.blocks or network.H is not None:
         what = "OrthogonalBlocks" if network.blocks else "a perceptron as readout"
         raise ArgumentError(
-            f"Expected calibration for {what}, of which a bound says too little, but got input_range. Pass typical inputs, "
+            f"Expected calibration for {what}, whose bounds are too loose, but got input_range. Pass typical inputs, "
             f"--calibration."
         )
     ends = network.prepared(np.array([[low] * network.input_size, [high] * network.input_size], np.float64))
@@ -156,19 +164,19 @@ def bounded(network: FoldedNetwork, low: float, high: float, steps: int | None) 
 
 
 def bits_lost(network: FoldedNetwork, low: float, high: float, steps: int | None, bound: Ranges) -> tuple[float, ...]:
-    """Return for each layer how many of a state's 15 bits the bound leaves without use: log2 of its ratio to what
-    calibration on inputs from the same range gives.
+    """Return for each layer how many of a state's 15 bits the bound leaves unused: log2 of its ratio to the range that
+    calibration on inputs from the same interval measures.
 
-    The inputs are random numbers and the ends of the range, each held for 1, 4, 16, T/4 or T steps, among them the highest
-    value throughout: a constant input drives a state further than an independent one. Of a sequence that is longer than
-    they are the state is taken to grow in proportion to the length, as that of an orthogonal W does at most.
+    The inputs are random numbers and the ends of the interval, each held for 1, 4, 16, T/4 or T steps, including the highest
+    value throughout: a constant input drives a state further than independent inputs. For longer sequences the measured
+    state is extrapolated in proportion to the length, which is the fastest growth under an orthogonal W.
 
     Args:
-        network: What was bounded.
+        network: The network.
         low: Lowest raw input.
-        high: Highest.
+        high: Highest raw input.
         steps: Length of the longest sequence, or None for any.
-        bound: What `bounded` returned for these.
+        bound: Result of `bounded` for these arguments.
     """
     T, rng = min(steps or _SIMULATED, _SIMULATED), np.random.default_rng(0)
     rows = []
@@ -187,10 +195,10 @@ def bits_lost(network: FoldedNetwork, low: float, high: float, steps: int | None
 
 
 def _growth_on_the_way(layer: FoldedLayer) -> float:
-    """Return how much larger than the bound of `_layer_bound` an entry can become between h and W h, at least 1.
+    """Return by which factor, at least 1, an entry between h and W h can exceed the bound of `_layer_bound`.
 
-    Where that bound is one on the norm, no entry exceeds it. Where it is one on every unit, as for tanh, a product of
-    reflections can gather the norm of all units in one, and a rotation that of two.
+    If that bound limits the norm, no entry exceeds it. If it limits every unit, as for tanh, a product of reflections can
+    concentrate the norm of all units in one, and a rotation that of two.
     """
     if layer.W is not None or not _has_bounded_units(layer):
         return 1.0
@@ -206,7 +214,7 @@ def _norm(layer: FoldedLayer) -> float:
 
 
 def _has_bounded_units(layer: FoldedLayer) -> bool:
-    """Return whether phi bounds every unit, whatever came before."""
+    """Return whether phi bounds every unit, independently of the past."""
     if layer.linear or layer.phi.name not in ("tanh", "scaled_tanh"):
         return False
     return layer.parameter is None or bool((layer.parameter != 0).all())
@@ -232,21 +240,24 @@ def _layer_bound(layer: FoldedLayer, reach: float, steps: int | None, index: int
         return max(bound, gains / (1 - grows))
     if steps is None:
         raise ArgumentError(
-            f"Expected steps, the length of the longest sequence, or data to calibrate on, but got neither: the state of "
-            f"layer {index} ({layer.phi.name}, norm of W {radius:.4g}) has no bound without an end."
+            f"Expected steps, the length of the longest sequence, or data to calibrate on, but got neither. The state of "
+            f"layer {index} ({layer.phi.name}, norm of W {radius:.4g}) is not bounded for sequences of any length."
         )
     for _ in range(steps):
         bound = grows * bound + gains
     if not np.isfinite(bound):
-        raise ArgumentError(f"Expected a network whose state stays finite over {steps} steps. Calibrate it on data.")
+        raise ArgumentError(
+            f"Expected a finite bound on the state over {steps} steps, but it overflows. Pass calibration= instead."
+        )
     return bound
 
 
 def calibrated(network: FoldedNetwork, x: Array, margin: float) -> Ranges:
-    """Return the largest values on raw data (B, T, I), or tokens (B, T); those of states times a margin.
+    """Return the largest values on raw data (B, T, I), or tokens (B, T), those of states times a margin.
 
-    A state is as large as what it becomes on the way to W h: int16 holds that, too. Where phi makes little of a large
-    pre-activation, it is at least a share of that, which would else be cut.
+    The range of a state includes its intermediate vectors on the way to W h, which int16 must hold, too. If phi maps large
+    pre-activations to small states, the range is at least a fraction of the pre-activation, which would otherwise be
+    clipped.
     """
     x = np.asarray(x)
     states, count = network.first_states(), len(network.layers)
@@ -274,11 +285,14 @@ def calibrated(network: FoldedNetwork, x: Array, margin: float) -> Ranges:
             read = now[k]
         largest = [max(old, float(np.abs(h).max(initial=0))) for old, h in zip(largest, now)]
     if not np.isfinite([*largest, *between, *watched.values()]).all():
-        raise ArgumentError("Expected calibration data on which the state stays finite, but got NaN or infinities.")
+        raise ArgumentError(
+            "Expected the state to stay finite on the calibration data, but it reached NaN or infinity. Check the data and "
+            "the weights."
+        )
     inputs = np.ones(network.input_size) if network.tokens else np.abs(network.prepared(x)).max((0, 1))
-    if network.vectors is not None:  # in the place of the number of a series
+    if network.vectors is not None:  # they replace the number of a series
         inputs = np.concatenate([inputs[:-1], np.abs(network.vectors).max(0)])
-    if network.blocks:  # whose inputs are standardized columns, with no largest value
+    if network.blocks:  # the inputs are standardized columns without a largest value
         inputs = inputs * margin
     what = "all" if network.blocks else "states"
     source = f"the largest values on {len(x)} sequences of {x.shape[1]} steps, {what} times {margin:g}"

@@ -1,8 +1,8 @@
-"""How far rounding to integers moves the outputs of a network: a bound for all inputs whose values stay in the ranges.
+"""Bounds on how far rounding to integers moves the outputs of a network, for all inputs and states within the ranges.
 
-After each step the state of a layer is off by what it was before, passed on by W and V, and by a disturbance of the step:
-weights, products, nonlinearity and state are rounded. docs/derivations/certificates.md has the terms, by their numbers. The
-range of a state is a box that the exact state is in, so that cutting to it does not move a rounded state away from that.
+The error of a layer's state is its previous error, propagated by W and V, plus a disturbance of the step: weights,
+products, nonlinearity and state are rounded. The comments cite the terms of docs/derivations/certificates.md by number.
+The exact state is inside the box of its range, so clipping a rounded state to the box never increases its error.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from .fixed import FixedLayer, FixedNetwork
 from .fixed_arithmetic import LARGEST, PLACES, REACH, TANH_PLACES, TANH_STEPS, FixedMatrix
 from .folded import Array
 
-_TABLE = 0.7699 / (8 * TANH_STEPS**2) + 0.5 / LARGEST + 2.3e-7  # of tanh: chords, entries, and what is beyond the end
-_OUTWARD = 1 + 1e-6  # for float64 in these sums
+_TABLE = 0.7699 / (8 * TANH_STEPS**2) + 0.5 / LARGEST + 2.3e-7  # errors of tanh: chords, entries, and beyond the end
+_OUTWARD = 1 + 1e-6  # covers float64 rounding in these sums
 _JUMPS = ("modrelu", "complex_modrelu")
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """How the error of a layer's state grows, in the numbers of the network, Euclidean norm.
+    """The growth of the error of a layer's state, in the units of the network and the Euclidean norm.
 
     Attributes:
         first: Error of the initial state.
-        rho, kappa: What the errors of this state and of the entering one are multiplied by.
-        each: What every step adds.
+        rho, kappa: Factors on the errors of this state and of the layer's input.
+        each: Error added by every step.
     """
 
     first: float
@@ -39,24 +39,24 @@ class Disturbance:
 
 
 def has_rounding_bounds(fixed: FixedNetwork) -> bool:
-    """Return whether there are bounds: of layers with a linear readout of the last one, without pools, lags and series."""
+    """Return whether the bounds cover a network: layers with a linear readout of the last one, no pools, lags or series."""
     network = fixed.network
     return not (network.blocks or network.reading.counts or network.H is not None or network.vectors is not None)
 
 
 def rounding_bounds(fixed: FixedNetwork, steps: Sequence[int]) -> list[float]:
-    """Return for each number of steps how far outputs are at most from those before rounding, in Euclidean norm.
+    """Return, for each number of steps, a bound on the distance between outputs after and before rounding (Euclidean norm).
 
-    It holds as long as inputs, and the states of the network before rounding, are in the ranges of the integers. It is
+    It holds while the inputs, and the states of the network before rounding, are within the ranges of the integers. It is
     infinite for modReLU with b > 0, which jumps, and for sums that saturate inside the ranges.
 
     Raises:
-        ArgumentError: For a network with parts that the bounds do not cover.
+        ArgumentError: If the network has parts that the bounds do not cover.
     """
     if not has_rounding_bounds(fixed):
         raise ArgumentError(
-            "Expected layers with a linear readout of the last one, but got blocks, a pool, lags, series or a perceptron, of "
-            "which there is no bound. Measure `integers` on data."
+            "Expected layers with a linear readout of the last one, but got blocks, a pool, lags, series or a perceptron, "
+            "which the bounds do not cover. Measure `integers` on data."
         )
     layers = [_disturbance(fixed, k) for k in range(len(fixed.layers))]
     slope, added = _readout(fixed)
@@ -64,7 +64,7 @@ def rounding_bounds(fixed: FixedNetwork, steps: Sequence[int]) -> list[float]:
 
 
 def _largest(layers: Sequence[Disturbance], steps: int) -> float:
-    """Return the largest error of the last state within so many steps."""
+    """Return the largest error of the last layer's state within `steps` steps."""
     errors, largest = [layer.first for layer in layers], 0.0
     for _ in range(steps):
         before, entering = list(errors), 0.0
@@ -78,7 +78,7 @@ def _largest(layers: Sequence[Disturbance], steps: int) -> float:
 
 
 def _readout(fixed: FixedNetwork) -> tuple[float, float]:
-    """Return what the readout multiplies an error of the state by, and what it adds."""
+    """Return the factor by which the readout multiplies an error of the state, and the error that it adds."""
     network = fixed.network
     if fixed.Y is None or network.Y is None:
         return 1.0, 0.0
@@ -99,12 +99,12 @@ def _length(errors: Array) -> float:
 
 
 def _product(matrix: FixedMatrix, A: Array, factor: float, reach: Array, unit: float) -> float:
-    """Return how far a product with entries up to `reach` is from A x, for x the entries as the integers have them.
+    """Return the largest distance between the integer product and A x, for quantized entries x of size up to `reach`.
 
-    factor: A sum of the integers times the number that 1 stands for in A is this share of the result in `unit`s.
+    factor: Ratio between a sum of integers, times the value of one unit of A, and the result in `unit`s.
     """
     size = matrix.multiplier.m * 2.0**-matrix.multiplier.shift / factor
-    moved = np.abs(matrix.q * size[:, None] - A)  # weights and multipliers, as the integers have them
+    moved = np.abs(matrix.q * size[:, None] - A)  # rounding of weights and multipliers
     by_row = moved @ reach
     together = _norm(moved) * _length(reach)
     return min(_length(by_row), together) + 0.5 * unit * len(A) ** 0.5
@@ -146,13 +146,13 @@ def _disturbance(fixed: FixedNetwork, k: int) -> Disturbance:
 
 
 def _input_scale(fixed: FixedNetwork) -> float:
-    """Return what 1 stands for in an input of the first layer."""
+    """Return the value of one unit of the first layer's inputs."""
     raw = fixed.network.input_scale
     return float((np.ones(1) if raw is None else raw)[0] / fixed.input_scale[0])
 
 
 def _carried(made: FixedLayer, W: Array) -> float:
-    """Return how far the integers' W h is from that of the same state."""
+    """Return the largest error of W h in integers, for the same state."""
     layer, n, largest = made.layer, made.layer.size, made.scale * LARGEST
     if made.W is not None:
         unit = made.scale / (1 << PLACES)
@@ -171,7 +171,7 @@ def _carried(made: FixedLayer, W: Array) -> float:
             if norm == 0:
                 total += 0.0 if not u.any() else 2 * grown
                 continue
-            # I - tau q q' with tau as the integers have it, and I - u u'; then the rounding of k, and of the state.
+            # I - tau q q' with the quantized tau, against I - u u'; then the rounding of k, and of the state.
             tau = float(made.U.m[j]) * 2.0**-made.U.shift * 2.0**-made.U.places
             apart = _symmetric_norm(q, tau, u)
             total += apart * grown + made.scale * (0.5 * norm**0.5 * 2.0**-made.U.places + 0.5 * n**0.5)
@@ -194,7 +194,7 @@ def _slope(made: FixedLayer) -> float:
 
 
 def _nonlinearity(made: FixedLayer, z: Array, unit: float) -> float:
-    """Return how far the integers' phi is from the exact one, at arguments up to z (N,)."""
+    """Return the largest error of phi in integers, at arguments up to z (N,)."""
     layer, n = made.layer, made.layer.size
     name, z = layer.phi.name, 1.01 * z + 2 * made.scale
     if name in ("leaky_relu", "prelu"):
@@ -202,7 +202,7 @@ def _nonlinearity(made: FixedLayer, z: Array, unit: float) -> float:
     if name in _JUMPS:
         if layer.parameter is not None and (layer.parameter > 0).any():
             return np.inf
-        return _length(3.5 * unit + 2.0**-22 * z)  # b, root, ratio and products; of modrelu b alone
+        return _length(3.5 * unit + 2.0**-22 * z)  # b, root, ratio and products; for modrelu only b
     if made.tanh is None:
         return 0.0
     c = np.ones(n) if layer.parameter is None else np.broadcast_to(np.abs(layer.parameter), (n,))

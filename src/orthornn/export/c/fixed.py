@@ -1,22 +1,21 @@
-r"""A network in integers, and its twin in Python: the same bits as the generated C, by NumPy.
+r"""A network in integers, and its twin in NumPy, which computes the same bits as the generated C.
 
 Numbers. A state h of a layer is int16, h = s q with the scale s = (largest value)/32767. Sums are int32 in the unit
-u = s/256: eight binary places below the state, so that the parts of a pre-activation are rounded to 1/256 of what the
-state resolves. A product of a matrix with a vector is an exact int32 sum of (int8 or int16) x int16, times a
-fixed-point
+u = s/256, eight binary places finer than the state: the parts of a pre-activation are rounded to 1/256 of the state's
+resolution. A product of a matrix with a vector is an exact int32 sum of (int8 or int16) x int16, times a fixed-point
 multiplier: round(sum m / 2^S), m an int32, the product an int64.
 
 No sum overflows, for any input: the rows of a matrix are scaled so that sum |w| <= 65535, and 65535 x 32767 < 2^31.
-This limits int16 weights of N units to about 16 - log2(N)/2 bits. What a sum becomes in the unit u is limited to 2^28,
-so that three of them and a bias stay below 2^30; a state is limited to +-32767.
+This limits int16 weights of N units to about 16 - log2(N)/2 bits. In the unit u a sum is clipped to 2^28, which keeps
+three of them and a bias below 2^30; a state is clipped to +-32767.
 
-Reflections are integers of any scale: H = I - (2/|q|^2) q q' does not depend on the length of q. So a product of
-rounded reflections is as orthogonal as its factors 2/|q|^2, int32 numbers, and the rounding of the state after each
+Reflections are integers of any scale: H = I - (2/|q|^2) q q' does not depend on the length of q. A product of rounded
+reflections is therefore orthogonal up to the rounding of its factors 2/|q|^2, int32 numbers, and of the state after each
 reflection.
 
 tanh is a table of 257 int16 between 0 and 8, with linear interpolation; the modulus and the unit vector of a complex
-unit are a square root and a division, bit by bit. No instruction is skipped for any value, so a step takes the same
-time always.
+unit are a square root and a division, bit by bit. A step executes the same instructions for all values, and so always
+takes the same time.
 
 The parts of OrthogonalBlocks, pools and lags are in fixed_blocks.py.
 """
@@ -69,23 +68,23 @@ from .folded import Array, Base, FoldedLayer, FoldedNetwork, swapped
 from .reading import Reading
 
 _LARGEST_SLOPE = 2.0
-_UNLIKE_INPUTS, _UNLIKE_OUTPUTS = 2.0**10, 2.0**16  # largest over smallest: 5 bits of int16 and 11 of int32 are left
+_UNLIKE_INPUTS, _UNLIKE_OUTPUTS = 2.0**10, 2.0**16  # largest over smallest: 5 bits of int16 and 11 of int32 remain
 
 
 def column_units(U: Array, bits: int) -> Array:
-    """Return what 1 stands for in each reflector, a column of U."""
+    """Return the value of one unit in each reflector, a column of U."""
     size = np.maximum(np.abs(U).max(0) / ((1 << (bits - 1)) - 1), np.abs(U).sum(0) / (LARGEST_ROW - len(U) / 2))
     return np.where(size > 0, size, 1)
 
 
 def rounded_rows(A: Array, bits: int, largest: int = LARGEST, by_row: bool = False) -> Array:
-    """Return the matrix whose numbers the integers of a FixedMatrix stand for."""
+    """Return the matrix that the integers of a FixedMatrix represent."""
     size = row_units(A, bits, largest, by_row)[:, None]
     return np.rint(A / size) * size
 
 
 def rounded_columns(U: Array, bits: int) -> Array:
-    """Return the reflectors whose directions the integers of FixedReflections have."""
+    """Return the reflectors that the integers of FixedReflections represent."""
     size = column_units(U, bits)
     return np.rint(U / size) * size
 
@@ -101,20 +100,22 @@ class FixedReflections:
 
     @classmethod
     def of(cls, U: Array, bits: int) -> FixedReflections:
-        """Round reflectors (N, M), each at its own scale."""
+        """Round reflectors (N, M), each with a separate scale."""
         q = np.rint(U / column_units(U, bits)).astype(np.int64)
         norm, row = (q * q).sum(0), np.abs(q).sum(0)
         tau = np.where(norm > 0, 2 / np.maximum(norm, 1), 0)
-        reach = float((np.abs(q).max(0) * row * tau).max()) * LARGEST  # of |q_i k|
+        reach = float((np.abs(q).max(0) * row * tau).max()) * LARGEST  # bounds |q_i k|
         places = min(14, math.floor(math.log2((2.0**31 - 2**15) / max(reach, 1.0))))
         if places < 2:
-            raise ArgumentError("Expected reflectors that integers can hold; these are too long. Pass form='dense'.")
+            raise ArgumentError(
+                "Expected reflectors that integers can hold, but these are too long. Pass form='dense'."
+            )
         factors = tau * 2.0**places
         shift = min(62, 29 - math.floor(math.log2(max(float(factors.max()), 2.0**-32))))
         return cls(q, np.rint(factors * 2.0**shift).astype(np.int64), shift, places)
 
     def __call__(self, h: Array) -> Array:
-        """Return the product applied to rows h (..., N)."""
+        """Return the product of reflections applied to rows h (..., N)."""
         for q, m in zip(self.q.T[::-1], self.m[::-1]):
             sums = (h.astype(np.float64) @ q.astype(np.float64)).astype(np.int64)
             k = scaled(sums, int(m), self.shift)
@@ -124,7 +125,7 @@ class FixedReflections:
 
 @dataclass(frozen=True)
 class FixedBase:
-    """c and s with so many binary places."""
+    """c and s with `places` binary places."""
 
     c: Array
     s: Array
@@ -134,7 +135,7 @@ class FixedBase:
     def of(cls, base: Base) -> FixedBase:
         """Round c and s to int16."""
         largest = max(float(np.abs(base.c).max()), float(np.abs(base.s).max()), 2.0**-15)
-        # |c| + |s| is at most twice LARGEST: no sum overflows, with half a unit to round it as long as that is below 2^17.
+        # |c| + |s| is at most twice LARGEST: no sum overflows, not even with the half unit for rounding if it is below 2^17.
         places = min(17, math.floor(math.log2(LARGEST / largest)))
         if places < 1:
             raise ArgumentError(f"Expected a gain that int16 can hold, but got {largest:.3g}. Pass numbers='float32'.")
@@ -148,7 +149,7 @@ class FixedBase:
 
 @dataclass(frozen=True)
 class FixedTanh:
-    """tanh(c z)/c: position in the table = z m_in, result = table m_out; m_in = 0 stands for c = 0."""
+    """tanh(c z)/c: position in the table = z m_in, result = table m_out; m_in = 0 represents c = 0."""
 
     into: Multiplier
     out: Multiplier
@@ -184,9 +185,9 @@ class FixedLayer:
     """A layer in integers.
 
     Attributes:
-        layer: Its numbers. scale: What 1 of its state stands for, as int16.
-        turns: Of rotations whose state is int32, in the unit of sums; then W, U and base are None.
-        parameter: Of phi, in the unit of sums, or as multiples of 2^-16 for slopes.
+        layer: The layer before rounding. scale: Value of one unit of its int16 state.
+        turns: Rotations whose state is int32, in the unit of sums; W, U and base are None then.
+        parameter: Parameter of phi, in the unit of sums, or in multiples of 2^-16 for slopes.
     """
 
     layer: FoldedLayer
@@ -248,12 +249,12 @@ class FixedNetwork:
     """A network in integers; see the module's docstring.
 
     Attributes:
-        input_scale, input_offset: (I,), a raw input x is the integer round(x * input_scale + input_offset).
-        output_scale: An output y is y * output_scale as a number.
-        ranges: What the scales come from. bits: Of weights.
-        blocks: What is done next to each layer of OrthogonalBlocks. reading: What the readout reads besides the last output.
-        H, e, gelu: Of a perceptron as readout; from gelu to the int16 of its hidden units.
-        vectors: (S + 1, E), of series.
+        input_scale, input_offset: (I,), a raw input x becomes the integer round(x * input_scale + input_offset).
+        output_scale: Value of one unit of the outputs.
+        ranges: Ranges from which the scales follow. bits: Bits of a weight.
+        blocks: The parts of OrthogonalBlocks next to each layer. reading: The readout's input besides the last output.
+        H, e, gelu: A perceptron as readout; gelu converts to the int16 of its hidden units.
+        vectors: Vectors of series, (S + 1, E).
     """
 
     network: FoldedNetwork
@@ -273,11 +274,11 @@ class FixedNetwork:
     vectors: Array | None = None
 
     def quantize(self, x: Array) -> Array:
-        """Return raw inputs (..., I) as integers; tokens as they are."""
+        """Return raw inputs (..., I) as integers, and tokens unchanged."""
         if self.network.tokens:
             return np.asarray(x, np.int64)
         scale, offset = self.input_scale.astype(np.float32), self.input_offset.astype(np.float32)
-        with np.errstate(over="ignore", invalid="ignore"):  # the C cuts infinities, and NaN, as what follows does
+        with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are clipped below, as in C
             found = np.asarray(x, np.float32) * scale + offset
         found = np.where(found > -LARGEST, np.minimum(found, np.float32(LARGEST)), np.float32(-LARGEST))
         half = np.where(found < 0, np.float32(-0.5), np.float32(0.5))
@@ -312,7 +313,7 @@ class FixedNetwork:
         return y if self.reading.A is None else y + self.reading.A(seen[-1]), [*after, *seen]
 
     def _inputs(self, x: Array) -> tuple[Array, Array]:
-        """Return what lags and what the first layer reads."""
+        """Return the input of the lags and the input of the first layer."""
         if self.vectors is None:
             return x, x
         series, number = len(self.vectors) - 1, x[..., -1]
@@ -320,9 +321,9 @@ class FixedNetwork:
         return x[..., :-1], np.concatenate([x[..., :-1], self.vectors[number]], -1)
 
     def run(self, x: Array) -> Array:
-        """Return y (B, T, O), or (B, O) of a network that is read after the last step, from raw x (B, T, I) or (B, T).
+        """Return y (B, T, O), or (B, O) if the network is read after the last step, from raw x (B, T, I) or (B, T).
 
-        A network that reads the steps in an order of its own gets them in that order.
+        If the network reads the steps in another order, they are permuted first.
         """
         q = self.quantize(self.network.ordered(np.asarray(x)))
         states = [np.broadcast_to(h, (len(q), *h.shape)) if h.ndim else h for h in self.first_states()]
@@ -334,17 +335,17 @@ class FixedNetwork:
 
 
 def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
-    """Return a network in integers with weights of so many bits.
+    """Return a network in integers with weights of `bits` bits.
 
     Raises:
-        ArgumentError: If some part of it does not fit into integers.
+        ArgumentError: If a part does not fit into integers.
     """
     largest_input = float(np.max(ranges.inputs, initial=0))
     _check_alike("inputs", ranges.inputs, _UNLIKE_INPUTS, "Standardize them")
     x_scale = (max(largest_input, 1e-30) if largest_input > 0 else 1.0) / LARGEST
     layers: list[FixedLayer] = []
     blocks: list[FixedBlock] = []
-    features = _scale_of(ranges.between.get("features", 0.0))  # of int16
+    features = _scale_of(ranges.between.get("features", 0.0))  # as int16
     entering = x_scale
     for k, (layer, largest) in enumerate(zip(network.layers, ranges.states)):
         of_tokens = network.tokens and not k
@@ -377,7 +378,7 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
     if network.vectors is not None:
         if len(network.vectors) > LARGEST:
             raise ArgumentError(
-                f"Expected at most {LARGEST - 1} series for integers, whose number is an int16, but got "
+                f"Expected at most {LARGEST - 1} series for integers, as the number of a series is an int16, but got "
                 f"{len(network.vectors) - 1}. Pass numbers='float32'."
             )
         raw[-1], shift[-1] = 1.0, 0.0  # the number of the series
@@ -402,7 +403,7 @@ def quantize(network: FoldedNetwork, bits: int, ranges: Ranges) -> FixedNetwork:
 
 
 def _scale_of(largest: float) -> float:
-    """Return what 1 of an int16 stands for; any number for what is silent on the data."""
+    """Return the value of one unit of an int16; an arbitrary one if the quantity is always 0 on the data."""
     return (largest if largest > 0 else 1.0) / LARGEST
 
 
@@ -412,13 +413,13 @@ def _layer(
     """Return a layer in integers.
 
     Args:
-        layer: Its numbers.
-        bits: Of weights.
-        scale: Of its state, as int16.
-        entering: That of what it reads; 1 for tokens.
-        read: How large that is, (K,).
-        of_tokens: Whether it reads a class.
-        k: Its number.
+        layer: The layer before rounding.
+        bits: Bits of a weight.
+        scale: Scale of its state as int16.
+        entering: Scale of its input; 1 for tokens.
+        read: Largest values of its input, (K,).
+        of_tokens: Whether its input is a class.
+        k: Index of the layer.
         in_block: Whether it is the recurrence of a block.
     """
     turns = FixedRotations.of(layer.base) if in_block and layer.form == "rotations" and layer.base is not None else None
@@ -452,7 +453,7 @@ def _block(
     of_tokens: bool,
     k: int,
 ) -> FixedBlock:
-    """Return the parts of a block. state, inputs, features, hidden: What 1 of an int16 stands for in each."""
+    """Return the parts of a block. state, inputs, features, hidden: Value of one int16 unit of each."""
     unit, where = features / (1 << PLACES), f"block {k}"
     largest = np.full(block.A.shape[1], state * LARGEST)
 
@@ -497,7 +498,7 @@ def _block(
 
 
 def _readout(network: FoldedNetwork, bits: int, entering: float, inputs: float, ranges: Ranges) -> dict[str, Any]:
-    """Return the fields of a FixedNetwork for the readout. entering, inputs: What 1 of an int16 that it reads stands for."""
+    """Return the fields of a FixedNetwork for the readout. entering, inputs: Value of one int16 unit of its inputs."""
     if network.Y is None:
         return {"Y": None, "d": None, "output_scale": entering}
     made: dict[str, Any] = {}
@@ -519,26 +520,26 @@ def _readout(network: FoldedNetwork, bits: int, entering: float, inputs: float, 
 
 
 def _check_alike(what: str, sizes: Array, most: float, advice: str) -> None:
-    """Raise ArgumentError if the largest is so many times the smallest that this would have no digits left."""
+    """Raise ArgumentError if the sizes are so different that the smallest would have no significant digits left."""
     there = sizes[sizes > 0]
     if there.size and there.max() > most * there.min():
         raise ArgumentError(
-            f"Expected {what} of about one size for integers, which share a scale, but got sizes from {there.min():.3g} to "
+            f"Expected {what} of similar size, since integers share one scale, but got sizes from {there.min():.3g} to "
             f"{there.max():.3g}. {advice}, or pass numbers='float32'."
         )
 
 
 def _bias(b: Array, projected: Array, unit: float, where: str) -> Array:
-    """Return the bias in the unit of sums, cut where it saturates a unit by itself.
+    """Return the bias in the unit of sums, clipped where it saturates a unit by itself.
 
     Raises:
-        ArgumentError: If it would be cut where an input, which is at most `projected`, may cancel it.
+        ArgumentError: If an entry would be clipped although an input, which is at most `projected`, may cancel it.
     """
     cancelled = (np.abs(b) > REACH * unit) & (projected > np.abs(b) / 2)
     if cancelled.any():
         raise ArgumentError(
-            f"Expected biases below {REACH * unit:.3g}, several times the range of what is calibrated, where inputs cancel "
-            f"them, but {where} has {np.abs(b[cancelled]).max():.3g}. Center the inputs, or pass numbers='float32'."
+            f"Expected biases that inputs cancel to be below {REACH * unit:.3g}, several times the calibrated range, but "
+            f"{where} has {np.abs(b[cancelled]).max():.3g}. Center the inputs, or pass numbers='float32'."
         )
     return _in_unit(b, unit)
 
@@ -551,7 +552,7 @@ def _tanh(layer: FoldedLayer, unit: float) -> FixedTanh | None:
     if layer.phi.name == "tanh":
         return FixedTanh.of(np.ones(1), unit)
     if layer.phi.name == "scaled_tanh" and layer.parameter is not None:
-        # Where c z stays small, tanh(cz)/c is z, and its place in the table would have too few digits.
+        # While c z stays small, tanh(cz)/c is z, and its position in the table would have too few digits.
         linear = np.square(layer.parameter * unit * (1 << PLACES) * LARGEST) < 3 * 2.0**-15
         return FixedTanh.of(np.where(linear, 0, layer.parameter), unit)
     return None

@@ -1,4 +1,4 @@
-"""Sums, products and tables in integers, as the generated C has them; see fixed.py for their units."""
+"""Sums, products and tables in integers, identical to those of the generated C; see fixed.py for their units."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REACH = ROOM << (PLACES + 15)
 TANH_STEPS, TANH_END, TANH_PLACES = 32, 8, 10  # entries per unit, where the table ends, bits between entries
 TANH_TABLE = np.rint(LARGEST * np.tanh(np.arange(TANH_STEPS * TANH_END + 1) / TANH_STEPS)).astype(np.int64)
 RATIO_BITS = 24
-_PER_ROW = 16  # columns from which on each row has a multiplier of its own
+_PER_ROW = 16  # from this number of columns on, each row has a separate multiplier
 
 
 def scaled(value: Array, m: Array | int, shift: int) -> Array:
@@ -28,7 +28,7 @@ def scaled(value: Array, m: Array | int, shift: int) -> Array:
 
 @dataclass(frozen=True)
 class Multiplier:
-    """factor = m / 2^shift, by rows; sums beyond `limit` are cut, None where none can be."""
+    """factor = m / 2^shift for each row; sums beyond `limit` are clipped, None if no sum can exceed it."""
 
     m: Array
     shift: int
@@ -36,7 +36,7 @@ class Multiplier:
 
     @classmethod
     def of(cls, factors: Array, largest_sum: int, what: str) -> Multiplier:
-        """Return multipliers of these factors for sums of at most this size."""
+        """Return multipliers with these factors for sums of at most this size."""
         top = float(factors.max())
         shift = min(62, 29 - math.floor(math.log2(top)))
         if shift < 1:
@@ -55,8 +55,8 @@ class Multiplier:
 
 
 def row_units(A: Array, bits: int, largest: int = LARGEST, by_row: bool = False) -> Array:
-    """Return what 1 stands for in each row of a matrix of integers, (R,), or (1,) for all rows of a narrow one, unless rows
-    have nothing to do with each other.
+    """Return the value of one integer unit in each row of a matrix, (R,), or in all rows, (1,), if the matrix is narrow and
+    its rows are related.
     """
     size = np.abs(A).max(1) / ((1 << (bits - 1)) - 1)
     if largest > 1:  # else a row is read at one place only
@@ -67,7 +67,7 @@ def row_units(A: Array, bits: int, largest: int = LARGEST, by_row: bool = False)
 
 @dataclass(frozen=True)
 class FixedMatrix:
-    """q: (R, K) integers, and what their sums are multiplied by."""
+    """q: (R, K) integers, and the multiplier of their sums."""
 
     q: Array
     multiplier: Multiplier
@@ -76,8 +76,9 @@ class FixedMatrix:
     def of(
         cls, A: Array, bits: int, factor: float, what: str, largest: int = LARGEST, by_row: bool = False
     ) -> FixedMatrix:
-        """Round A (R, K); a sum becomes factor * (A x). largest: of the integers that it is multiplied with. by_row: as in
-        `row_units`.
+        """Round A (R, K); a sum becomes factor * (A x).
+
+        largest: Largest integer that A is multiplied with. by_row: Same as for `row_units`.
         """
         size = row_units(A, bits, largest, by_row)
         q = np.rint(A / size[:, None]).astype(np.int64)
@@ -85,13 +86,13 @@ class FixedMatrix:
         return cls(q, Multiplier.of(size * factor, sums, what))
 
     def __call__(self, x: Array) -> Array:
-        """Return the product with rows x (..., K), in the unit of sums. Float64 holds these sums exactly."""
+        """Return the product with rows x (..., K), in the unit of sums. float64 represents these sums exactly."""
         sums = x.astype(np.float64) @ self.q.T.astype(np.float64)
         return self.multiplier(sums.astype(np.int64))
 
 
 def cut(h: Array) -> Array:
-    """Return what int16 holds of a state, without its lowest number."""
+    """Return a state clipped to the range of int16 without -32768."""
     return np.clip(h, -LARGEST, LARGEST)
 
 
@@ -103,5 +104,5 @@ def root(square: Array) -> Array:
 
 
 def ratio(part: Array, whole: Array) -> Array:
-    """Return floor(part 2^24 / whole); 0 where whole is 0."""
+    """Return floor(part 2^24 / whole); 0 if whole is 0."""
     return np.where(whole > 0, (part << RATIO_BITS) // np.maximum(whole, 1), 0)

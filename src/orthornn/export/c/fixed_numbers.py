@@ -29,18 +29,177 @@ from .fixed_blocks import (
 )
 from .float_numbers import packed, select_helpers
 
-_HELPERS = {
-    "dot": """static int32_t dot(const {matrix} *a, const int16_t *x, int count)
+TOGETHER = 4
+"""Rows of a matrix whose products are made together, so that each number of the vector is read once for all."""
+_DSP = """/* processors that add two products of 16 bits in one instruction, in compilers that have the functions for it */
+#if defined(__ARM_FEATURE_DSP) && defined(__GNUC__) && !defined(__ARM_BIG_ENDIAN) && !defined(ORTHORNN_PORTABLE)
+#define ORTHORNN_DSP
+#include <arm_acle.h>
+#endif
+"""
+_TWO = """#ifdef ORTHORNN_DSP
+/* what four bytes hold, at any address */
+static inline int32_t two(const void *place)
+{{
+    int32_t word;
+    __builtin_memcpy(&word, place, 4);
+    return word;
+}}
+#endif
+"""
+_ODD = """#ifdef ORTHORNN_DSP
+/* the bytes 1 and 3 of a word as two numbers of 16 bits; __sxtb16 takes 0 and 2 */
+static inline int32_t odd_bytes(int32_t word)
+{{
+    int32_t found;
+    __asm__("sxtb16 %0, %1, ror #8" : "=r"(found) : "r"(word));
+    return found;
+}}
+#endif
+"""
+_INT8 = {
+    "inner": """/* sum of a[j] x[j] */
+static int32_t inner(const int8_t *a, const int16_t *x, int count)
 {{
     int32_t sum = 0;
-    int j;
-    for (j = 0; j < count; j++)
-        sum += (int32_t)a[j] * x[j];
+#ifdef ORTHORNN_DSP
+    for (; count >= 4; count -= 4, a += 4, x += 4) {{
+        const uint32_t low = (uint32_t)two(x), high = (uint32_t)two(x + 2);
+        const int32_t word = two(a), even = (int32_t)((low & 0xFFFFu) | high << 16);
+        const int32_t odd = (int32_t)((high & 0xFFFF0000u) | low >> 16);
+        sum = __smlad(odd_bytes(word), odd, __smlad(__sxtb16(word), even, sum));
+    }}
+#endif
+    for (; count > 0; count--)
+        sum += (int32_t)*a++ * *x++;
     return sum;
 }}
 """,
-    "between": """/* value, cut to +-limit; masks in place of branches, so that every value takes as long */
-static int32_t between(int32_t value, int32_t limit)
+    "dot": """/* a row times x; in the tables, the two middle weights of every four are exchanged, for sxtb16 */
+static int32_t dot(const int8_t *a, const int16_t *x, int count)
+{{
+    int32_t sum = 0;
+    for (; count >= 4; count -= 4, a += 4, x += 4) {{
+#ifdef ORTHORNN_DSP
+        const int32_t word = two(a);
+        sum = __smlad(odd_bytes(word), two(x + 2), __smlad(__sxtb16(word), two(x), sum));
+#else
+        sum += (int32_t)a[0] * x[0] + (int32_t)a[2] * x[1] + (int32_t)a[1] * x[2] + (int32_t)a[3] * x[3];
+#endif
+    }}
+    for (; count > 0; count--)
+        sum += (int32_t)*a++ * *x++;
+    return sum;
+}}
+""",
+    "dots": """/* the same for {together} rows, or fewer if fewer are left */
+static void dots(int32_t *sums, const int8_t *a, const int16_t *x, int count, int rows)
+{{
+    int r;
+#ifdef ORTHORNN_DSP
+    if (rows >= {together}) {{
+        const int twice = 2 * count, thrice = 3 * count;
+        int32_t first = 0, second = 0, third = 0, fourth = 0;
+#pragma GCC unroll 2
+        for (r = count >> 2; r > 0; r--) {{
+            const int32_t low = two(x), high = two(x + 2);
+            int32_t word = two(a);
+            first = __smlad(__sxtb16(word), low, first);
+            first = __smlad(odd_bytes(word), high, first);
+            word = two(a + count);
+            second = __smlad(__sxtb16(word), low, second);
+            second = __smlad(odd_bytes(word), high, second);
+            word = two(a + twice);
+            third = __smlad(__sxtb16(word), low, third);
+            third = __smlad(odd_bytes(word), high, third);
+            word = two(a + thrice);
+            fourth = __smlad(__sxtb16(word), low, fourth);
+            fourth = __smlad(odd_bytes(word), high, fourth);
+            a += 4, x += 4;
+        }}
+        for (r = count & 3; r > 0; r--, a++, x++) {{
+            first += a[0] * *x;
+            second += a[count] * *x;
+            third += a[twice] * *x;
+            fourth += a[thrice] * *x;
+        }}
+        sums[0] = first, sums[1] = second, sums[2] = third, sums[3] = fourth;
+        return;
+    }}
+#endif
+    for (r = 0; r < {together} && r < rows; r++)
+        sums[r] = dot(a + (size_t)r * (size_t)count, x, count);
+}}
+""",
+}
+_INT16 = {
+    "inner": """/* sum of a[j] x[j] */
+static int32_t inner(const int16_t *a, const int16_t *x, int count)
+{{
+    int32_t sum = 0;
+#ifdef ORTHORNN_DSP
+    for (; count >= 2; count -= 2, a += 2, x += 2)
+        sum = __smlad(two(a), two(x), sum);
+#endif
+    for (; count > 0; count--)
+        sum += (int32_t)*a++ * *x++;
+    return sum;
+}}
+""",
+    "dot": """static int32_t dot(const int16_t *a, const int16_t *x, int count)
+{{
+    return inner(a, x, count);
+}}
+""",
+    "dots": """/* the same for {together} rows, or fewer if fewer are left */
+static void dots(int32_t *sums, const int16_t *a, const int16_t *x, int count, int rows)
+{{
+    int r;
+#ifdef ORTHORNN_DSP
+    if (rows >= {together}) {{
+        const int twice = 2 * count, thrice = 3 * count;
+        int32_t first = 0, second = 0, third = 0, fourth = 0;
+#pragma GCC unroll 2
+        for (r = count >> 2; r > 0; r--) {{
+            const int32_t low = two(x), high = two(x + 2);
+            first = __smlad(two(a + 2), high, __smlad(two(a), low, first));
+            second = __smlad(two(a + count + 2), high, __smlad(two(a + count), low, second));
+            third = __smlad(two(a + twice + 2), high, __smlad(two(a + twice), low, third));
+            fourth = __smlad(two(a + thrice + 2), high, __smlad(two(a + thrice), low, fourth));
+            a += 4, x += 4;
+        }}
+        for (r = count & 3; r > 0; r--, a++, x++) {{
+            first += a[0] * *x;
+            second += a[count] * *x;
+            third += a[twice] * *x;
+            fourth += a[thrice] * *x;
+        }}
+        sums[0] = first, sums[1] = second, sums[2] = third, sums[3] = fourth;
+        return;
+    }}
+#endif
+    for (r = 0; r < {together} && r < rows; r++)
+        sums[r] = dot(a + (size_t)r * (size_t)count, x, count);
+}}
+""",
+}
+_NEXT_DOT = """/* row i of so many times x; every {together}th call makes the sums of the next ones, too */
+static int32_t next_dot(int32_t *sums, const {matrix} *a, const int16_t *x, int count, int i, int rows)
+{{
+    if ((i & {others}) == 0)
+        dots(sums, a, x, count, rows - i);
+    return sums[i & {others}];
+}}
+"""
+_HELPERS = {
+    "two": _TWO,
+    "odd_bytes": _ODD,
+    "inner": "",
+    "dot": "",
+    "dots": "",
+    "next_dot": _NEXT_DOT,
+    "between": """/* value, clipped to +-limit; masks, not branches, so that every value takes the same time */
+static inline int32_t between(int32_t value, int32_t limit)
 {{
     const int32_t high = -(int32_t)(value > limit), low = -(int32_t)(value < -limit);
     return (value & ~(high | low)) | (limit & high) | (-limit & low);
@@ -52,13 +211,31 @@ static int32_t scaled(int32_t value, int32_t m, int shift)
     return (int32_t)(((int64_t)value * m + ((int64_t)1 << (shift - 1))) >> shift);
 }}
 """,
+    "cut": """/* value, cut to 16 bits without -32768 */
+static int32_t cut(int32_t value)
+{{
+#ifdef ORTHORNN_DSP
+    int32_t found;
+    __asm__("ssat %0, #16, %1" : "=r"(found) : "r"(value));
+    return found + (int32_t)((uint32_t)(found + 32767) >> 31);
+#else
+    return between(value, 32767);
+#endif
+}}
+""",
     "narrow": """/* a sum as a state */
 static int16_t narrow(int32_t value)
 {{
+#ifdef ORTHORNN_DSP
+    int32_t found;
+    __asm__("ssat %0, #16, %1, asr #8" : "=r"(found) : "r"(value + 128));
+    return (int16_t)(found + (int32_t)((uint32_t)(found + 32767) >> 31));
+#else
     return (int16_t)between((value + 128) >> 8, 32767);
+#endif
 }}
 """,
-    "rotate": """/* h = c * h + s * swap(h): swap exchanges the halves, a middle unit stays */
+    "rotate": """/* h = c * h + s * swap(h): swap exchanges the halves; a middle unit stays in place */
 static void rotate(int16_t *h, const int16_t *c, const int16_t *s, int count, int places)
 {{
     const int half = count / 2, gap = count - half;
@@ -66,15 +243,15 @@ static void rotate(int16_t *h, const int16_t *c, const int16_t *s, int count, in
     int i;
     for (i = 0; i < half; i++) {{
         const int32_t p = h[i], q = h[i + gap];
-        h[i] = (int16_t)between((c[i] * p + s[i] * q + rounding) >> places, 32767);
-        h[i + gap] = (int16_t)between((c[i + gap] * q + s[i + gap] * p + rounding) >> places, 32767);
+        h[i] = (int16_t)cut((c[i] * p + s[i] * q + rounding) >> places);
+        h[i + gap] = (int16_t)cut((c[i + gap] * q + s[i + gap] * p + rounding) >> places);
     }}
     if (gap != half)
-        h[half] = (int16_t)between(((c[half] + s[half]) * (int32_t)h[half] + rounding) >> places, 32767);
+        h[half] = (int16_t)cut(((c[half] + s[half]) * (int32_t)h[half] + rounding) >> places);
 }}
 """,
-    "reflect": """/* h = H_1 ... H_m h, H = I - (2 / |u|^2) u u'. In u the last one comes first. With skip, H_j
-   leaves the first j - 1 units as they are. */
+    "reflect": """/* h = H_1 ... H_m h, H = I - (2 / |u|^2) u u'. In u the last reflector comes first. With skip,
+   H_j leaves the first j - 1 units unchanged. */
 static void reflect(int16_t *h, const {matrix} *u, const int32_t *m, int count, int columns, int skip, int shift, int places)
 {{
     const int32_t rounding = (int32_t)1 << (places - 1);
@@ -82,9 +259,9 @@ static void reflect(int16_t *h, const {matrix} *u, const int32_t *m, int count, 
     for (j = columns - 1; j >= 0; j--) {{
         const int start = skip ? j : 0, length = count - start;
         int16_t *const part = h + start;
-        const int32_t k = scaled(dot(u, part, length), m[j], shift);
+        const int32_t k = scaled(inner(u, part, length), m[j], shift);
         for (i = 0; i < length; i++)
-            part[i] = (int16_t)between(part[i] - ((u[i] * k + rounding) >> places), 32767);
+            part[i] = (int16_t)cut(part[i] - ((u[i] * k + rounding) >> places));
         u += length;
     }}
 }}
@@ -95,7 +272,7 @@ static void reflect(int16_t *h, const {matrix} *u, const int32_t *m, int count, 
     return (z ^ sign) - sign;
 }}
 """,
-    "signed_as": """/* value, negative where z is */
+    "signed_as": """/* value with the sign of z */
 static int32_t signed_as(int32_t value, int32_t z)
 {{
     const int32_t sign = -(int32_t)(z < 0);
@@ -104,13 +281,13 @@ static int32_t signed_as(int32_t value, int32_t z)
 """,
     "relu": """static int32_t relu(int32_t z)
 {{
-    return z & -(int32_t)(z > 0);
+    return z & ~(z >> 31);
 }}
 """,
     "leaky": """static int32_t leaky(int32_t z, int32_t slope)
 {{
-    const int32_t positive = -(int32_t)(z > 0);
-    return (z & positive) | (scaled(z, slope, 16) & ~positive);
+    const int32_t negative = z >> 31;
+    return (z & ~negative) | (scaled(z, slope, 16) & negative);
 }}
 """,
     "modrelu": """static int32_t modrelu(int32_t z, int32_t b)
@@ -138,7 +315,7 @@ static int32_t scaled_tanh(int32_t z, int32_t limit, int32_t m, int shift, int32
         v[i] = narrow(u[i]);
 }}
 """,
-    "turn": """/* as rotate, of a state of 32 bits, which is rounded once */
+    "turn": """/* the same as rotate for a state of 32 bits, rounded once */
 static void turn(int32_t *h, const int32_t *c, const int32_t *s, int count, int places)
 {{
     const int half = count / 2, gap = count - half;
@@ -200,10 +377,10 @@ static void normalize_size(int16_t *v, const int32_t *u, int count, int64_t eps)
     }}
     m = (((int64_t)ratio((uint32_t)1 << 30, root(square)) * {largest}) >> 9) * (int64_t)places;
     for (i = 0; i < count; i++)
-        v[i] = (int16_t)between((int32_t)((u[i] * m + ((int64_t)1 << 44)) >> 45), {largest});
+        v[i] = (int16_t)cut((int32_t)((u[i] * m + ((int64_t)1 << 44)) >> 45));
 }}
 """,
-    "normalize": """/* the same of u - mean(u); u stays as it is */
+    "normalize": """/* the same for u - mean(u); u is unchanged */
 static void normalize(int16_t *v, int32_t *u, int count, int64_t eps, int32_t m, int shift, int down)
 {{
     int64_t sum = 0;
@@ -219,7 +396,7 @@ static void normalize(int16_t *v, int32_t *u, int count, int64_t eps, int32_t m,
         u[i] += mean;
 }}
 """,
-    "entry": """/* the value of a table at the place |z|, with {places} binary places more than its entries */
+    "entry": """/* value of a table at the position |z|, which has {places} binary places more than its entries */
 static int32_t entry(const int16_t *table, int32_t z)
 {{
     const int32_t place = between(size_of(z), {end});
@@ -245,7 +422,7 @@ static int32_t gelu(int32_t z)
     return (int16_t)((a & ~take) | (b & take));
 }}
 """,
-    "quotient": """/* sum / count, rounded, bit by bit: {quotient} bits hold it */
+    "quotient": """/* sum / count, rounded, bit by bit; it has at most {quotient} bits */
 static int32_t quotient(int64_t sum, uint32_t count)
 {{
     const int64_t sign = -(int64_t)(sum < 0);
@@ -299,8 +476,13 @@ class FixedDialect(Dialect):
         sums = sums if multiplier.limit is None else f"between({sums}, {multiplier.limit})"
         return f"scaled({sums}, {factor}, {multiplier.shift})"
 
-    def product(self, name: str, row: str, vector: str, count: int, i: str) -> str:  # noqa: D102
-        return self._scaled(name, f"dot({row}, {vector}, {count})", i)
+    def room(self, row: str) -> list[str]:  # noqa: D102
+        return [f"int32_t {row}_sums[{TOGETHER}];"]
+
+    def product(self, name: str, row: str, vector: str, count: int, i: str, rows: int = 0) -> str:  # noqa: D102
+        if not rows:
+            return self._scaled(name, f"dot({row}, {vector}, {count})", i)
+        return self._scaled(name, f"next_dot({row}_sums, {row}, {vector}, {count}, {i}, {rows})", i)
 
     def entry(self, name: str, weight: str, factor: str | None, i: str) -> str:  # noqa: D102
         return self._scaled(name, weight if factor is None else f"(int32_t){weight} * {factor}", i)
@@ -343,7 +525,7 @@ class FixedDialect(Dialect):
     def read_state(self, layer: LayerShape) -> list[str]:  # noqa: D102
         if self.state(layer) == "int16_t":
             return [f"const int16_t *const h = state->h{layer.index};"]
-        rounded = f"between((state->h{layer.index}[i] + {1 << (HELD_PLACES - 1)}) >> {HELD_PLACES}, {LARGEST})"
+        rounded = f"cut((state->h{layer.index}[i] + {1 << (HELD_PLACES - 1)}) >> {HELD_PLACES})"
         return [
             "int16_t *const h = state->narrowed;",
             f"for (i = 0; i < {layer.size}; i++)",
@@ -366,7 +548,7 @@ class FixedDialect(Dialect):
         assert found is not None
         argument = f"gelu({value})" if found.limit is None else f"between(gelu({value}), {found.limit})"
         value = f"scaled({argument}, {int(found.m[0])}, {found.shift})"
-        return f"(int16_t)between({value}, {LARGEST})" if hidden else value
+        return f"(int16_t)cut({value})" if hidden else value
 
     def feature_of(self, value: str) -> str:  # noqa: D102
         return f"between({value}, {FEATURES})"
@@ -384,6 +566,9 @@ class FixedDialect(Dialect):
     def mean(self) -> tuple[str, str]:  # noqa: D102
         return "const uint32_t steps = state->count > 0 ? state->count : 1;", "narrow(quotient(state->sum[i], steps))"
 
+    def includes(self, text: str) -> str:  # noqa: D102
+        return f"\n{_DSP}" if "ORTHORNN_DSP" in text else ""
+
     def helpers(self, body: str) -> str:  # noqa: D102
         values = {
             "matrix": self.matrix,
@@ -396,8 +581,11 @@ class FixedDialect(Dialect):
             "tail": TAIL_BITS + TANH_PLACES - GELU_PLACES,
             "quotient": QUOTIENT_BITS,
             "largest": LARGEST,
+            "together": TOGETHER,
+            "others": TOGETHER - 1,
         }
-        return select_helpers({name: text.format(**values) for name, text in _HELPERS.items()}, body)
+        texts = _HELPERS | (_INT8 if self.fixed.bits == 8 else _INT16)
+        return select_helpers({name: text.format(**values) for name, text in texts.items()}, body)
 
     def _tables(self) -> list[Table]:
         fixed, found = self.fixed, []
@@ -409,7 +597,7 @@ class FixedDialect(Dialect):
         def add_matrix(name: str, matrix: FixedMatrix | None, transposed: bool = False) -> None:
             if matrix is not None:
                 self.matrices[name] = matrix
-                add(self.matrix, name, matrix.q.T if transposed else matrix.q)
+                add(self.matrix, name, matrix.q.T if transposed else _in_words(matrix.q, self.fixed.bits))
                 add("int32_t", f"{name}_m", _rows(matrix.multiplier))
 
         for k, layer in enumerate(fixed.layers):
@@ -446,6 +634,14 @@ class FixedDialect(Dialect):
         add_matrix("read_Y", fixed.Y)
         add("int32_t", "read_d", fixed.d)
         return found
+
+
+def _in_words(q: np.ndarray, bits: int) -> np.ndarray:
+    """Return the rows of a matrix in the order in which `dot` takes numbers of so many bits apart."""
+    whole = 0 if bits == 16 else q.shape[1] // 4 * 4
+    order = np.arange(q.shape[1])
+    order[:whole] = order[:whole].reshape(-1, 2, 2).transpose(0, 2, 1).ravel()
+    return q[:, order]
 
 
 def _rows(multiplier: Multiplier) -> np.ndarray | None:

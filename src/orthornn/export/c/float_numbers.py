@@ -1,4 +1,4 @@
-"""The float32 dialect: weights, states and sums are floats; of libm it takes tanhf, hypotf, erff, expf, sqrtf and fabsf."""
+"""The float32 dialect: weights, states and sums are floats; it calls tanhf, hypotf, erff, expf, sqrtf and fabsf of libm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HELPERS = {
     return sum;
 }
 """,
-    "rotate": """/* h = c * h + s * swap(h): swap exchanges the halves, a middle unit stays */
+    "rotate": """/* h = c * h + s * swap(h): swap exchanges the halves; a middle unit stays in place */
 static void rotate(float *h, const float *c, const float *s, int count)
 {
     const int half = count / 2, gap = count - half;
@@ -34,8 +34,8 @@ static void rotate(float *h, const float *c, const float *s, int count)
         h[half] = (c[half] + s[half]) * h[half];
 }
 """,
-    "reflect": """/* h = H_1 ... H_m h, H = I - u u', |u|^2 = 2. In u the last one comes first. With skip, H_j
-   leaves the first j - 1 units as they are. */
+    "reflect": """/* h = H_1 ... H_m h, H = I - u u', |u|^2 = 2. In u the last reflector comes first. With skip,
+   H_j leaves the first j - 1 units unchanged. */
 static void reflect(float *h, const float *u, int count, int m, int skip)
 {
     int j, i;
@@ -69,7 +69,7 @@ static void reflect(float *h, const float *u, int count, int m, int skip)
     return 1.0f / (1.0f + expf(-z));
 }
 """,
-    "normalize": """/* n = u / sqrt(mean(u^2) + eps), of which the mean of u is subtracted first if centered */
+    "normalize": """/* n = u / sqrt(mean(u^2) + eps); if centered, the mean of u is subtracted first */
 static void normalize(float *n, const float *u, int count, int centered, float eps)
 {
     float mean = 0.0f, scale;
@@ -84,7 +84,7 @@ static void normalize(float *n, const float *u, int count, int centered, float e
         n[i] *= scale;
 }
 """,
-    "larger": """static float larger(float a, float b) /* NaN if one of them is */
+    "larger": """static float larger(float a, float b) /* NaN if a or b is NaN */
 {
     return a > b ? a : a <= b ? b : a + b;
 }
@@ -128,7 +128,10 @@ class FloatDialect(Dialect):
     def __init__(self, network: FoldedNetwork) -> None:
         self.tables = list(_tables(network))
 
-    def product(self, name: str, row: str, vector: str, count: int, i: str) -> str:  # noqa: D102
+    def room(self, row: str) -> list[str]:  # noqa: D102
+        return []
+
+    def product(self, name: str, row: str, vector: str, count: int, i: str, rows: int = 0) -> str:  # noqa: D102
         return f"dot({row}, {vector}, {count})"
 
     def entry(self, name: str, weight: str, factor: str | None, i: str) -> str:  # noqa: D102
@@ -180,7 +183,7 @@ class FloatDialect(Dialect):
 
     def add_to_mean(self, size: int, vector: str) -> list[str]:  # noqa: D102
         return [
-            f"for (i = 0; i < {size}; i++) {{   /* Kahan's sum: what rounding lost is in lost */",
+            f"for (i = 0; i < {size}; i++) {{   /* Kahan summation: lost holds the rounding error */",
             f"    const float more = {vector}[i] - state->lost[i], sum = state->sum[i] + more;",
             "    state->lost[i] = (sum - state->sum[i]) - more;",
             "    state->sum[i] = sum;",
@@ -196,12 +199,16 @@ class FloatDialect(Dialect):
     def mean(self) -> tuple[str, str]:  # noqa: D102
         return "const float steps = state->count > 0 ? (float)state->count : 1.0f;", "state->sum[i] / steps"
 
+    def includes(self, text: str) -> str:  # noqa: D102
+        names = ("tanhf(", "hypotf(", "fabsf(", "erff(", "expf(", "sqrtf(")
+        return "\n#include <math.h>\n" if any(name in text for name in names) else ""
+
     def helpers(self, body: str) -> str:  # noqa: D102
         return select_helpers(_HELPERS, body)
 
 
 def select_helpers(helpers: dict[str, str], body: str) -> str:
-    """Return those functions, in their order, that a text calls, or that a function calls which it calls."""
+    """Return the functions, in their order, that a text calls directly or indirectly."""
     called = {name for name in helpers if re.search(rf"\b{name}\(", body)}
     for name in reversed(helpers):  # a function calls earlier ones only
         if name in called:
@@ -244,6 +251,6 @@ def _tables(network: FoldedNetwork) -> list[Table]:
 
 
 def packed(U: np.ndarray, trapezoid: bool) -> np.ndarray:
-    """Return the columns of U (N, M), the last one first, each without its leading j zeros if it has them."""
+    """Return the columns of U (N, M) in reverse order, each without its j leading zeros if U is a trapezoid."""
     columns = [U[j if trapezoid else 0 :, j] for j in range(U.shape[1])]
     return np.concatenate(columns[::-1]) if columns else np.zeros(0)

@@ -1,10 +1,10 @@
-"""A trained network as plain numbers: what the generated C computes, in float64.
+"""A trained network as plain numbers: the computation of the generated C, in float64.
 
 A layer with N units (2N for a complex state, [Re h; Im h]) and inputs x is
 
-    h_t = phi(W h_{t-1} + V x_t + b),    or W h_{t-1} + phi(V x_t + b) where its transition is linear,
+    h_t = phi(W h_{t-1} + V x_t + b),    or W h_{t-1} + phi(V x_t + b) if its transition is linear,
 
-with W in one of three forms, the gain in it:
+with W in one of three forms, which include the gain:
 
 form           W h                                                      numbers         multiply-adds
 dense          W h                                                      N^2             N^2
@@ -12,11 +12,11 @@ reflections    H_1 (H_2 ( ... H_M (c * h + s * swap(h)))),              NM - M(M
                H_j = I - tau_j u_j u_j'                                  (+ M, + 2N)
 rotations      c * h + s * swap(h)                                       2N              2N
 
-Reflections are applied one after the other: that takes no room besides the state, and needs neither T nor its inverse,
-so M reflectors are N M numbers and not N M + M^2/2.
+Reflections are applied one after the other: this needs no memory besides the state, and neither T nor its inverse, so M
+reflectors are N M numbers and not N M + M^2/2.
 
-A linear layer whose W is orthogonal runs as rotations in the basis Q of W's planes (orthornn/rotation_basis.py): its
-state is Q'h, Q' goes into V and b, and Q into the weights that read the state.
+A linear layer with an orthogonal W runs as rotations in the basis Q of W's planes (orthornn/rotation_basis.py): its
+state is Q'h, Q' is multiplied into V and b, and Q into the weights that read the state.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .reading import PARTS, Reading, reading_of
 CForm = Literal["auto", "dense", "reflections", "rotations"]
 FORMS: tuple[str, ...] = get_args(CForm)
 Array = np.ndarray
-_GELU_SLOPE = 1.13  # the largest of gelu
+_GELU_SLOPE = 1.13  # the largest slope of gelu
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class FoldedLayer:
         W: (N, N), for "dense".
         U: (N, M) reflectors of norm sqrt(2), or zero, for "reflections"; the last one is applied first.
         trapezoid: Whether the first j entries of column j are zero.
-        base: Of "reflections" and "rotations"; None for the identity.
-        V: (N, K). b: (N,) or None. parameter: Of phi, or None. h0: (N,).
+        base: The base of "reflections" and "rotations"; None for the identity.
+        V: (N, K). b: (N,) or None. parameter: Parameter of phi, or None. h0: (N,).
         linear: Whether the transition is outside of phi.
     """
 
@@ -84,7 +84,7 @@ class FoldedLayer:
 
     @property
     def size(self) -> int:
-        """N of the real state."""
+        """N, the size of the real state."""
         return len(self.h0)
 
     @property
@@ -110,7 +110,7 @@ class FoldedLayer:
         return a if self.b is None else a + self.b
 
     def on_the_way(self, h: Array) -> Iterator[Array]:
-        """Yield what rows h (..., N) become after the base and after each reflection, W h last; of a dense W nothing."""
+        """Yield the rows h (..., N) after the base and after each reflection, W h last; yield nothing if W is dense."""
         if self.base is not None:
             h = self.base.c * h + self.base.s * swapped(h)
             yield h
@@ -122,27 +122,27 @@ class FoldedLayer:
 
 @dataclass(frozen=True)
 class FoldedNetwork:
-    """Layers, what is done to the input, and what is read out.
+    """Layers, preprocessing of the input, and readout.
 
     Attributes:
         input_size: I.
         tokens: Whether the input is a class 0..I-1.
-        input_scale, input_offset: (I,), the input that the first layer reads is x * scale + offset; None if x itself.
+        input_scale, input_offset: (I,), the first layer reads x * scale + offset; None if it reads x.
         Y, d: The readout y = Y h + d; Y is None if y is the state of the last layer.
-        H, e: Of a perceptron as readout, y = Y gelu(H h + e) + d; else None.
+        H, e: A perceptron as readout, y = Y gelu(H h + e) + d; else None.
         last: Whether the network was trained to be read after the last step only.
         labels: Names of the outputs of a classifier, or None.
         order: The order in which the steps of a sequence are read, or None.
-        threshold: Of two classes, the probability of the second from which on it is predicted; None for 1/2.
+        threshold: Smallest probability of the second of two classes for which it is predicted; None for 1/2.
         has_head: Whether Y is a readout, not only a change of basis.
         columns: Names of the inputs, or None.
-        sample_rate: Of the sounds that it learned from, in Hz, or None.
-        sound: Which features of them a step is, as description.json has it; None if a step is a sample.
-        blocks: What is done next to each layer of OrthogonalBlocks; none of other networks.
-        reading: What the readout reads besides the last output.
+        sample_rate: Sample rate of the training sounds, in Hz, or None.
+        sound: The features of sound that make up a step, from description.json; None if a step is a sample.
+        blocks: The parts of OrthogonalBlocks next to each layer; empty for other networks.
+        reading: The input of the readout besides the last output.
         outputs: Names of the outputs that are values, or None.
-        vectors: (S + 1, E): of a network that has a vector for each of S series, whose number is the last input, and
-            last the mean of all for another one; the first layer reads it in the place of the number. None of others.
+        vectors: (S + 1, E), a vector for each of S series, followed by their mean for unknown series. The last input is the
+            number of the series, which the first layer replaces by the vector. None for networks without series.
         series: Names of the series, or None.
     """
 
@@ -172,12 +172,12 @@ class FoldedNetwork:
 
     @property
     def output_size(self) -> int:
-        """O."""
+        """O, the number of outputs."""
         return self.width if self.Y is None else len(self.Y)
 
     @property
     def width(self) -> int:
-        """Numbers of the output of the last layer, or of the last block."""
+        """Size of the output of the last layer, or of the last block."""
         return self.blocks[-1].size if self.blocks else self.layers[-1].size
 
     @property
@@ -190,7 +190,7 @@ class FoldedNetwork:
 
     @property
     def function_calls(self) -> dict[str, int]:
-        """How often a step with its readout calls a function of math.h for its blocks and its readout."""
+        """Calls of math.h functions in the blocks and the readout of a step."""
         gates = sum(block.size for block in self.blocks if block.mixing == "glu")
         gelus = sum(len(block.A) for block in self.blocks if block.mixing != "glu") + (
             0 if self.H is None else len(self.H)
@@ -200,7 +200,7 @@ class FoldedNetwork:
 
     @property
     def readout_norm(self) -> float:
-        """How much an error of the state can grow in the readout, at least 1: by the largest sums of absolute weights."""
+        """Bound, at least 1, on the growth of a state's error in the readout, from the largest sums of absolute weights."""
         sums = [float(np.abs(matrix).sum(1).max()) for matrix in (self.H, self.Y) if matrix is not None]
         return math.prod(max(1.0, largest) for largest in sums) * (1.0 if self.H is None else _GELU_SLOPE)
 
@@ -211,7 +211,7 @@ class FoldedNetwork:
         return x * self.input_scale + self.input_offset
 
     def read_inputs(self, x: Array) -> tuple[Array, Array]:
-        """Return what lags and what the first layer reads from prepared input (..., I), or tokens (...,)."""
+        """Return the inputs of the lags and of the first layer from prepared input (..., I), or tokens (...,)."""
         if self.vectors is None:
             return x, x
         series = len(self.vectors) - 1
@@ -220,20 +220,21 @@ class FoldedNetwork:
 
     @property
     def log_odds(self) -> float:
-        """How much larger the score of the second of two classes must be for it to be predicted."""
+        """Smallest difference of the two scores for which the second class is predicted."""
         p = min(max(0.5 if self.threshold is None else self.threshold, 1e-300), 1 - 2**-53)
         return math.log(p) - math.log1p(-p)
 
     def ordered(self, x: Array) -> Array:
         """Return raw sequences (B, T, ...) with their steps in the order in which the network reads them.
 
-        Raises ShapeError if they have another number of steps than that order.
+        Raises:
+            ShapeError: If the number of steps does not match that order.
         """
         if self.order is None:
             return x
         if x.shape[1] != len(self.order):
             raise ShapeError(
-                f"Expected sequences of {len(self.order)} steps, which the network reads in an order of its own, but got "
+                f"Expected sequences of {len(self.order)} steps, the length of the network's order of steps, but got "
                 f"{x.shape[1]} steps."
             )
         return x[:, list(self.order)]
@@ -247,10 +248,10 @@ class FoldedNetwork:
     ) -> tuple[Array, list[Array]]:
         """Return y (..., O) and the next states from raw x (..., I), or tokens (...,), in float64.
 
-        The states are those of the layers, and what the readout has seen of all steps, if it reads more than the last.
+        The states are those of the layers and, if the readout reads more than the last step, the memory of its pool.
 
-        watch: Is given the name and the values of what comes between: "features" of each block, "hidden0" of the perceptron
-            in block 0 and so on, and "hidden" of one that is the readout.
+        watch: Called with the name and the values of each intermediate result: "features" of each block, "hidden0" of the
+            perceptron in block 0 and so on, and "hidden" of a perceptron as readout.
         """
         after = []
         x = x if self.tokens else self.prepared(np.asarray(x, np.float64))
@@ -277,7 +278,7 @@ class FoldedNetwork:
         return y if self.reading.A is None else y + seen[-1] @ self.reading.A.T, [*after, *seen]
 
     def read(self, h: Array) -> Array:
-        """Return y from what the readout reads, without lags: the state of the last layer, or a pool."""
+        """Return y from the readout's input, without lags: the state of the last layer, or a pool."""
         if self.Y is None:
             return h
         if self.H is not None:
@@ -285,13 +286,13 @@ class FoldedNetwork:
         return h @ self.Y.T + (0 if self.d is None else self.d)
 
     def hidden(self, h: Array) -> Array:
-        """Return the hidden units of a perceptron as readout, from what it reads."""
+        """Return the hidden units of a perceptron as readout, from its input."""
         assert self.H is not None
         return F.gelu(torch.from_numpy(h @ self.H.T + (0 if self.e is None else self.e))).numpy()
 
 
 class FoldedModule(nn.Module):
-    """A module that has the numbers of a network as they are exported."""
+    """A module that provides the numbers of its network for export."""
 
     def network(self) -> FoldedNetwork:
         """Return the numbers of the network."""
@@ -305,7 +306,7 @@ def activate(layer: FoldedLayer, z: Array) -> Array:
 
 
 def swapped(h: Array) -> Array:
-    """Return the two halves of the last axis exchanged; an odd middle stays."""
+    """Return h with the halves of the last axis exchanged; an odd middle stays in place."""
     n = h.shape[-1]
     half = n // 2
     return np.concatenate([h[..., n - half :], h[..., half : n - half], h[..., :half]], -1)
@@ -323,7 +324,7 @@ def form_multiply_adds(form: str, n: int, U: Array | None, base: Base | None, tr
 
 
 def model_of(network: Any) -> tuple[Any, dict[str, Any] | None]:
-    """Return a module, and the description of its run if it comes from one."""
+    """Return a module, and the description of its run if there is one."""
     description = getattr(network, "description", None)
     if isinstance(network, FoldedModule):
         return network, description
@@ -331,8 +332,8 @@ def model_of(network: Any) -> tuple[Any, dict[str, Any] | None]:
         return network.model, description
     if not isinstance(network, nn.Module):
         raise ArgumentTypeError(
-            f"Expected a torch.nn.Module, or a run as orthornn.load returns it, but got {type(network).__name__}. "
-            f"Of a run directory, pass orthornn.load(path)."
+            f"Expected a torch.nn.Module or a run returned by orthornn.load, but got {type(network).__name__}. "
+            f"For a run directory, pass orthornn.load(path)."
         )
     return network, None
 
@@ -343,17 +344,17 @@ def fold_network(model: Any, description: dict[str, Any] | None = None, form: CF
 
     Args:
         model: An OrthogonalRNN, OrthogonalBlocks, OrthogonalRNNCell or torch.nn.RNN; or a network with such a ``core`` and
-            a linear ``head``, as `orthornn.load(RUN).model` is.
+            a linear ``head``, such as `orthornn.load(RUN).model`.
         description: A run's description.json: scaling, labels and so on.
-        form: Of the transitions; "auto" is the one with the fewest multiply-adds.
+        form: Form of the transitions; "auto" selects the form with the fewest multiply-adds.
 
     Raises:
-        ArgumentError: If there is no C form; the message has the reason.
+        ArgumentError: If there is no C form; the message gives the reason.
     """
     check_choice("form", form, FORMS)
     if isinstance(model, FoldedModule):
         if form != "auto":
-            raise ArgumentError(f"Expected form='auto' for a network whose form is chosen already, but got {form!r}.")
+            raise ArgumentError(f"Expected form='auto' for a network whose form is already chosen, but got {form!r}.")
         network = model.network()
     else:
         network = _fold(model, form)
@@ -363,7 +364,7 @@ def fold_network(model: Any, description: dict[str, Any] | None = None, form: CF
 
 
 def _fold(model: Any, form: CForm) -> FoldedNetwork:
-    """Return the numbers of a network as it computes, without the scaling of a run."""
+    """Return the numbers of a network, without the scaling of a run."""
     check_steps_are_equal(model)
     core, head = (model.core, model.head) if hasattr(model, "core") and hasattr(model, "head") else (model, None)
     core = core.rnn if isinstance(core, OrthogonalRNNCell) else core
@@ -378,8 +379,8 @@ def _fold(model: Any, form: CForm) -> FoldedNetwork:
     reading = reading_of(model, size)
     if reading.has_maximum and (basis is not None or is_complex):
         raise ArgumentError(
-            "Expected pool='last', 'mean' or 'both' for a layer whose state is in another basis or complex, of which the "
-            "largest numbers are others, but got pool='summary'. Pass form='dense', or train it with another pool."
+            "Expected pool='last', 'mean' or 'both' for a layer whose state is complex or in another basis, where maxima "
+            "differ, but got pool='summary'. Pass form='dense', or train it with another pool."
         )
     first: Any = head[0] if isinstance(head, nn.Sequential) else head
     second: Any = head[2] if isinstance(head, nn.Sequential) else None
@@ -410,8 +411,8 @@ def _fold(model: Any, form: CForm) -> FoldedNetwork:
 
 
 def _reader(reader: Array, is_complex: bool, basis: Array | None) -> Array:
-    """Return a matrix that reads a state of the last layer as C has it, from one (R, N) that reads a module's outputs."""
-    if is_complex:  # a module has Re and Im of each unit side by side
+    """Return a matrix that reads the last layer's state in C, from a matrix (R, N) that reads the module's outputs."""
+    if is_complex:  # in a module, Re and Im of each unit are adjacent
         reader = np.concatenate([reader[:, 0::2], reader[:, 1::2]], 1)
     return reader if basis is None else reader @ basis
 
@@ -420,17 +421,17 @@ def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
     """Return the network with the scaling, the labels and the names of a run's description.json.
 
     Raises:
-        ArgumentError: If its targets have a transform. A warning if it says quantiles, which may cross.
+        ArgumentError: If its targets have a transform. A warning reports that predicted quantiles may cross.
     """
     if d.get("target_transform"):
         raise ArgumentError(
-            f"Expected a network of targets as they are, but got target_transform={d['target_transform']!r}, which has no C "
-            f"form. Train it without --target-transform, or export it with --onnx."
+            f"Expected a network with untransformed targets, but got target_transform={d['target_transform']!r}, which has "
+            f"no C form. Train it without --target-transform, or export it with --onnx."
         )
     count = len(d.get("quantiles") or ())
     if count > 1:
         warn(
-            f"What is written does not sort the {count} quantiles of a forecast, which predict does where they cross: sort "
+            f"The generated code does not sort the {count} quantiles of a forecast, but predict does if they cross. Sort "
             f"each {count} outputs. To silence this: "
             f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
         )
@@ -470,8 +471,8 @@ def _check(core: Any, head: Any) -> None:
     name = type(core).__name__
     if isinstance(core, OrthogonalBlocks) and core.stride > 1:
         raise ArgumentError(
-            f"Expected OrthogonalBlocks with stride=1, but got stride={core.stride}. The steps that it reads count from the "
-            f"end of the sequence, which a step cannot know. Train it with stride 1."
+            f"Expected OrthogonalBlocks with stride=1, but got stride={core.stride}. It selects steps by their distance from "
+            f"the end of the sequence, which a step cannot know. Train it with stride 1."
         )
     if not isinstance(core, (OrthogonalRNN, OrthogonalBlocks, nn.RNN)):
         raise ArgumentError(
@@ -496,20 +497,22 @@ def _check(core: Any, head: Any) -> None:
         )
     for name, tensor in (*core.named_parameters(), *core.named_buffers()):
         if tensor.is_meta:
-            raise ArgumentError(f"Expected a network with values, but {name} is on meta. Load its weights first.")
+            raise ArgumentError(
+                f"Expected a network with weights, but {name} is on the meta device. Load its weights first."
+            )
 
 
 def _advice(core: Any) -> str:
-    """Return what to do with a module that is no recurrent network with a C form."""
+    """Return advice for a module without a C form."""
     if hasattr(core, "_orig_mod"):
-        return "Pass the module that torch.compile was given, ._orig_mod."
+        return "Pass the module before torch.compile, ._orig_mod."
     if any(isinstance(part, (OrthogonalRNN, OrthogonalBlocks, nn.RNN)) for part in core.modules()):
         return "Name the recurrent network `core` and its readout `head`, or pass the recurrent network only."
-    return "Train an OrthogonalRNN instead: a step of this one has parts that the generated code does not know."
+    return "Train an OrthogonalRNN instead: the generated code does not support all parts of this network's step."
 
 
 def _is_perceptron(head: Any) -> bool:
-    """Return whether a head is a perceptron with one hidden layer, as --head mlp makes it."""
+    """Return whether a head is a perceptron with one hidden layer, as built by --head mlp."""
     if type(head) is not nn.Sequential or [type(part) for part in head] != [nn.Linear, nn.GELU, nn.Linear]:
         return False
     return head[1].approximate == "none"
@@ -528,7 +531,7 @@ def _layers(core: Any, form: CForm) -> tuple[list[FoldedLayer], Array | None]:
 
 
 def _blocks(core: OrthogonalBlocks, form: CForm) -> tuple[list[FoldedLayer], tuple[FoldedBlock, ...]]:
-    """Return the recurrences of blocks as layers, with the factors of a normalization in them, and the rest of the blocks."""
+    """Return the recurrences of blocks as layers, which include the scale of a normalization, and the rest of the blocks."""
     layers: list[FoldedLayer] = []
     blocks: list[FoldedBlock] = []
     for block in core.blocks:
@@ -547,7 +550,7 @@ def _blocks(core: OrthogonalBlocks, form: CForm) -> tuple[list[FoldedLayer], tup
 
 
 def _plain_layers(core: Any) -> list[FoldedLayer]:
-    """Return the layers with W dense, and the reflectors and the base next to it where there are some."""
+    """Return the layers with a dense W, and next to it their reflectors and base, if any."""
     if isinstance(core, nn.RNN):
         return _torch_layers(core)
     made: list[FoldedLayer] = []
@@ -580,7 +583,7 @@ def _plain_layers(core: Any) -> list[FoldedLayer]:
 
 
 def _reflectors(compact: tuple[Tensor, Any], n: int, gain: float) -> tuple[Array, Base | None]:
-    """Return reflectors of norm sqrt(2) or 0, and the base with the gain in it."""
+    """Return reflectors of norm sqrt(2) or 0, and the base times the gain."""
     U = _array(factors(compact[0].cpu(), n)[0])
     lengths = np.sqrt((U * U).sum(0))
     U = U * np.divide(np.sqrt(2), lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -600,7 +603,7 @@ def _torch_layers(core: nn.RNN) -> list[FoldedLayer]:
 
 
 def _choose(layer: FoldedLayer, form: CForm, index: int) -> tuple[FoldedLayer, Array | None]:
-    """Return the layer in the form that was asked for, or that costs least, and the basis of its state."""
+    """Return the layer in the requested form, or in the cheapest one, and the basis of its state."""
     found: dict[str, tuple[FoldedLayer, Array | None]] = {"dense": (replace(layer, U=None, base=None), None)}
     if layer.U is not None and layer.U.size:
         found["reflections"] = (replace(layer, form="reflections", W=None), None)
@@ -611,7 +614,7 @@ def _choose(layer: FoldedLayer, form: CForm, index: int) -> tuple[FoldedLayer, A
         return min(found.values(), key=lambda entry: entry[0].multiply_adds)
     if form not in found:
         why = {
-            "reflections": "its parametrization is no product of reflections",
+            "reflections": "its parametrization is not a product of reflections",
             "rotations": "it is not a linear recurrence with an orthogonal W, or its nonlinearity is not in the basis of W",
         }[form]
         raise ArgumentError(f"Expected form='auto' or 'dense' for layer {index}, but got {form!r}: {why}.")
@@ -630,7 +633,7 @@ def _rotations(layer: FoldedLayer) -> tuple[FoldedLayer, Array | None] | None:
     found = decompose(W) or decompose(W.float())
     if found is None:
         return None
-    # Of a float32 network Q is float32: its columns are orthogonal to float32 only, so it is inverted, not transposed.
+    # In a float32 network, the columns of Q are orthogonal only to float32 precision, so Q is inverted, not transposed.
     Q = _array(found.Q)
     inverse = np.linalg.inv(Q)
     c, s = _array(found.turns)
@@ -662,13 +665,13 @@ def _base_of(W: Array) -> Base | None:
 
 
 def _columns(d: dict[str, Any]) -> tuple[str, ...] | None:
-    """Return the names of the inputs, with what to pass where a value is missing and an indicator says so; or None."""
+    """Return the names of the inputs, with the value to pass if one is missing and has an indicator; or None."""
     names = d.get("columns")
     if names is None:
         return None
     channels = d.get("channels") or [()] * len(names)
     return tuple(
-        f"{name}; where it is missing, the last one, at first {channel[2]:.6g}" if channel[1:2] == ["last"] else name
+        f"{name}; if missing, pass the last value, initially {channel[2]:.6g}" if channel[1:2] == ["last"] else name
         for name, channel in zip(names, channels)
     )
 
@@ -686,7 +689,7 @@ def _labels(d: dict[str, Any], outputs: int) -> tuple[str, ...] | None:
         return None
     if len(names) != outputs:
         raise ArgumentError(
-            f"Expected a label for each of {outputs} outputs, but got {len(names)} labels. Name them all."
+            f"Expected a label for each of {outputs} outputs, but got {len(names)} labels. Give each a label."
         )
     return tuple(map(str, names))
 

@@ -1,4 +1,4 @@
-"""Whether a module computes what its folded network does: what surrounds core and head would be lost without a word."""
+"""A check that a module computes the same as its folded network; anything around core and head would be silently lost."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _STEPS = 9
 
 @torch.no_grad()
 def check_against_module(folded: FoldedNetwork, model: Any, description: dict[str, Any] | None) -> None:
-    """Raise an error unless the folded network computes what the module does, to rounding of the module's dtype.
+    """Raise an error unless the folded network agrees with the module, up to rounding in the module's dtype.
 
-    A ``forward`` of the module's own is called on (T, 1, I) and (1, T, I), or tokens (T, 1) and (1, T). Its result, or the
-    first of several, is compared at all steps or at the last. An OrthornnWarning reports a forward that takes neither.
+    If the module has a ``forward``, it is called on (T, 1, I) and (1, T, I), or on tokens (T, 1) and (1, T). Its result, or
+    the first of several, is compared at all steps or at the last. If it accepts neither, an OrthornnWarning is issued.
 
     Raises:
-        CheckpointError: If core and head compute something else than the folded network.
-        ArgumentError: If ``forward`` does.
+        CheckpointError: If core and head disagree with the folded network.
+        ArgumentError: If ``forward`` disagrees with it.
     """
     if isinstance(model, FoldedModule):
         return
@@ -66,7 +66,7 @@ def _compare(folded: FoldedNetwork, model: Any, description: dict[str, Any] | No
     difference = float(np.abs(found - scaled(expected)).max())
     if not difference <= tolerance:
         raise CheckpointError(
-            f"Expected the generated network to compute what the module does, but they differ by {difference:.2g}."
+            f"Expected the generated network to agree with the module, but they differ by {difference:.2g}."
         )
     name = type(model).__name__
     if not hasattr(model, "head") or type(model).forward is nn.Module.forward:
@@ -74,22 +74,22 @@ def _compare(folded: FoldedNetwork, model: Any, description: dict[str, Any] | No
     returned = [y for y in (_returned(model, given.unsqueeze(d), found.shape) for d in (1, 0)) if y is not None]
     if not returned:
         warn(
-            f"What is written computes head(core(x)), which the forward of {name} could not be compared with: it takes "
-            f"neither (T, 1, ...) nor (1, T, ...), or does not return these outputs. Whatever else it computes is left out. "
+            f"The generated code computes head(core(x)), which could not be compared with the forward of {name}: it accepts "
+            f"neither (T, 1, ...) nor (1, T, ...), or does not return these outputs. Anything else it computes is left out. "
             f"To silence this: warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
         )
         return
     difference = min(float(np.abs(found[-len(y) :] - scaled(y)).max()) for y in returned)
     if not difference <= tolerance:
         raise ArgumentError(
-            f"Expected a network that computes head(core(x)), which is all that is written, but got {name}, whose forward "
-            f"differs from that by {difference:.2g}. Apply the rest to the inputs or the outputs yourself, and pass a module "
-            f"that has only this core and this head."
+            f"Expected a network that computes head(core(x)), as the generated code does, but got {name}, whose forward "
+            f"differs by {difference:.2g}. Apply the rest to the inputs or the outputs yourself, and pass a module with only "
+            f"this core and this head."
         )
 
 
 def _pooled(outputs: Tensor, pool: str) -> Tensor:
-    """Return what the head reads after each step (T, F), (T, 2F) or (T, 3F), of outputs (T, F)."""
+    """Return the input of the head after each step, (T, F), (T, 2F) or (T, 3F), from outputs (T, F)."""
     steps = torch.arange(1, len(outputs) + 1, device=outputs.device).unsqueeze(1)
     parts = {"last": outputs, "mean": outputs.cumsum(0) / steps, "largest": outputs.cummax(0).values}
     names = {"last": ("last",), "mean": ("mean",), "both": ("last", "mean"), "summary": ("last", "mean", "largest")}
@@ -97,10 +97,10 @@ def _pooled(outputs: Tensor, pool: str) -> Tensor:
 
 
 def _returned(model: Any, x: Tensor, shape: tuple[int, ...]) -> Array | None:
-    """Return what the module's forward does: outputs (T, O), or (1, O) of the last step; None if it returns neither."""
+    """Return the outputs of the module's forward, (T, O), or (1, O) for the last step; None if it returns neither."""
     try:
         y = model(x)
-    except Exception:  # a forward of the user's own may take other arguments, and raise whatever it wants
+    except Exception:  # a user's forward may take other arguments and raise any exception
         return None
     y = y[0] if isinstance(y, tuple) and y else y
     if not isinstance(y, Tensor) or y.is_complex() or y.numel() not in (shape[0] * shape[1], shape[1]):

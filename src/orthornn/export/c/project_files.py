@@ -1,4 +1,4 @@
-"""The files by which build systems take the generated source: make, the Arduino IDE, Zephyr."""
+"""Build files for the generated source: make, the Arduino IDE, Zephyr."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ clean:
 
 
 def arduino(name: str, sizes: Sizes) -> str:
-    """Return library.properties: with it the folder is a library of the Arduino IDE (version 1.5 format)."""
+    """Return library.properties, which makes the folder a library for the Arduino IDE (version 1.5 format)."""
     return f"""# {MARK}
 name={name}
 version=1.0.0

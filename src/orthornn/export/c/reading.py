@@ -1,4 +1,4 @@
-"""The input of a readout besides the last output: a pool of the outputs of all steps, and the last steps of the input."""
+"""The input of a readout besides the last output: a pool of the outputs of all steps, and the lags of the input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...errors import ArgumentError
 
 Array = np.ndarray
 PARTS = {"last": 1, "mean": 1, "both": 2, "summary": 3}
-"""How often a readout has each output, by its pool."""
+"""Number of times that each output appears in the readout's input, by pool."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class Reading:
     """A pool and the matrix of lags.
 
     Attributes:
-        pool: "last"; "mean" of the outputs of all steps; "both" of these; or "summary", these and the maximum.
-        size: F, numbers of an output.
-        A: (O, k (I - J) + J), added to the readout: it reads the inputs of the last k steps, of J of them, the last ones,
-            the newest only. None without lags.
+        pool: "last"; "mean" of the outputs of all steps; "both"; or "summary", which adds the maximum.
+        size: F, the size of an output.
+        A: (O, k (I - J) + J), a matrix added to the readout that reads the inputs of the last k steps; the last J inputs
+            count only at the newest step. None without lags.
         own: I - J.
         lags: k, or 0.
     """
@@ -35,7 +35,7 @@ class Reading:
 
     @property
     def counts(self) -> bool:
-        """Whether it needs to know whether a step is the first."""
+        """Whether it must know whether a step is the first."""
         return self.pool != "last" or self.A is not None
 
     @property
@@ -49,19 +49,19 @@ class Reading:
         return self.pool == "summary"
 
     def first(self) -> list[Array]:
-        """Return what is known before the first step: the count of steps, the sum, the maximum, the last inputs."""
+        """Return the memory before the first step: the number of steps, the sum, the maximum, the last inputs."""
         if not self.counts:
             return []
         recent = 0 if self.A is None else self.A.shape[1]
         return [np.zeros(()), np.zeros(self.size), np.zeros(self.size), np.zeros(recent)]
 
     def after(self, output: Array, x: Array, seen: list[Array]) -> tuple[Array, list[Array]]:
-        """Return what the readout reads after a step (..., F), (..., 2F) or (..., 3F), and what is known then.
+        """Return the input of the readout after a step, (..., F), (..., 2F) or (..., 3F), and the updated memory.
 
         Args:
-            output: Of the step, (..., F).
-            x: Its input as the network reads it, (..., I).
-            seen: What was known before.
+            output: Output of the step, (..., F).
+            x: Input of the step as the network reads it, (..., I).
+            seen: Memory before the step.
         """
         if not self.counts:
             return output, []
@@ -87,17 +87,18 @@ class Reading:
 
 
 def reading_of(model: Any, size: int) -> Reading:
-    """Return what the readout of a network reads. size: numbers of an output.
+    """Return the pool and the lags of a network. size: Size of an output.
 
     Raises:
-        ArgumentError: If it has a pool or lags of another kind.
+        ArgumentError: If it has another kind of pool or lags.
     """
     pool = getattr(model, "pool", "last") if getattr(model, "output", "all") == "last" else "last"
     recent = getattr(model, "recent", None)
     if not isinstance(pool, str) or pool not in PARTS or not (recent is None or hasattr(recent, "known_inputs")):
         raise ArgumentError(
-            f"Expected a pool of {', '.join(PARTS)} and lags as build makes them, but got pool={pool!r:.40} and "
-            f"recent={type(recent).__name__}, which have no C form. Name the parts of your own module otherwise."
+            f"Expected pool to be {', '.join(PARTS)}, and recent to be the lags that orthornn builds, but got "
+            f"pool={pool!r:.40} and recent={type(recent).__name__}, which have no C form. If these attributes of your module "
+            f"have another meaning, rename them."
         )
     if recent is None:
         return Reading(pool, size)

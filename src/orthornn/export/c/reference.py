@@ -1,7 +1,7 @@
-"""The outputs that a network must have on an example, and how far rounding may put them off.
+"""The expected outputs of a network on an example, and the tolerance for rounding.
 
-Where errors grow, as in a network that is chaotic or diverges, the example ends before they are larger than the tolerance:
-two correct programs differ after that.
+If errors grow, as in a chaotic or diverging network, the example ends before they exceed the tolerance: after that, two
+correct programs may differ.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 from ...errors import NonFiniteError
 from .folded import Array, FoldedNetwork
 
-_LARGEST = 1e37  # of a state, an output and a tolerance: float32 ends at 3.4e38
-_MARGIN = 2.0  # of the tolerance over what a rounding of every state makes
+_LARGEST = 1e37  # largest state, output or tolerance: float32 ends at 3.4e38
+_MARGIN = 2.0  # ratio of the tolerance to the effect of rounding every state
 
 
 class Reference(NamedTuple):
-    """Raw inputs x (T, I), or tokens (T,), outputs y (T, O) in float64, and the largest difference that rounding explains."""
+    """Raw inputs x (T, I), or tokens (T,), outputs y (T, O) in float64, and the tolerance for rounding."""
 
     x: Array
     y: Array
@@ -26,7 +26,7 @@ class Reference(NamedTuple):
 
 
 def example(network: FoldedNetwork, steps: int) -> Array:
-    """Return raw inputs (T, I), or tokens (T,), that a network might read: the same ones every time."""
+    """Return an example of raw inputs (T, I), or tokens (T,); the result is deterministic."""
     random = np.random.default_rng(0)
     if network.tokens:
         return random.integers(0, network.input_size, steps)
@@ -40,10 +40,10 @@ def example(network: FoldedNetwork, steps: int) -> Array:
 
 
 def follow(network: FoldedNetwork, steps: int, eps: float) -> Reference:
-    """Return at most so many steps of the example, of numbers with this epsilon; at least one.
+    """Return at least one and at most `steps` steps of the example, for numbers with this epsilon.
 
     Raises:
-        NonFiniteError: If float32 cannot hold the first step.
+        NonFiniteError: If the first step exceeds the range of float32.
     """
     x, random = example(network, steps), np.random.default_rng(1)
     sums = max(layer.size + layer.V.shape[1] for layer in network.layers)
@@ -69,7 +69,7 @@ def follow(network: FoldedNetwork, steps: int, eps: float) -> Reference:
         tolerance = max(tolerance, allowed)
     if not rows:
         raise NonFiniteError(
-            f"Expected a network whose first step float32 can hold, but got a value of {largest:.2g} on inputs of size 1. "
-            f"Train it again, with a lower learning rate."
+            f"Expected a network whose first step is in the range of float32, but got a value of {largest:.2g} on inputs of "
+            f"size 1. Train it again, with a lower learning rate."
         )
     return Reference(x[: len(rows)], np.stack(rows), tolerance)

@@ -1,13 +1,13 @@
-r"""Quantization-aware fine-tuning: a network that rounds its weights as the integers in C do, to be trained like any other.
+r"""Quantization-aware fine-tuning: a network with the rounded weights of the C code, trained like any other.
 
-The forward pass has the weights of fixed.py, the same integers times the same scales; in the backward pass a rounding is
-the identity (the straight-through estimator of Bengio et al., 2013). Reflectors are normalized and rounded;
-a reflection does not depend on the length of its vector, so the transition is a product of the very reflections that the
-C applies. In training, the rounding of the
-int16 state is noise: every reflection, the base and the sum round once, each with the variance s^2/12 of a state whose
-unit is s.
+The forward pass uses the weights of fixed.py, the same integers times the same scales; in the backward pass rounding is
+the identity (the straight-through estimator of Bengio et al., 2013). Reflectors are normalized and rounded; a reflection
+does not depend on the length of its vector, so the transition is a product of exactly the reflections that the C code
+applies. In training, noise imitates the rounding of the int16 state: every reflection, the base and the sum round
+once, each with the variance s^2/12 of a state whose unit is s.
 
-What the C has as int32 (biases, thresholds) and as int16 with 14 places (the turns of the base) is not rounded here.
+Numbers that C stores as int32 (biases, thresholds) or as int16 with 14 places (the rotations of the base) are not rounded
+here.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class RoundedNetwork(FoldedModule):
     network that is read after the last step out.
 
     Args:
-        network: Folded; its weights are the initial values.
-        bits: Of a weight, 8 or 16.
-        ranges: Of the states, as measured on data. Default: None, they are not rounded.
-        description: Of the run, for the files that are written. Default: None.
-        threshold: Of the run, likewise. Default: None.
+        network: The folded network; its weights are the initial values.
+        bits: Bits of a weight, 8 or 16.
+        ranges: Ranges of the states, measured on data. Default: None, states are not rounded.
+        description: Description of the run, for the generated files. Default: None.
+        threshold: Threshold of the run, for the generated files. Default: None.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RoundedNetwork(FoldedModule):
         self.Y, self.d = _parameter(network.Y), _parameter(network.d)
 
     def forward(self, x: Tensor | PackedSequence) -> Tensor:
-        """Return the prediction, as the class describes.
+        """Return the prediction, as described in the class.
 
         Args:
             x: The input (T, B, I), tokens (T, B), or a PackedSequence.
@@ -89,13 +89,13 @@ class RoundedNetwork(FoldedModule):
         return F.linear(rows, _rounded_rows(self.Y, self.bits, fixed.LARGEST, by_row=True), self.d)
 
     def network(self) -> FoldedNetwork:
-        """Return the numbers of the network as they are now, not rounded."""
+        """Return the current numbers of the network, not rounded."""
         layers = tuple(layer.folded() for layer in self.layers)  # type: ignore[operator]
         return replace(self._network, layers=layers, Y=_array(self.Y), d=_array(self.d))
 
 
 class _RoundedLayer(nn.Module):
-    """One layer. unit: of its state as int16, 0 if it is unknown. largest: of the integers that V reads."""
+    """One layer. unit: Unit of its int16 state, 0 if unknown. largest: Largest integer that V reads."""
 
     V: Tensor
     b: Tensor | None
@@ -152,16 +152,16 @@ class _RoundedLayer(nn.Module):
 
 @recording()
 def rounded(network: Any, numbers: str = "int8", *, calibration: Any = None, form: CForm = "auto") -> RoundedNetwork:
-    """Return a network that rounds its weights as the C of :func:`orthornn.export.to_c` does, for fine-tuning.
+    """Return a network that rounds its weights as :func:`orthornn.export.to_c` does, for fine-tuning.
 
-    Train it for a few hundred updates with the loss and the data of the network, and pass it to `to_c`.
+    Train it for a few hundred updates with the same loss and data, and pass it to `to_c`.
 
     Args:
-        network: As for :func:`orthornn.export.to_c`.
-        numbers: ``"int8"`` or ``"int16"``, the weights. Default: ``"int8"``.
-        calibration: Typical raw inputs, as for `to_c`. With them, states have the noise of their rounding in training.
-            Default: ``None``, no noise.
-        form: Of the transitions; the exported network has the same. Default: ``"auto"``.
+        network: Same as for :func:`orthornn.export.to_c`.
+        numbers: Type of the weights, ``"int8"`` or ``"int16"``. Default: ``"int8"``.
+        calibration: Typical raw inputs, in the same form as for `to_c`. If given, training adds noise to the states to
+            simulate their rounding. Default: ``None``, no noise.
+        form: Form of the transitions, also in the exported network. Default: ``"auto"``.
 
     Raises:
         ArgumentError: If the network has no C form, or its ``forward`` computes more than its head and core.
@@ -187,7 +187,7 @@ def rounded(network: Any, numbers: str = "int8", *, calibration: Any = None, for
 
 
 def _check_can_be_tuned(network: FoldedNetwork) -> None:
-    """Raise ArgumentError for a network with parts that a RoundedNetwork does not have."""
+    """Raise ArgumentError for a network with parts that a RoundedNetwork does not support."""
     reading = network.reading
     reasons = {
         "OrthogonalBlocks": bool(network.blocks),

@@ -26,8 +26,8 @@ class Sizes:
     Attributes:
         weights: Bytes of constants in flash, without code.
         ram: Bytes of one state.
-        multiply_adds: Per step, the readout included.
-        calls: How often a step calls a function of math.h for its blocks and its readout.
+        multiply_adds: Multiply-adds per step, including the readout.
+        calls: Calls of math.h functions per step, in the blocks and the readout.
     """
 
     weights: int
@@ -59,7 +59,7 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Generated:
-    """A network with all that its text depends on.
+    """A network and everything else that determines its text.
 
     Attributes:
         notes: Lines about the number format for the head of the files.
@@ -77,7 +77,7 @@ class Generated:
 
     @property
     def shapes(self) -> list[LayerShape]:
-        """Return what the text of each layer depends on."""
+        """Return the shapes that determine the text of each layer."""
         made = []
         for k, layer in enumerate(self.network.layers):
             made.append(
@@ -98,7 +98,7 @@ class Generated:
 
     @property
     def prepares(self) -> bool:
-        """Return whether a step scales its input, which the caller does for integers, or reads a vector of a series."""
+        """Return whether a step scales its input (with integers, the caller does) or reads a vector of a series."""
         return self.network.vectors is not None or (not self.integers and self.network.input_scale is not None)
 
     @property
@@ -107,7 +107,7 @@ class Generated:
         return "state->u" if self.network.blocks else f"state->h{len(self.network.layers) - 1}"
 
     def fields(self) -> list[tuple[str, str, int]]:
-        """Return the arrays of a state, the largest numbers first: C types, names, and lengths, 0 for a single number."""
+        """Return C type, name and length (0 for a scalar) of the members of the state, the widest types first."""
         number, feature = self.dialect.number, self.dialect.feature
         found = [(self.dialect.state(shape), f"h{shape.index}", shape.size) for shape in self.shapes]
         dense = [shape.size for shape in self.shapes if shape.form == "dense"]
@@ -133,7 +133,7 @@ class Generated:
         return sorted(found, key=lambda entry: -_BYTES[entry[0]])
 
     def sizes(self) -> Sizes:
-        """Return what the network costs."""
+        """Return the cost of the network."""
         weights = sum(_BYTES[table.kind] * np.asarray(table.values).size for table in self.dialect.tables)
         if self.network.order is not None:
             weights += _BYTES["uint32_t"] * len(self.network.order)
@@ -141,7 +141,7 @@ class Generated:
             weights += 2 * _BYTES["float"] * self.network.input_size  # of NAME_input
         fields = self.fields()
         ram, largest = sum(_BYTES[kind] * max(1, length) for kind, _, length in fields), _BYTES[fields[0][0]]
-        ram = -(-ram // largest) * largest  # the largest numbers come first, so that room is left at the end only
+        ram = -(-ram // largest) * largest  # the widest types come first, so padding is only at the end
         return Sizes(weights, ram, self.network.multiply_adds, {} if self.integers else self.network.function_calls)
 
     @property
@@ -166,35 +166,35 @@ def header(made: Generated) -> str:
         "#include <stddef.h>\n#include <stdint.h>\n",
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         f"#define {upper}_INPUTS {network.input_size}\n#define {upper}_OUTPUTS {network.output_size}",
-        f"#define {upper}_OUTPUT_SCALE {text.number(made.output_scale)} /* of an output as a number */"
+        f"#define {upper}_OUTPUT_SCALE {text.number(made.output_scale)} /* value of one unit of an output */"
         if made.integers
         else "",
         ""
         if network.sample_rate is None
-        else f"#define {upper}_SAMPLE_RATE {network.sample_rate} /* Hz, of the sounds that it learned from */",
-        f"\n/* One stream: any number of them may run side by side. */\n"
+        else f"#define {upper}_SAMPLE_RATE {network.sample_rate} /* Hz, of the training sounds */",
+        f"\n/* One stream; any number of streams may run in parallel. */\n"
         f"typedef struct {name}_state {{\n{fields}\n}} {name}_state;\n",
-        f"/* Set a state to what it is before the first step; reset does the same later. */\n"
+        f"/* Set a state to its value before the first step; reset is the same function, for later. */\n"
         f"void {name}_init({name}_state *state);\nvoid {name}_reset({name}_state *state);\n",
         f"/* One step: {one} is {_input_described(made)}; y is {upper}_OUTPUTS numbers, or NULL to skip the readout. */\n"
         f"void {name}_step({name}_state *state, {made.input_type}, {dialect.wide} *y);\n",
-        f"/* What is read out of a state. */\nvoid {name}_read(const {name}_state *state, {dialect.wide} *y);\n",
+        f"/* The readout of a state. */\nvoid {name}_read(const {name}_state *state, {dialect.wide} *y);\n",
         f"/* Many steps, one after the other in memory; y is {all_or_last}. */\n"
         f"void {name}_run({name}_state *state, const {steps} *x, size_t steps, {dialect.wide} *y);\n",
     ]
     if made.integers and not network.tokens:
         parts.append(
-            f"/* Input number index as the network reads it, from its value in the units of the training data. */\n"
+            f"/* Input number `index` as the network reads it, from its value in the units of the training data. */\n"
             f"int16_t {name}_input(int index, float value);\n"
         )
     if network.says == "classes":
         which = "the index of the largest of y"
         if network.threshold is not None:
-            which = f"1 from a probability of {network.threshold:.6g} on, else 0"
+            which = f"1 if its probability is at least {network.threshold:.6g}, else 0"
         parts.append(f"/* The class: {which}. */\nint {name}_best(const {dialect.wide} *y);\n")
     if network.labels is not None:
         parts.append(
-            f'/* The name of a class, "" if there is none of this index. */\nconst char *{name}_label(int index);\n'
+            f'/* The name of a class, "" if the index is out of range. */\nconst char *{name}_label(int index);\n'
         )
     if network.order is not None:
         parts.append(
@@ -202,8 +202,8 @@ def header(made: Generated) -> str:
             f"#define {upper}_STEPS {len(network.order)}\nextern const uint32_t {name}_order[{upper}_STEPS];\n"
         )
     parts.append(
-        f"/* In {name}_selftest.c: 0 if this compiler's code computes what it must,\n"
-        f"   else the first step that differs, from 1. */\n"
+        f"/* In {name}_selftest.c: 0 if the compiled code returns the expected outputs,\n"
+        f"   else the number of the first step that differs, counted from 1. */\n"
         f"int {name}_selftest(void);\n"
     )
     parts.append(f"#ifdef __cplusplus\n}}\n#endif\n#endif /* {guard} */\n")
@@ -217,10 +217,9 @@ def source(made: Generated) -> str:
     includes = f'#include "{name}.h"\n'
     helpers = dialect.helpers(body)
     if made.integers:
-        includes += "\n/* The arithmetic needs a right shift that keeps the sign, as all compilers have it. */\n"
+        includes += "\n/* The arithmetic needs a right shift that preserves the sign, as in all common compilers. */\n"
         includes += f"typedef char {name}_needs_arithmetic_shift[(-1 >> 1) == -1 ? 1 : -1];\n"
-    if any(word in helpers + body for word in ("tanhf(", "hypotf(", "fabsf(", "erff(", "expf(", "sqrtf(")):
-        includes += "\n#include <math.h>\n"
+    includes += dialect.includes(helpers + body)
     tables = "\n".join(text.array(table.kind, table.name, np.asarray(table.values)) for table in dialect.tables)
     return "\n".join(part for part in (_head(made, f"{name}.c"), includes, tables, helpers, body) if part)
 
@@ -234,7 +233,7 @@ def selftest(made: Generated, vectors: Vectors) -> str:
     if made.integers:
         differs = "y[i] != expected[i]"
     else:
-        # not <=: a NaN differs
+        # negated, so that NaN counts as a difference
         allowed = text.number(vectors.tolerance)
         differs = f"!(y[i] - expected[i] <= {allowed} && expected[i] - y[i] <= {allowed})"
     return (
@@ -297,13 +296,13 @@ def _head(made: Generated, file: str) -> str:
             *(f"  {k}: {text.comment(column)}" for k, column in enumerate(network.columns)),
         ]
     if network.vectors is not None:
-        lines.append(f"The last input is the number of a series; {len(network.vectors) - 1} for another one.")
+        lines.append(f"The last input is the number of a series; {len(network.vectors) - 1} for an unknown one.")
         lines += [f"  {k}: {text.comment(name)}" for k, name in enumerate(network.series or ())]
     if network.says == "classes":
         won = "the largest wins"
         if network.threshold is not None:
-            won = f"the second wins from a probability of {network.threshold:.6g} on"
-        lines.append(f"Outputs are scores of classes: {won}; softmax of them are probabilities.")
+            won = f"the second wins if its probability is at least {network.threshold:.6g}"
+        lines.append(f"Outputs are scores of classes: {won}. Their softmax gives probabilities.")
     elif network.says == "probabilities":
         lines.append("Outputs are log odds: 1 / (1 + exp(-y)) are probabilities.")
     if network.outputs is not None:
@@ -314,20 +313,20 @@ def _head(made: Generated, file: str) -> str:
 
 
 def _readout_described(network: FoldedNetwork) -> list[str]:
-    """Return the lines that say what the readout reads besides the last output."""
+    """Return the lines that describe the readout's input besides the last output."""
     found = {
         "last": [],
-        "mean": ["The readout reads the mean of the outputs of all steps since the reset."],
-        "both": ["The readout reads the last output, and the mean of those of all steps since the reset."],
-        "summary": ["The readout reads the last output, and mean and maximum of those of all steps since the reset."],
+        "mean": ["The readout reads the mean of all outputs since the reset."],
+        "both": ["The readout reads the last output, and the mean of all outputs since the reset."],
+        "summary": ["The readout reads the last output, and the mean and maximum of all outputs since the reset."],
     }[network.reading.pool]
     if network.reading.A is not None:
-        found += [f"A matrix reads the inputs of the last {network.reading.lags} steps, and is added."]
+        found += [f"The product of a matrix with the inputs of the last {network.reading.lags} steps is added to it."]
     return found
 
 
 def _step_of_sound(sound: Mapping[str, Any] | None) -> str:
-    """Return what a step of a network for sounds is."""
+    """Return the description of a step of a network for sounds."""
     if sound is None:
         return "a sample of a sound"
     window, hop = (f"{sound.get(name)} samples" for name in ("window", "hop"))
@@ -342,7 +341,7 @@ def _input_described(made: Generated) -> str:
     if network.tokens:
         return f"a class below {upper}_INPUTS; a larger one counts as no input"
     if made.integers:
-        return f"{upper}_INPUTS integers, as {made.name}_input() makes them"
+        return f"{upper}_INPUTS integers, as returned by {made.name}_input()"
     return f"{upper}_INPUTS numbers" + (
         ", in the units of the training data" if network.input_scale is not None else ""
     )
@@ -399,7 +398,7 @@ def _functions(made: Generated) -> str:
 
 
 def _read(made: Generated) -> str:
-    """Return the function that reads out a state."""
+    """Return the C function that reads out a state."""
     name, upper, network, dialect = made.name, made.name.upper(), made.network, made.dialect
     vector, size = made.output, network.width
     declared, body = "    int i;\n", ""
@@ -408,8 +407,9 @@ def _read(made: Generated) -> str:
         declared, vector, size = added + declared, "pooled", size * PARTS[network.reading.pool]
     if network.H is not None:
         hidden = len(network.H)
-        value = dialect.product("read_H", "first", vector, size, "i") + ("" if network.e is None else " + read_e[i]")
-        declared = f"    {dialect.number} hidden[{hidden}];\n    const {dialect.matrix} *first = read_H;\n{declared}"
+        value = dialect.product("read_H", "first", vector, size, "i", hidden)
+        value += "" if network.e is None else " + read_e[i]"
+        declared = f"    {dialect.number} hidden[{hidden}];\n{_rows(dialect, 'first', 'read_H')}{declared}"
         body += (
             f"    for (i = 0; i < {hidden}; i++) {{\n        hidden[i] = {dialect.gelu('read', value, True)};\n"
             f"        first += {size};\n    }}\n"
@@ -419,17 +419,23 @@ def _read(made: Generated) -> str:
         body = f"    for (i = 0; i < {size}; i++)\n        y[i] = {vector}[i];\n"
     else:
         plus = " + read_d[i]" if network.d is not None else ""
-        declared = f"    const {dialect.matrix} *row = read_Y;\n{declared}"
+        declared = f"{_rows(dialect, 'row', 'read_Y')}{declared}"
         more = ""
         if network.reading.A is not None:
             count = network.reading.A.shape[1]
-            declared = f"    const {dialect.matrix} *lags = lags_A;\n{declared}"
-            product = dialect.product("lags_A", "lags", "state->recent", count, "i")
+            declared = f"{_rows(dialect, 'lags', 'lags_A')}{declared}"
+            product = dialect.product("lags_A", "lags", "state->recent", count, "i", len(network.Y))
             plus, more = f"{plus} + {product}", f"        lags += {count};\n"
-        product = dialect.product("read_Y", "row", vector, size, "i")
+        product = dialect.product("read_Y", "row", vector, size, "i", len(network.Y))
         body += f"    for (i = 0; i < {upper}_OUTPUTS; i++) {{\n        y[i] = {product}{plus};\n"
         body += f"        row += {size};\n{more}    }}\n"
     return f"void {name}_read(const {name}_state *state, {dialect.wide} *y)\n{{\n{declared}{body}}}\n"
+
+
+def _rows(dialect: Dialect, row: str, table: str) -> str:
+    """Return the declarations of a pointer to the rows of a matrix."""
+    lines = [f"const {dialect.matrix} *{row} = {table};", *dialect.room(row)]
+    return "".join(f"    {line}\n" for line in lines)
 
 
 def _step(made: Generated) -> str:
@@ -459,7 +465,7 @@ def _step(made: Generated) -> str:
 
 
 def _prepared(network: FoldedNetwork, integers: bool) -> str:
-    """Return the statements that make of an input what the network reads: scaled, with the vector of its series."""
+    """Return the statements that prepare an input: scale it, and replace the number of a series by its vector."""
     count, vectors = network.input_size - (network.vectors is not None), network.vectors
     value = "x[i]"
     if network.input_scale is not None and not integers:
@@ -479,7 +485,7 @@ def _prepared(network: FoldedNetwork, integers: bool) -> str:
 
 
 def _input_function(made: Generated) -> str:
-    """Return the function that makes integers of raw inputs; NaN becomes the lowest."""
+    """Return the function that converts raw inputs to integers; NaN becomes the lowest."""
     scale, offset = np.asarray(made.input_scale), np.asarray(made.input_offset)
     return (
         text.array("float", "input_scale", scale)
@@ -487,7 +493,7 @@ def _input_function(made: Generated) -> str:
         + f"""
 int16_t {made.name}_input(int index, float value)
 {{
-    const volatile float product = value * input_scale[index]; /* rounded on its own, also where there is an FMA */
+    const volatile float product = value * input_scale[index]; /* volatile: rounded separately, even with an FMA */
     const float found = product + input_offset[index];
     if (!(found > -32767.0f))
         return -32767;

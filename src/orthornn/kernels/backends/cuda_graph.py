@@ -32,14 +32,14 @@ class _Captured:
     def __init__(
         self, function: Callable[..., Outputs], tensors: tuple[Tensor | None, ...], stream: torch.cuda.Stream
     ) -> None:
-        with torch.inference_mode(False), torch.no_grad():  # its tensors could not be written to by a later training
+        with torch.inference_mode(False), torch.no_grad():  # training could not write to inference tensors
             self.inputs = tuple(None if t is None else t.clone() for t in tensors)
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # library handles and workspaces are made before the capture
             function(*self.inputs)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        # Without a stream torch takes one that it has made once, on the device that was the current one then.
+        # Without a stream, torch reuses its first capture stream, even if that is on another device.
         with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
             self.outputs = function(*self.inputs)
 
@@ -54,7 +54,7 @@ class _Captured:
 class _Device:
     """The stream in which all graphs of one device are captured, and an event after its latest replay.
 
-    Replays run one after another, whatever streams they are in: a graph has one set of inputs, and all graphs share the
+    Replays run one after another, even from different streams: a graph has one set of inputs, and all graphs share the
     cuBLAS workspace of the capture stream.
     """
 

@@ -1,4 +1,4 @@
-"""The measurements in order of importance, until the time is over; results are written after every row and resumed."""
+"""Measure in order of importance, until the time is up; results are written after every row, and runs can be resumed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BenchmarkPlan:
 
 
 def run(plan: BenchmarkPlan, say: Callable[[str], object] = print) -> dict[str, Any]:
-    """Measure what the folder does not hold yet; the results.
+    """Run the measurements that the folder lacks, and return all results.
 
     A row that fails is stored with its error, and tried again by the next run. VerificationError, when all else is
     done, if a backend does not agree with the reference; it is not timed.

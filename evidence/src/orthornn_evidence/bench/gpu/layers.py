@@ -80,7 +80,7 @@ def entries() -> list[tuple[str, Precision]]:
 
 
 def _runnable(name: str, precision: Precision, case: Case, work: Work) -> Callable[[], object]:
-    """Return what is timed: forward and backward, gradients cleared before."""
+    """Return the function to time: it clears gradients, then runs forward and backward."""
     device = torch.device(work.device)
     if name in (GRU, LOOP, FLASH):
         make: dict[str, Callable[[], nn.Module]] = {

@@ -1,4 +1,4 @@
-"""The precisions in which networks are timed, and what each lets a result be off by."""
+"""The precisions in which networks are timed, and the error that each allows."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def bound(precision: Precision, steps: int, n: int) -> float:
     """Return how far a recurrence of T steps may be off, relative to the largest entry.
 
     float32: 8 eps sqrt(T N), as bench/verify.py derives it. tf32: each step rounds both operands of every product, and
-    errors of either sign add up as a square root does: 8 * 2 * 2^-11 sqrt(T). bfloat16: what float32 may, and one
-    rounding of what is stored (states are not carried on rounded), twice where a gradient is stored as well.
+    errors of either sign grow like a square root: 8 * 2 * 2^-11 sqrt(T). bfloat16: the float32 bound plus one rounding of
+    the stored states (the recurrence does not use rounded states), or two if a gradient is stored as well.
     """
     single = rounding_bound(steps, n)
     if precision == "tf32":

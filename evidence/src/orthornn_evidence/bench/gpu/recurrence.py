@@ -1,6 +1,6 @@
 """Only the recurrence, on every backend that has it: verified against the float64 reference, then timed.
 
-Rows come projected, as (T, B, N), so that nothing but the chain and its gradient products is in the time.
+The input is already projected, (T, B, N), so the time covers only the chain and its gradient products.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from orthornn.learn.timing import Contender, interleave
 from ..cases import Case
 from .precision import Precision, arithmetic, bound
 
-# Derived limits, microseconds a step forward, one sequence a multiprocessor: (n, m), m = 0 for dense.
+# Derived limits in microseconds per forward step, one sequence per multiprocessor: (n, m), m = 0 for dense.
 LIMITS = {
     (128, 0): 0.17,
     (256, 0): 0.4,
@@ -53,12 +53,12 @@ class Recurrence:
         return Size(self.case.n, self.case.m or None, self.case.batch, 784)
 
     def is_chosen(self, device: torch.device) -> bool:
-        """Return whether it is this backend that a layer of this case runs on."""
+        """Return whether a layer of this case runs on this backend."""
         return self.backend == dispatch.choose("auto", device, torch.float32, self.size)
 
 
 def recurrences(case: Case, device: torch.device) -> list[Recurrence]:
-    """Return the backends that can run a case, each in the precisions that change what it does."""
+    """Return the backends that can run a case, each in the precisions that change its computation."""
     found = []
     for backend, reason in dispatch.available(device).items():
         if reason is not None or backend == "reference":

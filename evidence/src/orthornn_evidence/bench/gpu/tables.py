@@ -20,7 +20,7 @@ EPOCH_FLOORS = {"cayley-170-b128": 10.0, "cayley-512-b128": 30.0, "wy-512-32-b12
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
-    """Return what a run, or its beginning, has found."""
+    """Return the results of a run as tables, even if it is incomplete."""
     found = [_recurrences(results), *(_layer(name, row) for name, row in results["layers"].items()), _floors(results)]
     return [table for table in found if table.rows or table.notes]
 

@@ -19,4 +19,4 @@ SCRIPTS: dict[str, Callable[[Places], Script]] = {
     "spoken-digits": digits.script,
     "oscillator": oscillator.script,
 }
-"""The scripts by name, from where the data are."""
+"""The scripts by name, as functions of the folders of data."""

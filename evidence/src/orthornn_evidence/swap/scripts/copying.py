@@ -52,5 +52,5 @@ def script(places: Places) -> Script:
         lambda network: float(loss(network, held_out)) / (COUNT * math.log(SYMBOLS) / T),
         1.0,
         UPDATES,
-        "cross entropy over that of an answer without memory",
+        "cross entropy over its trivial baseline",
     )

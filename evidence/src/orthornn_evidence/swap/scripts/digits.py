@@ -42,7 +42,9 @@ def script(places: Places) -> Script:
     files = sorted(file for file in places.digits.glob("*_*_*.wav") if not is_left_out(file.name))
     files = [file for file in files if int(file.stem.split("_")[2]) < 25]
     if not files:
-        raise DataError(f"Expected DIGIT_SPEAKER_NUMBER.wav in {places.digits}, but got none. Name another folder.")
+        raise DataError(
+            f"Expected DIGIT_SPEAKER_NUMBER.wav in {places.digits}, but it has no such file. Name another folder."
+        )
     x = [torch.tensor(np.asarray(log_mel(read_audio(file)[0])), dtype=torch.float32) for file in files]
     y = torch.tensor([int(file.stem.split("_")[0]) for file in files])
     is_test = [int(file.stem.split("_")[2]) < 5 for file in files]

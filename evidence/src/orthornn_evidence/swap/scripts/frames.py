@@ -67,5 +67,5 @@ def script(places: Places) -> Script:
 
 
 def _mask(sequences: list[Tensor]) -> Tensor:
-    """Return where frames (T - 1, B) follow another."""
+    """Return a mask (T - 1, B) of the frames that have a previous one."""
     return torch.arange(max(map(len, sequences)) - 1)[:, None] < torch.tensor([len(one) - 1 for one in sequences])

@@ -1,1 +1,1 @@
-"""CUDA C++ compiled at run time: the time loop as one launch, the weights in one multiprocessor."""
+"""CUDA C++ compiled at run time: one launch for the whole time loop, with the weights in one multiprocessor."""

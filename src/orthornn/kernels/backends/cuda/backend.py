@@ -1,7 +1,9 @@
-"""The CUDA C++ backend: W, or U and V, in registers and shared memory of one multiprocessor (chain.cu), or W in those of a
-cluster of them (cluster.cu); rotations by pieces of the sequence (rotations.cu).
+"""The CUDA C++ backend.
 
-For compact WY the base B is moved out of the loop, so that no thread waits for its partner's unit twice in a step:
+chain.cu holds W, or U and V, in the registers and shared memory of one multiprocessor; cluster.cu distributes W over a
+cluster of multiprocessors; rotations.cu processes pieces of the sequence in parallel.
+
+For compact WY the base B is moved out of the loop; otherwise threads would wait for their partner's unit twice per step:
 
     forward   h~ = (B'U S')' h,    a = B h - U h~ + x
     backward  C~ = (U S)' d,       dL/dh gains B'd - (B'U) C~.
@@ -33,13 +35,13 @@ def _least(n: int, m: int | None, batch: int, paired: bool) -> recurrence.Shape 
 
 
 def _shape(size: Size) -> recurrence.Shape | None:
-    """Return the shape of least cost, or None if there is none: W of a cluster, or what one multiprocessor can hold."""
+    """Return the shape of least cost, for a cluster or for one multiprocessor; None if the weights fit into neither."""
     return _least(size.n, size.m, size.batch, size.paired)
 
 
 def _of(call: Call) -> recurrence.Shape:
     shape = _shape(call.size())
-    assert shape is not None  # `unsupported` has seen to it
+    assert shape is not None  # `unsupported` has checked it
     return shape
 
 
@@ -49,29 +51,29 @@ class CudaBackend(ScanBackend):
     name = "cuda"
 
     def unavailable(self, device: torch.device) -> str | None:
-        """Return why it cannot run: it needs a CUDA device and NVRTC."""
+        """Return why the backend cannot run: it needs a CUDA device and NVRTC."""
         return nvrtc.missing(device) if device.type == "cuda" else "it runs only on CUDA devices"
 
     def unsupported(self, dtype: torch.dtype, size: Size) -> str | None:
-        """Return why it cannot run a call: weights must fit into a multiprocessor or a cluster of them, in float32, and
-        rotations need equal lengths.
+        """Return why the backend cannot run a call: weights must fit into a multiprocessor or a cluster of them, in float32,
+        and rotations need sequences of equal lengths.
         """
         if dtype != torch.float32:
             return f"it computes in float32, not in {dtype}"
         if size.rotations:
-            return "sequences of unequal lengths are not for its kernel of rotations" if size.ragged else None
+            return "its kernel for rotations needs sequences of equal lengths" if size.ragged else None
         if size.m == 0:
-            return "it needs a reflection at least"
+            return "it needs at least one reflection"
         if _shape(size) is None:
             words = f"N={size.n}" if size.m is None else f"N={size.n}, M={size.m}"
-            pairs = ", and an activation on pairs needs one that can" * size.paired
+            pairs = ", as an activation on pairs requires" * size.paired
             return f"no multiprocessor and no cluster of them can hold the weights of {words}{pairs}"
         return None
 
     def describe(self, size: Size) -> str:
-        """Return the shape of the kernel, for a reader."""
+        """Return a description of the kernel's shape."""
         if size.rotations:
-            return "cuda: pieces of the sequence at once"
+            return "cuda: pieces of the sequence in parallel"
         shape = _shape(size)
         assert shape is not None  # the size is supported
         return f"cuda: {shape.describe()}"

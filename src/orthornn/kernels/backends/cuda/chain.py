@@ -1,6 +1,6 @@
-"""Shapes of chain.cu: the weights of either recurrence in one multiprocessor (SM), one sequence a block.
+"""Shapes of chain.cu: the weights of either recurrence in one multiprocessor (SM), one sequence per block.
 
-`best` searches the few shapes there are for the one of least cost (product.py).
+`best` searches the few possible shapes for the one of least cost (product.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import ClassVar
 from . import multiprocessor, nvrtc
 from .product import WARP, Product, cost, free_tiles, resident
 
-STEP = 750  # cycles of a step besides its products, as measured on an H200
+STEP = 750  # cycles of a step without its products, measured on an H200
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Shape:
 
     @property
     def macros(self) -> dict[str, int]:
-        """The macros that chain.cu is compiled with, without the activation."""
+        """The macros for compiling chain.cu, without those of the activation."""
         macros = {"N": self.n, "M": self.m, "THREADS": self.threads}
         for k, product in enumerate(self.products, 1):
             macros |= {f"LANES{k}": product.lanes, f"HELD{k}": product.held}
@@ -51,17 +51,17 @@ class Shape:
         return sum(product.cycles() for product in self.products)
 
     def cost(self, batch: int) -> float:
-        """Return the cycles of a step of so many sequences, by count."""
+        """Return the cycles of a step of this many sequences, by count."""
         tiles = sum(product.held * product.passes for product in self.products)
         blocks = resident(self.threads, tiles, self.bytes)
         return cost(batch, multiprocessor.number(), blocks, STEP, self.work)
 
     def blocks(self, batch: int) -> int:
-        """Return the number of blocks for so many sequences."""
+        """Return the number of blocks for this many sequences."""
         return batch
 
     def describe(self) -> str:
-        """Return the strategy in one line for a reader."""
+        """Return a one-line description of the strategy."""
         in_shared = sum(product.shared for product in self.products)
         where = "registers" if not in_shared else f"registers and {in_shared // 1024} KB of shared memory"
         return f"one sequence per multiprocessor, {self.threads} threads, weights in {where}"
@@ -77,8 +77,8 @@ def shapes(n: int, m: int) -> list[Shape]:
     """Return every shape that fits into one SM."""
     found = []
     for threads in range(WARP, 1024 + 1, WARP):
-        # More than `registers` allows for some numbers of threads: a few of the tiles then spill, but GPUs without
-        # clusters would otherwise have no kernel for the largest dense sizes.
+        # For some numbers of threads this exceeds `registers`, and a few tiles spill. Without it, GPUs without clusters
+        # would have no kernel for the largest dense sizes.
         tiles = free_tiles(min(255, multiprocessor.REGISTERS // threads // 8 * 8))
         if tiles < 0:
             continue

@@ -1,7 +1,7 @@
 """Shapes of cluster.cu: a dense W in a cluster of multiprocessors (SMs), which exchange states through shared memory.
 
-Which cluster is best, and of how many sequences, follows from the cost of the products (product.py) and of the exchange, and
-from how many clusters run at once.
+The best cluster size and number of sequences follow from the cost of the products (product.py), the cost of the exchange,
+and the number of clusters that run at once.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ....errors import BackendError
 from . import multiprocessor, nvrtc
 from .product import WARP, Product, cost, free_tiles, registers, resident
 
-BLOCKS = (1, 2, 4, 8)  # of a cluster; more than 8 are not allowed everywhere
+BLOCKS = (1, 2, 4, 8)  # per cluster; not every GPU allows more than 8
 SIDES, TURNS = (1, 2, 4), (1, 2, 3)
-# Cycles of a step besides its products, as measured on an H200: from a state that is computed to one that is everywhere, and
-# for every turn after the first.
+# Cycles of a step without its products, measured on an H200: from the moment a state is computed until it is everywhere,
+# and for every turn after the first.
 EXCHANGE, TURN = 950, 450
-RESIDENT = 2  # blocks that share a multiprocessor, for which this holds; more were not measured
+RESIDENT = 2  # blocks that share a multiprocessor, for which these cycles hold; more were not measured
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One kernel: `count` blocks share the rows of W (n, n), and take turns * side sequences, `side` of them in a product.
+    """One kernel: `count` blocks share the rows of W (n, n) and process turns * side sequences, `side` of them per product.
 
-    product: of one block's share of the rows.
+    product: Shape of the product with one block's share of the rows.
     """
 
     n: int
@@ -59,7 +59,7 @@ class Shape:
 
     @property
     def macros(self) -> dict[str, int]:
-        """The macros that cluster.cu is compiled with, without the activation."""
+        """The macros for compiling cluster.cu, without those of the activation."""
         return {
             "N": self.n,
             "BLOCKS": self.count,
@@ -72,31 +72,31 @@ class Shape:
         }
 
     def cost(self, batch: int) -> float:
-        """Return the cycles of a step of so many sequences, by count."""
+        """Return the cycles of a step of this many sequences, by count."""
         latency, work = EXCHANGE + (self.turns - 1) * TURN, self.turns * self.product.cycles(self.side)
         blocks = min(resident(self.threads, self.product.held, self.bytes), RESIDENT)
         return cost(self.clusters(batch), at_once(self.count), blocks, latency, work)
 
     def clusters(self, batch: int) -> int:
-        """Return the number of clusters for so many sequences."""
+        """Return the number of clusters for this many sequences."""
         return -(-batch // self.sequences)
 
     def blocks(self, batch: int) -> int:
-        """Return the number of blocks for so many sequences."""
+        """Return the number of blocks for this many sequences."""
         return self.count * self.clusters(batch)
 
     def describe(self) -> str:
-        """Return the strategy in one line for a reader."""
+        """Return a one-line description of the strategy."""
         sequences = "one sequence" if self.sequences == 1 else f"{self.sequences} sequences"
         place = "multiprocessor" if self.count == 1 else f"cluster of {self.count} multiprocessors"
         return f"{sequences} per {place}, {self.threads} threads" + " in each" * (self.count > 1)
 
 
-_at_once: dict[int, int] = {}  # what the driver has said
+_at_once: dict[int, int] = {}  # the driver's answers
 
 
 def at_once(count: int) -> int:
-    """Return how many clusters of so many blocks run at once, by the driver or, where it cannot be asked, as on an H200."""
+    """Return how many clusters of this many blocks run at once: the driver's answer, or that of an H200 if it gives none."""
     if count not in _at_once:
         said = _by_driver(count)
         if said is None:
@@ -106,10 +106,10 @@ def at_once(count: int) -> int:
 
 
 def _by_driver(count: int) -> int | None:
-    """Ask the driver of the current GPU alone, since the question gives a GPU a context of this process.
+    """Query the driver, for the current GPU only, since the query creates a context on the GPU.
 
-    None without a GPU or NVRTC, inside a capture, which the question would end, and where the driver fails: what is chosen
-    is then not the fastest, perhaps, but right.
+    Return None without a GPU or NVRTC, if the driver fails, and inside a capture, which the query would end. The shape
+    that is then chosen is correct, though perhaps not the fastest.
     """
     if not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
         return None
@@ -124,7 +124,7 @@ def _by_driver(count: int) -> int | None:
 
 @functools.lru_cache(maxsize=256)
 def best(n: int, batch: int) -> Shape | None:
-    """Return the shape of least cost for so many sequences, or None if no cluster can hold W or no GPU here has clusters."""
+    """Return the shape of least cost for this many sequences; None if no cluster can hold W or no GPU here has clusters."""
     if not multiprocessor.has_clusters():
         return None
     possible = [shape for shape in shapes(n) if at_once(shape.count)]
@@ -133,7 +133,7 @@ def best(n: int, batch: int) -> Shape | None:
 
 @functools.cache
 def shapes(n: int) -> tuple[Shape, ...]:
-    """Return every shape that fits: one pass over the rows, since several are slow."""
+    """Return every shape that fits, with one pass over the rows, since several passes are slow."""
     found = []
     for count in BLOCKS:
         rows = -(-n // (4 * count)) * 4
@@ -148,7 +148,7 @@ def shapes(n: int) -> tuple[Shape, ...]:
 
 
 def _of_sequences(n: int, count: int, product: Product) -> list[Shape]:
-    """Return the shapes of one product for every number of sequences, as far as registers and shared memory reach."""
+    """Return the shapes of one product for every number of sequences that fits into registers and shared memory."""
     found = []
     for side in SIDES:
         tiles = free_tiles(registers(product.threads), side)

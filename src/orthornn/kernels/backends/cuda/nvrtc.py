@@ -1,7 +1,7 @@
-"""CUDA C++ compiled at run time by NVRTC, through ctypes: neither a CUDA toolkit nor torch's headers are needed.
+"""CUDA C++ compiled at run time by NVRTC, through ctypes, without a CUDA toolkit or torch's headers.
 
 torch's CUDA builds include libnvrtc; the driver is libcuda. A module is compiled once per process for each set of
-macros. Only launches need a GPU: `compile_source` runs wherever a libnvrtc is found.
+macros. Only launches need a GPU: `compile_source` runs on every machine with a libnvrtc.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ....errors import BackendError
 
-_compiling = threading.Lock()  # the logs of two threads were seen to be mixed
+_compiling = threading.Lock()  # NVRTC mixes up the logs of two threads
 HEADERS = ("device.cuh", "product.cuh", "recurrence.cuh")
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MAJORS = (13, 12, 11)  # of CUDA, for a torch that is not built for it
@@ -42,20 +42,20 @@ class Arguments(ctypes.Structure):
 
     @classmethod
     def of(cls, **values: Tensor | float | None) -> Arguments:
-        """Return tensors by their addresses; they must be contiguous and outlive the launch in the stream's order."""
+        """Return the arguments with the addresses of tensors, which must be contiguous and outlive the launch."""
         return cls(**{k: v.data_ptr() if isinstance(v, Tensor) else (v or 0) for k, v in values.items()})
 
 
 class Compiled(NamedTuple):
-    """The machine code of a program (a cubin), and what the assembler reports of it."""
+    """The machine code of a program (a cubin), and the assembler's report."""
 
     code: bytes
     log: str
 
 
 class Resources(NamedTuple):
-    """The resources of one kernel: registers of a thread, bytes of its stack frame and of its spills, static shared
-    memory of a block.
+    """The resources of one kernel: registers, bytes of stack frame and spills per thread, and static shared memory per
+    block.
     """
 
     registers: int
@@ -71,7 +71,7 @@ def text_of(name: str) -> str:
 
 
 def _candidates() -> Iterator[pathlib.Path | str]:
-    """Yield where a libnvrtc may be: wheels next to torch's, then what the system finds, then a CUDA toolkit."""
+    """Yield possible locations of libnvrtc: wheels next to torch, then the system's search path, then a CUDA toolkit."""
     majors = _MAJORS if torch.version.cuda is None else (int(torch.version.cuda.split(".")[0]),)
     sites = dict.fromkeys([pathlib.Path(torch.__file__).parents[1], *map(pathlib.Path, filter(None, sys.path))])
     names = [f"libnvrtc.so.{major}" for major in majors]
@@ -88,7 +88,7 @@ def _library() -> ctypes.CDLL | None:
     for candidate in _candidates():
         try:
             if isinstance(candidate, pathlib.Path):
-                # That of CUDA 13.0 does not look for its other half in its own folder.
+                # libnvrtc of CUDA 13.0 does not search its own folder for libnvrtc-builtins.
                 for other in sorted(candidate.parent.glob("libnvrtc-builtins.so.*")):
                     ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
             return ctypes.CDLL(str(candidate))
@@ -99,13 +99,13 @@ def _library() -> ctypes.CDLL | None:
 
 @functools.cache
 def missing(device: torch.device) -> str | None:
-    """Return why the kernels cannot be compiled for a device, or None if they can."""
+    """Return the reason why the kernels cannot be compiled for a device, or None if they can."""
     if not torch.cuda.is_available():
         return "torch sees no CUDA device"
     if torch.version.cuda is None:
         return "this torch is not a CUDA build"
     if _library() is None:
-        return f"libnvrtc of CUDA {torch.version.cuda} was not found; it comes with torch's CUDA wheels"
+        return f"libnvrtc of CUDA {torch.version.cuda} was not found; torch's CUDA wheels include it"
     try:
         _compile(_TRIAL, {}, torch.cuda.get_device_capability(device))
     except BackendError as error:
@@ -131,7 +131,7 @@ def version() -> tuple[int, int] | None:
 
 
 def compile_source(source: str, macros: Mapping[str, int], capability: tuple[int, int]) -> Compiled:
-    """Return machine code of a source file for one GPU architecture."""
+    """Return the machine code of a source file for one GPU architecture."""
     return _compile(text_of(source), macros, capability, source)
 
 
@@ -139,7 +139,7 @@ def _compile(text: str, macros: Mapping[str, int], capability: tuple[int, int], 
     library = _library()
     if library is None:
         raise BackendError(
-            f"Expected a libnvrtc to compile {name}, but found none. Install torch for CUDA, or nvidia-cuda-nvrtc."
+            f"Expected libnvrtc, which compiles {name}, but it was not found. Install torch for CUDA, or nvidia-cuda-nvrtc."
         )
     with _compiling:
         return _code_of(library, text, macros, capability, name)
@@ -174,7 +174,7 @@ def _code_of(
 
 
 def _read(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
-    """Return what nvrtcGet<what> writes."""
+    """Return the result of nvrtcGet<what>."""
     size = ctypes.c_size_t()
     _check(library, getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"nvrtcGet{what}Size")
     content = ctypes.create_string_buffer(size.value)
@@ -220,7 +220,7 @@ def _check_driver(status: int, what: str) -> None:
 def _context(device: torch.device) -> Iterator[None]:
     """Make the device's context the current one of this thread.
 
-    torch does so with the first operation of a thread that reaches the device, which a launch here may come before.
+    torch does so at a thread's first operation on the device, but a launch here may come earlier.
     """
     driver, current = _driver(), ctypes.c_void_p()
     with torch.cuda.device(device):
@@ -245,10 +245,10 @@ class _LaunchConfig(ctypes.Structure):
 
 @functools.cache
 def clusters_at_once(device: torch.device, blocks: int, shared: int) -> int:
-    """Return how many clusters of so many blocks run at once, if a block takes the shared memory of a multiprocessor.
+    """Return how many clusters of this many blocks run at once, if a block takes the shared memory of a multiprocessor.
 
-    It is less than the number of multiprocessors over `blocks`: those of a cluster share a part of the chip, and some of
-    a part may belong to none.
+    There are fewer than the number of multiprocessors over `blocks`: the multiprocessors of a cluster share a part of the
+    chip, and some multiprocessors of a part may be left over.
     """
     code = _compile(_TRIAL, {}, torch.cuda.get_device_capability(device)).code
     module, function, found = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
@@ -271,7 +271,7 @@ def clusters_at_once(device: torch.device, blocks: int, shared: int) -> int:
 class Module:
     """The loaded kernels of a program for one set of macros on one device.
 
-    It is never unloaded, since a CUDA graph that a user has captured may hold its kernels.
+    They are never unloaded, since a CUDA graph captured by a user may hold them.
     """
 
     def __init__(self, program: Program, macros: Mapping[str, int], shared: int, device: torch.device) -> None:
@@ -283,8 +283,8 @@ class Module:
         with _context(device):
             if torch.cuda.is_current_stream_capturing():
                 raise BackendError(
-                    "Expected kernels that are loaded before a CUDA graph is captured, but got a call of new sizes "
-                    "inside the capture. Run the network once, forward and backward, before it is captured."
+                    "Expected the kernels to be loaded before a CUDA graph is captured, but got a call with new sizes "
+                    "inside the capture. Run the network once, forward and backward, before the capture."
                 )
             _check_driver(driver.cuModuleLoadData(ctypes.byref(self._module), code), "cuModuleLoadData")
             for name in program.kernels:

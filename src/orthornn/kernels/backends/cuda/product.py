@@ -1,9 +1,9 @@
-"""The shape of one product of product.cuh: how a matrix is dealt out to the threads of a block, and what it costs.
+"""The shape of one product of product.cuh: the distribution of a matrix over the threads of a block, and its cost.
 
-A matrix is dealt out in 4 x 4 tiles; a thread holds `held` tiles of a row of tiles in registers and reads the others from
-shared memory. The cost counts issue slots of one multiprocessor (SM): 4 warps issue a multiply-add a cycle, shared memory
-delivers 128 bytes a cycle, a shuffle takes one cycle. Several passes over the rows take SEVERAL_PASSES times their count
-(measured on an H200: reflections (512, 32) with 256 and with 512 threads).
+A matrix is distributed in 4 x 4 tiles; a thread holds `held` tiles of a row of tiles in registers and reads the others
+from shared memory. The cost counts issue slots of one multiprocessor (SM): 4 warps issue a multiply-add per cycle, shared
+memory delivers 128 bytes per cycle, a shuffle takes one cycle. Several passes over the rows take SEVERAL_PASSES times
+their count (measured on an H200: reflections (512, 32) with 256 and with 512 threads).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from . import multiprocessor
 
 SEVERAL_PASSES = 14
-RESERVE = 48  # registers a thread needs besides its weights
+RESERVE = 48  # registers that a thread needs in addition to its weights
 WARP = 32
 
 
 @dataclass(frozen=True)
 class Product:
-    """The shape of one product: rows x columns over `threads` threads, `lanes` of them a group of rows."""
+    """The shape of one product: rows x columns over `threads` threads, with `lanes` threads per group of rows."""
 
     rows: int
     columns: int
@@ -34,7 +34,7 @@ class Product:
 
     @property
     def quads(self) -> int:
-        """Tiles of 4 columns of one thread."""
+        """Tiles of 4 columns per thread."""
         return -(-self.columns // (4 * self.lanes))
 
     @property
@@ -44,12 +44,12 @@ class Product:
 
     @property
     def vector(self) -> int:
-        """Numbers of the padded vector."""
+        """Length of the padded vector."""
         return 4 * self.lanes * self.quads
 
     def cycles(self, vectors: int = 1) -> float:
-        """Issue slots of a step for so many vectors at once: multiply-adds, reads of vectors, shuffles, and reads of weights,
-        which are made once.
+        """Return the issue slots of a step for this many vectors: multiply-adds, reads of vectors, shuffles, and reads of
+        weights, which the vectors share.
         """
         warps = self.threads / WARP
         tiles = self.passes * self.quads
@@ -61,31 +61,31 @@ class Product:
 
 
 def registers(threads: int) -> int:
-    """Return the registers that a thread can have: a warp has those of one quarter of a multiprocessor, 8 at a time."""
+    """Return the registers available per thread: a quarter of a multiprocessor's for its warps, in multiples of 8."""
     warps = -(-threads // WARP)
     return min(255, multiprocessor.REGISTERS // 4 // (-(-warps // 4) * WARP) // 8 * 8)
 
 
 def free_tiles(registers: int, vectors: int = 1) -> int:
-    """Return the tiles that a thread of so many registers can hold; negative if it cannot work at all."""
+    """Return the number of tiles that a thread with this many registers can hold; negative if the kernel cannot run."""
     return (registers - RESERVE - 8 * (vectors - 1)) // 16
 
 
 def resident(threads: int, tiles: int, shared: int) -> int:
-    """Return how many blocks of a kernel one multiprocessor can have at once, whose threads hold so many tiles."""
+    """Return how many blocks of a kernel fit on one multiprocessor at once, if each thread holds this many tiles."""
     registers = threads * min(255, RESERVE + 16 * tiles)
     return max(min(multiprocessor.REGISTERS // registers, multiprocessor.shared_limit() // shared), 1)
 
 
 def cost(blocks: int, at_once: int, resident: int, latency: float, work: float) -> float:
-    """Return the cycles of a step of a launch.
+    """Return the cycles per step of a launch.
 
     Args:
-        blocks: Of the launch, or clusters.
-        at_once: How many of them run at once, if each has its multiprocessors to itself.
-        resident: How many can share a multiprocessor: they share its issue slots, and hide each other's latency.
-        latency: Cycles of a step in which a block waits.
-        work: Issue slots of a step of a block.
+        blocks: Number of blocks, or clusters, of the launch.
+        at_once: Number that run at once, if each has its multiprocessors to itself.
+        resident: Number that can share a multiprocessor; they share its issue slots and hide each other's latency.
+        latency: Cycles per step during which a block waits.
+        work: Issue slots per step of a block.
     """
     shared_by = min(resident, max(-(-blocks // at_once), 1))
     return max(-(-blocks // (at_once * shared_by)), 1) * (latency + shared_by * work)

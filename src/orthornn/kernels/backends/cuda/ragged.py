@@ -9,8 +9,8 @@ from ....layout import SequenceLayout
 
 
 def device_layout(layout: SequenceLayout, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
-    """Return the first row of each step (int64) and the steps of each sequence (int32) on the device; None where B is
-    constant.
+    """Return, on the device, the first row of each step (int64) and the length of each sequence (int32); None for both if
+    B is constant.
     """
     if not layout.is_ragged:
         return None, None

@@ -61,12 +61,12 @@ def forward(
     """Return states (R, N), pre-activations (R, N) if phi' reads them, and h~ (R, M).
 
     Args:
-        shape: Of the kernel.
+        shape: Shape of the kernel.
         call: The call.
         x: Projected rows (R, N).
-        first: W, or V of compact WY.
-        second: U of compact WY, or None.
-        base: (c, s) of compact WY, or None.
+        first: W, or V in compact WY form.
+        second: U in compact WY form, or None.
+        base: (c, s) in compact WY form, or None.
     """
     layout, activation = call.layout, call.options.activation
     x, h0, parameter = x.contiguous(), call.h0.contiguous(), _vector(call.parameter)
@@ -112,8 +112,9 @@ def backward(
     second: Tensor | None,
     base: Base,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
-    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter, C~ (R, M) and dL/drestart (B, N); grad and saved as in the
-    reference.
+    """Return delta (R, N), dL/dh_0 (B, N), dL/dparameter, C~ (R, M) and dL/drestart (B, N).
+
+    The arguments grad and saved are the same as in the reference.
     """
     layout, options = call.layout, call.options
     grad, saved, parameter = grad.to(saved.dtype).contiguous(), saved.contiguous(), _vector(call.parameter)

@@ -1,16 +1,18 @@
-"""The recurrence of rotations, parallel in time: pieces of the sequence at once, in three launches of rotations.cu.
+"""The recurrence of rotations, parallel in time: three launches of rotations.cu process pieces of the sequence.
 
-For a piece of L steps that starts from z, its last state is R^L z + e with e the last state from zero. So
+The last state of a piece of L steps that starts from z is R^L z + e, where e is the last state if it starts from zero.
+The launches compute
 
-    1  e of every piece, from zero                     (pieces in parallel)
-    2  the states between pieces: the same recurrence over the pieces, with R^L in place of R and e in place of x
-       (in pieces of its own, if there are more than PIECE)
-    3  every piece from its true start, written out    (pieces in parallel)
+    1  e of every piece                                (pieces in parallel)
+    2  the states between pieces: the same recurrence over the pieces, with R^L for R and e for x
+       (again in pieces, if there are more than PIECE)
+    3  every piece from its true initial state         (pieces in parallel)
 
-which reads the input twice and is exact: R^L is made in float64. Backwards the same with R' and time reversed.
+They read the input twice. R^L is computed in float64, so the result is exact to rounding. The backward pass does the same
+with R' and reversed time.
 
-A reset before a step puts another state in the place of z_{t-1}. After a piece that has one, the state no longer depends
-on z: in launch 2 such a piece is a step that restarts from zero. Constant lengths only; float32.
+A reset before a step replaces z_{t-1} by another state. The final state of a piece with a reset does not depend on z:
+launch 2 treats such a piece as a step that restarts from zero. Constant lengths only; float32.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from ...call import Call
 from . import nvrtc
 
 PROGRAM = nvrtc.Program("rotations.cu", ("scan",))
-THREADS = 64  # of a block, a pair of units each
-PIECE = 64  # steps of a piece, at least: about as many take the time of a launch (derived, not measured)
+THREADS = 64  # per block, each with a pair of units
+PIECE = 64  # smallest number of steps of a piece: about as long as a launch takes (derived, not measured)
 
 
 class Arguments(nvrtc.Arguments):
@@ -56,11 +58,11 @@ def _scan(
         x: Inputs (T B, N); None for zeros.
         start: The state (B, N) before the first step or, reversed, the last.
         turns: The transition (c, s).
-        states: What is written.
-        resets: bool (T, B), where `restart` takes the place of the state before a step; None for nowhere.
+        states: Output.
+        resets: bool (T, B), True if `restart` replaces the state before a step; None for no resets.
         restart: (B, N); None for zeros. It needs ``x``.
-        reverse: Whether time runs backwards: the state before step t is then that of step t + 1.
-        power: R is this power of the transition.
+        reverse: Whether time runs backwards, so that the state before step t is the state of step t + 1.
+        power: Exponent of the transition: R is this power of it.
     """
     T, B, n = states.shape
     length = max(PIECE, math.isqrt(T))
@@ -68,7 +70,7 @@ def _scan(
     kernels = nvrtc.load(PROGRAM, {"THREADS": THREADS}, 0, states.device)
 
     def launch(count: int, **tensors: Tensor | None) -> None:
-        blocks = (B, count, -(-(n - n // 2) // THREADS))  # more than 65535 are allowed on the first axis alone
+        blocks = (B, count, -(-(n - n // 2) // THREADS))  # only the first axis allows more than 65535
         sizes = {"steps": T, "batch": B, "n": n, "length": length, "power": power, "reverse": reverse}
         kernels.launch("scan", blocks, Arguments.of(c=turns[0], s=turns[1], resets=resets, **tensors, **sizes))
 
@@ -112,9 +114,9 @@ def forward(call: Call, x: Tensor) -> Tensor:
 def backward(call: Call, grad: Tensor, last: bool) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return delta (T B, N), dL/dh_0 (B, N) and dL/drestart (B, N).
 
-    delta_t = R' delta_{t+1} + g_t is a scan in reversed time. With ``last`` it starts from the given gradient, with no
-    input; the scan's first step applies R', so it runs over all steps but the last, whose delta is the gradient itself.
-    Where step t + 1 has a reset, R' delta_{t+1} goes to the restart in place of delta_t.
+    delta_t = R' delta_{t+1} + g_t is a scan in reversed time. With ``last`` it starts from the given gradient, without
+    input; its first step applies R', so it covers all steps except the last, whose delta is the gradient itself. If step
+    t + 1 has a reset, R' delta_{t+1} is added to the gradient of the restart instead of delta_t.
     """
     layout, grad = call.layout, grad.contiguous()
     assert call.base is not None
