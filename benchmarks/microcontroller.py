@@ -291,7 +291,7 @@ def tables(given: argparse.Namespace) -> dict[str, Any]:
         task, model = loaded.config.task, loaded.model.eval()
         size = loaded.config.batch_size
         steps = min(-(-TYPICAL // size), task.steps_per_epoch(size) or 1)
-        batches = [task.train_batch(step, size, 0).inputs for step in range(steps)]
+        batches = [task.problem().train(step, size, 0).inputs for step in range(steps)]
         typical = [one for inputs in batches for one in sequences(inputs)][:TYPICAL]
         row = {"set": name, "metric": task.metric, "parameters": entry["parameters"], "float32": score(task, model)}
         for numbers in ("float32", *NUMBERS):
@@ -314,11 +314,11 @@ def tables(given: argparse.Namespace) -> dict[str, Any]:
 def score(task: Task, model: SequenceModel, run: Callable[[np.ndarray], np.ndarray] | None = None) -> float:
     """Return the metric of a task on its test part. run: Makes predictions of sequences (B, T, I); None for the model."""
     total = count = 0.0
-    for batch in task.test(64):
+    for batch in task.problem().test(64):
         prediction = model(batch.inputs)
         if run is not None:
             prediction = like(prediction, batch.inputs, run)
-        one, of = task.metrics(prediction, batch.targets)[task.metric]
+        one, of = task.objective().metrics(prediction, batch.targets)[task.metric]
         total, count = total + one, count + of
     return total / count
 

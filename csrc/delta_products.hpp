@@ -179,7 +179,7 @@ struct DeltaStage {
 // keeps up, a row is asked for and an earlier one, which is there, is copied. What a step writes is asked for, too.
 template <class T>
 struct DeltaFeed {
-    static constexpr i64 ahead = 4;  // rows that are on their way
+    static constexpr i64 ahead = 8;  // rows that are on their way
     const DeltaWork<T>& w;
     const i64 row;
     const T* const o;  // (R, heads, values) to copy, or null

@@ -23,6 +23,7 @@ from orthornn.learn.entry_points import COMMANDS as OF_COMMANDS
 from orthornn.learn.entry_points import EVIDENCE
 from orthornn.learn.entry_points import TASKS as OF_TASKS
 from orthornn.learn.tasks import TASKS
+from orthornn.learn.tasks.abilities import baselines
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts and not page.name.endswith(".in.md"))
@@ -60,8 +61,8 @@ def test_a_forecast_from_csv(tmp_path, monkeypatch, capsys):
     (code,), (command,) = blocks(FORECASTS, "python"), blocks(FORECASTS, "sh")
     (new_data,) = blocks(PREDICTIONS, "sh")
     network = run(code)["network"]
-    baselines = network.config.task.baselines()
-    assert network.result.test["loss"] < 0.5 * baselines["persistence"]
+    losses = baselines(network.config.task)
+    assert network.result.test["loss"] < 0.5 * losses["persistence"]
     assert cli.main([*shlex.split(short(command))[1:], "--out", "run"]) == 0
     out = capsys.readouterr().out
     for line in new_data.splitlines():
@@ -70,12 +71,12 @@ def test_a_forecast_from_csv(tmp_path, monkeypatch, capsys):
     assert "so the task is forecast" in out
     period = int(re.search(r"value has a period of (\d+) steps, so --skipped", out)[1])
     assert period == pytest.approx(14 * math.pi, abs=2)
-    assert set(baselines) == {
+    assert set(losses) == {
         "mean of the training targets",
         "persistence",
         f"linear autoregression of order {period + 1}",
     }
-    assert all(f"test loss of {name}" in out for name in baselines)
+    assert all(f"test loss of {name}" in out for name in losses)
 
 
 def test_a_csv_is_classified(tmp_path, monkeypatch, capsys):
@@ -85,7 +86,7 @@ def test_a_csv_is_classified(tmp_path, monkeypatch, capsys):
     install, command, scores = blocks(CLASSIFY_CSV, "sh")
     names = run(write + train)
     network = names["network"]
-    assert network.result.test["accuracy"] > 0.8 > 0.6 > network.config.task.trivial_metric
+    assert network.result.test["accuracy"] > 0.8 > 0.6 > network.config.task.objective().trivial_metric
     rows = Path("gestures.csv").read_text(encoding="utf-8").splitlines()
     assert "```\n" + "\n".join(rows[:4]) + "\n```" in CLASSIFY_CSV
     capsys.readouterr()

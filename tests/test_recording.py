@@ -57,7 +57,7 @@ def test_training_is_the_same_whatever_is_switched_off(mode, tmp_path):
         assert result.test == expected.test
         assert all(map(torch.equal, result.model.parameters(), expected.model.parameters()))
     assert again.steps == 6
-    trains(found.model, next(iter(made.task.test(3))).inputs)
+    trains(found.model, next(iter(made.task.problem().test(3))).inputs)
 
 
 @pytest.mark.parametrize("mode", MODES)

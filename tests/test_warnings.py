@@ -44,7 +44,7 @@ def forward_of_a_network() -> None:
 
 
 def cached_property() -> None:
-    _ = Forecast(data="a.csv", target="x", skipped=1, window=4).table_roles().inputs
+    Forecast(data="a.csv", target="x", skipped=1, window=4).table()
 
 
 @pytest.mark.parametrize("act", [constructor, conversion, hook_of_an_optimizer, forward_of_a_network, cached_property])

@@ -50,7 +50,7 @@ def passes(task: Any, count: int, each: int) -> list[list[bytes]]:
     steps = count // each
 
     def shown(step: int) -> bytes:
-        inputs = task.train_batch(step, each, 0).inputs
+        inputs = task.problem().train(step, each, 0).inputs
         return bytes((inputs if isinstance(inputs, torch.Tensor) else inputs.data).numpy().tobytes())
 
     return [[shown(first + step) for step in range(steps)] for first in (0, steps)]

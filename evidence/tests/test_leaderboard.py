@@ -222,7 +222,7 @@ def test_a_command_says_what_was_trained():
 def test_the_static_control_fills_its_budget(images):
     model = static_perceptron(images, 500)
     count = sum(p.numel() for p in model.parameters())
-    assert count <= 500 < count + images.steps + 1 + images.output_size
+    assert count <= 500 < count + images.steps + 1 + images.problem().schema["output_size"]
     with pytest.raises(ArgumentError, match="at least one hidden unit"):
         static_perceptron(images, 12)
 

@@ -17,7 +17,7 @@ from support.run_cases import config
 
 def whole(task):
     """The first test sequence as the network reads it, (1, T, I), and the targets that the loss compares with."""
-    inputs, targets = next(task.test(1))
+    inputs, targets = next(task.problem().test(1))
     rows = inputs if isinstance(inputs, torch.Tensor) else inputs.data[:, None]
     wanted = targets if isinstance(targets, torch.Tensor) else targets.data[:, None]
     return rows.transpose(0, 1).double().numpy(), wanted.transpose(0, 1).double().numpy()
@@ -27,7 +27,8 @@ def test_images_whose_data_are_gone(tmp_path):
     """Scaling and order travel with the weights."""
     task = PixelMNIST(data=str(write_images(tmp_path / "data")), verify=False, validation_size=10, permuted=True)
     result = train(config("ornn", task=task, batch_size=4), tmp_path / "run")
-    raw = torch.cat([batch.inputs for batch in task.test(5)], 1), torch.cat([batch.targets for batch in task.test(5)])
+    batches = list(task.problem().test(5))
+    raw = torch.cat([batch.inputs for batch in batches], 1), torch.cat([batch.targets for batch in batches])
     (tmp_path / "data").rename(tmp_path / "gone")
     loaded = orthornn.load(tmp_path / "run")
     pixels = np.empty((12, 9), np.float32)
@@ -42,7 +43,8 @@ def test_speech_in_decibels(tmp_path):
     standard, wanted = whole(task)
     mean, deviation = task._scale
     frames = standard * deviation + mean
-    (total, count) = task.metrics(loaded.model(next(task.test(1)).inputs), next(task.test(1)).targets)["loss"]
+    inputs, targets = next(task.problem().test(1))
+    (total, count) = task.objective().metrics(loaded.model(inputs), targets)["loss"]
     assert loaded.evaluate(frames, wanted)["mse"] == pytest.approx(total / count, rel=1e-4)
     errors = loaded.predict(frames).scores - wanted
     assert np.square(errors).mean() == pytest.approx(total / count, rel=1e-4)
@@ -70,7 +72,8 @@ def test_piano_rolls_as_probabilities(tmp_path):
     train(config(task=task, batch_size=2), tmp_path / "run")
     loaded = orthornn.load(tmp_path / "run")
     frames, wanted = whole(task)
-    (total, count) = task.metrics(loaded.model(next(task.test(1)).inputs), next(task.test(1)).targets)["loss"]
+    inputs, targets = next(task.problem().test(1))
+    (total, count) = task.objective().metrics(loaded.model(inputs), targets)["loss"]
     assert loaded.evaluate(frames, wanted) == pytest.approx({"loss": total / count}, rel=1e-5)
     p = loaded.predict(frames).scores.astype(float)
     nats = -(wanted * np.log(p) + (1 - wanted) * np.log(1 - p)).sum(-1).mean()

@@ -34,7 +34,7 @@ _MOVED = {
     **{f"training.{module}": f"orthornn.saved.{module}" for module in _SAVED},
     **{f"training.{module}": f"orthornn.learn.runs.{module}" for module in _RUNS},
     "training.weights": "orthornn.saved.network",
-    "training.fine_tune": "orthornn.learn.training.fine_tuning",
+    "training.fine_tune": "orthornn.learn.fine_tuning",
     "systems.lasagne": "orthornn.learn.systems.free",
     "shell_word": "orthornn._shell_word",
 }

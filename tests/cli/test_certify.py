@@ -36,7 +36,7 @@ def test_the_shares_are_those_of_the_radii(data, capsys):
     assert cli.main(["train", data, *TRAIN, "--model", "ornn", "--nonlinearity", "tanh", "--out", "run"]) == 0
     loaded = load("run")
     for mode in ("every", "one"):
-        batches = loaded.config.task.test(7)
+        batches = loaded.config.task.problem().test(7)
         radii = torch.cat([certified_radius(loaded.model, batch.inputs, batch.targets, mode) for batch in batches])
         found = shown(capsys, "run", "--eps", "0,0.003,0.1", "--mode", mode)
         wanted = [float((radii > eps).double().mean()) for eps in (0, 0, 0.003, 0.1)]

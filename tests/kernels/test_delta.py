@@ -380,6 +380,24 @@ def test_a_sequence_has_the_bits_that_it_has_alone(way):
     assert all(map(torch.equal, *found))
 
 
+def test_a_head_has_the_bits_that_it_has_alone(isa, way):
+    """Whatever the heads beside it, of which more than are done together, and what is not finite there."""
+    case = Case(steps=71, batch=2, heads=11, keys=5, values=19, gate="head", resets=True, often=0.04).draw()
+    case.tensors["v"][40, 0, 0, 7, 3] = case.tensors["k"][9, 1, 0, 4, 0] = math.nan
+    axes = {"q": 2, "k": 3, "v": 3, "beta": 3, "gate": 2, "state": 1, "restart": 1}
+    for heads in (slice(0, 1), slice(5, 7), slice(10, 11)):
+        found = []
+        for own, at in ((case.tensors, heads), ({n: t.movedim(axes[n], 0)[heads].movedim(0, axes[n]) for n, t in
+                                                  case.tensors.items()}, slice(None))):  # fmt: skip
+            leaves = {name: tensor.clone().requires_grad_() for name, tensor in own.items()}
+            out, last = replace(case, tensors=leaves)(torch.float32)
+            loss = out[:, :, at].square().sum() + last[:, at].sum()
+            grads = torch.autograd.grad(loss, list(leaves.values()))
+            rows = (g.movedim(axes[name], 0)[at] for name, g in zip(leaves, grads))
+            found.append([out[:, :, at], last[:, at], *rows])
+        assert all(map(torch.equal, *found))
+
+
 @pytest.mark.parametrize("gate", [None, "head", "key"])
 @pytest.mark.parametrize("resets", [False, True])
 @pytest.mark.parametrize("values", [16, 48, 19])

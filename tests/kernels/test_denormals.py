@@ -47,7 +47,7 @@ def test_updates_and_evaluations_flush_forward_and_backward(outside):
     weight = next(trainer.model.head.parameters())
     weight.register_hook(lambda _: seen.append(("backward", is_zero())))
     trainer.update()
-    trainer.evaluate(trainer.config.task.validation(8))
+    trainer.evaluate(trainer.config.task.problem().validation(8))
     assert {part for part, _ in seen} == {"forward", "backward"}
     assert all(zero == possible for _, zero in seen)
     assert is_zero() == outside

@@ -148,7 +148,7 @@ def test_the_table_and_the_curves(task):
     assert [row[0] for row in shown.rows] == ["ornn", "rnn"]
     assert all(len(row) == len(shown.columns) for row in shown.rows)
     ratio = float(shown.rows[0][[column.heading for column in shown.columns].index("over baseline")])
-    assert ratio == pytest.approx(results["ornn"].best_test["loss"] / task.trivial_loss, abs=6e-4)
+    assert ratio == pytest.approx(results["ornn"].best_test["loss"] / task.objective().trivial_loss, abs=6e-4)
     assert compare.curves(results)["rnn"][0] == [3, 6, 9, 12]
     assert compare.curves(results, "validation")["rnn"][0] == [6, 12]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 
 import pytest
@@ -11,10 +12,8 @@ from torch import nn
 
 from orthornn.learn.fit import Observer, fit
 from orthornn.learn.systems import build
-from orthornn.learn.tasks import Batch
+from orthornn.learn.tasks import Batch, Problem
 from orthornn.learn.training import RunConfig, train
-from orthornn.learn.training.description import describe
-from orthornn.learn.training.problem import Problem, TaskProblem
 from orthornn.saved.network import make_model
 from support.run_cases import config, numbers
 
@@ -76,7 +75,7 @@ def network():
 
 
 def test_a_problem_has_four_members():
-    assert {name for name in vars(Problem) if not name.startswith("_")} == {"schema", "train", "validation", "test"}
+    assert {field.name for field in dataclasses.fields(Problem)} == {"schema", "train", "validation", "test"}
 
 
 def test_it_needs_neither_a_task_nor_a_disk(tmp_path, monkeypatch, capfd):
@@ -119,8 +118,8 @@ def test_it_makes_the_bits_of_a_run(options):
     settings = RunConfig(**{**vars(settings), "model": settings.model.replace(**options)})
     run = train(settings)
     with seeded(settings.seed):
-        model = make_model(settings.model, describe(settings.task))
-        result = fit(TaskProblem(settings.task), settings.task, model, settings)
+        model = make_model(settings.model, settings.task.problem().schema)
+        result = fit(settings.task.problem(), settings.task.objective(), model, settings)
     assert numbers(result.records) == numbers(run.records)
     assert (result.validation, result.test) == (run.validation, run.test)
     for name, value in model.state_dict().items():

@@ -258,8 +258,8 @@ def test_names_with_spaces_around_them_are_those_without(file, tmp_path):
     if file:
         getattr(frame, f"to_{file[2:]}")(data, **unindexed)
     task = Classify(data=data, target="kind", sequence="wave")
-    assert task.table_roles().inputs == ["x"]
-    assert task.classes == ["high", "low"]
+    assert task.table().roles.inputs == ["x"]
+    assert task.table().classes == ["high", "low"]
     assert Classify(data=data, target=" kind ", sequence=" wave").summary_lines() == task.summary_lines()
     two = frame.assign(kind=frame["x"])
     if file:
@@ -321,7 +321,7 @@ def test_classes_that_are_numbers_are_named_alike_in_a_table_and_in_a_dict(tmp_p
     frame = waves().assign(kind=lambda table: np.where(table["kind"] == "low", 0.0, 1.0))
     options = {"sequence": "wave", "model": "lstm", "hidden_size": 4, "steps": 1, "out": tmp_path / "run"}
     task = orthornn.train(frame, "kind", class_weights={1.0: 5, np.float32(0): 0.5}, **options).config.task
-    assert task.classes == ["0", "1"]
+    assert task.table().classes == ["0", "1"]
     assert task.objective().weights.tolist() == [0.5, 5]
 
 

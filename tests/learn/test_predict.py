@@ -76,15 +76,15 @@ def test_the_commands(images, suffix, tmp_path, capsys):
 def test_tokens_and_values(tmp_path):
     result = train(config(task=COPYING, steps=3), tmp_path / "copying")
     loaded = orthornn.load(tmp_path / "copying")
-    inputs = torch.cat([batch.inputs for batch in COPYING.test(20)], 1)
-    targets = torch.cat([batch.targets for batch in COPYING.test(20)], 1)
+    inputs = torch.cat([batch.inputs for batch in COPYING.problem().test(20)], 1)
+    targets = torch.cat([batch.targets for batch in COPYING.problem().test(20)], 1)
     prediction = loaded.predict(inputs.T.tolist())
-    assert prediction.scores.shape == (20, *targets.T.shape[1:], COPYING.output_size)
+    assert prediction.scores.shape == (20, *targets.T.shape[1:], COPYING.problem().schema["output_size"])
     found = loaded.evaluate(inputs.T.numpy(), targets.T.numpy())
     assert found["loss"] == pytest.approx(result.test["loss"], rel=1e-5)
     task = Adding(T=6, validation_size=5, test_size=7)
     result = train(config("lstm", task=task, steps=3), tmp_path / "adding")
-    (batch,) = task.test(7)
+    (batch,) = task.problem().test(7)
     loaded = orthornn.load(tmp_path / "adding", "best")
     assert loaded.predict(batch.inputs.transpose(0, 1)).labels is None
     flat = batch.inputs.transpose(0, 1).reshape(7, -1)
@@ -143,7 +143,7 @@ def table(tmp_path):
 def test_a_table_like_the_one_it_learned_from(name, table, tmp_path, capsys):
     task = OWN[name](data=str(table), sequence="id", missing="hold")
     result = train(config(task=task, steps=3, batch_size=4), tmp_path / "run")
-    lines, chosen = table.read_text().splitlines(), task.table_split().pieces["test"]
+    lines, chosen = table.read_text().splitlines(), task.table().split.pieces["test"]
     rows = [1 + row for at, steps in chosen for row in range(at, at + steps)]
     held_out = tmp_path / "held out.csv"
     held_out.write_text("\n".join([lines[0], *(lines[row] for row in rows)]) + "\n")
@@ -292,7 +292,7 @@ def test_a_class_that_is_called_none_is_learned_from_a_text_file(tmp_path, capsy
     test = words_table(9)
     test.to_csv(tmp_path / "test.csv", index=False)  # words that training knows are words in the other file
     found = orthornn.train(frame, "kind", **more, test_data=tmp_path / "test.csv", missing="hold", out=tmp_path / "two")
-    assert sum(len(batch.targets) for batch in found.config.task.test(99)) == 9
+    assert sum(len(batch.targets) for batch in found.config.task.problem().test(99)) == 9
 
 
 def series_of_days(known=False):
@@ -407,7 +407,7 @@ def test_evaluate_on_the_tasks_own_test(tmp_path, capsys):
 def test_a_stream_is_the_whole_sequence(name, task, tmp_path):
     train(config(name, task=task, steps=3), tmp_path)
     loaded = orthornn.load(tmp_path)
-    inputs = next(task.test(1)).inputs
+    inputs = next(task.problem().test(1)).inputs
     raw = inputs[:, 0].tolist()
     streamed = torch.from_numpy(np.stack(list(loaded.stream(raw))))
     loaded.model.output = "all"
@@ -735,8 +735,8 @@ def unequal(tmp_path_factory):
     np.savez(folder / "data.npz", **arrays)
     task = Classify(data=str(folder / "data.npz"), target="y")
     result = train(config(task=task, steps=40, batch_size=8), folder / "run")
-    names, starts = task.table_sequences().names, task.table_data().rows.starts.tolist()
-    held_out = sorted(int(names[starts.index(at)]) for at, _ in task.table_split().pieces["test"])
+    names, starts = task.table().sequences.names, task.table().data.rows.starts.tolist()
+    held_out = sorted(int(names[starts.index(at)]) for at, _ in task.table().split.pieces["test"])
     return folder, result, {name: array[held_out] for name, array in arrays.items()}
 
 
@@ -902,7 +902,7 @@ def test_points_are_marks_of_thousands_in_new_files_of_a_column_with_decimal_com
     assert "price" in capsys.readouterr().out
     task = orthornn.load("other").config.task
     np.testing.assert_array_equal(
-        np.sort(task.table_source().table.columns["price"])[::2],
+        np.sort(task.table().source.table.columns["price"])[::2],
         np.sort(read_table(loaded.config.task, loaded.description, "train.csv").columns["price"]),
     )
 

@@ -150,10 +150,11 @@ def test_a_classifier_keeps_the_latest_of_the_most_accurate_networks(monkeypatch
 @pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.5]])
 def test_the_accuracy_of_validation_is_weighted(weights):
     """By hand: three sequences, of which the second is wrong."""
+    parts = dict.fromkeys(("train", "validation"), np.arange(3))
     own = None if weights is None else torch.tensor(weights)
-    task = ClassesTask(torch.zeros(3, 1), np.ones(3, dtype=int), torch.tensor([0, 1, 1]), {}, 2, own)
+    task = ClassesTask(torch.zeros(3, 1), np.ones(3, dtype=int), torch.tensor([0, 1, 1]), parts, 2, own)
     outputs, targets = torch.tensor([[2.0, 1.0], [3.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1, 1])
-    total, count = task.metrics(outputs, targets if own is None else Weighted(targets, own))["accuracy"]
+    total, count = task.objective().metrics(outputs, targets if own is None else Weighted(targets, own))["accuracy"]
     assert total / count == pytest.approx(2 / 3 if own is None else 1.5 / 3.5, rel=1e-6)
 
 
@@ -167,7 +168,7 @@ def test_labels_are_smoothed_by_the_frequencies_of_the_training_part(weights):
     spread = np.array([1, 2]) / 3 if weights is None else np.array([1, 2.5]) / 3.5
     losses = -(outputs.double().log_softmax(1).numpy() * spread).sum(1)
     expected = losses.mean() if weights is None else (losses * weights[:2]).mean()
-    found = task.spread_loss(outputs, targets if own is None else Weighted(targets, own[:2]))
+    found = task.objective().spread_loss(outputs, targets if own is None else Weighted(targets, own[:2]))
     assert float(found) == pytest.approx(expected, rel=1e-6)
 
 

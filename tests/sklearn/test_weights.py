@@ -17,7 +17,7 @@ from torch import nn
 
 from orthornn.learn.tasks.linear_start import start_linear
 from orthornn.sklearn import OrthogonalClassifier, OrthogonalForecaster, OrthogonalRegressor
-from orthornn.sklearn.arrays_task import ArraysTask
+from orthornn.sklearn.arrays_task import ArraysTask, ClassesTask
 from orthornn.sklearn.estimator import moments
 from orthornn.sklearn.weights import scaled, weights_of, with_class_weights
 from support.sequences import SMALL, X, Y
@@ -39,7 +39,8 @@ def task_of(targets, weights=None, sequences=X):
     parts = {"train": which, "validation": which}
     scale = None if weights is None else scaled(weights, parts)
     kinds = targets.shape[1] if targets.ndim == 2 else 2
-    return ArraysTask(rows, np.full(len(sequences), sequences.shape[1]), targets, parts, kinds, scale)
+    kind = ArraysTask if targets.is_floating_point() else ClassesTask
+    return kind(rows, np.full(len(sequences), sequences.shape[1]), targets, parts, kinds, scale)
 
 
 @pytest.mark.parametrize("numbers", [True, False])
@@ -51,16 +52,18 @@ def test_integer_weights_are_copies_in_the_mean_loss_of_an_epoch(numbers, batch)
     network = nn.Linear(2, 2)
 
     def loss(task, drawn):
-        return task.loss(network(drawn.inputs.mean(0)), drawn.targets)
+        return task.objective().loss(network(drawn.inputs.mean(0)), drawn.targets)
 
     weighted, repeated = task_of(targets, COUNTS.astype(float)), task_of(targets[copies], None, X[copies])
-    epoch = torch.stack([loss(weighted, weighted.train_batch(step, batch, 0)) for step in range(48 // batch)]).mean()
-    (whole,) = [loss(repeated, one) for one in repeated.validation(len(copies))]
+    epoch = torch.stack(
+        [loss(weighted, weighted.problem().train(step, batch, 0)) for step in range(48 // batch)]
+    ).mean()
+    (whole,) = [loss(repeated, one) for one in repeated.problem().validation(len(copies))]
     mine, theirs = (torch.autograd.grad(each, [*network.parameters()]) for each in (epoch, whole))
     for found, expected in zip((epoch, *mine), (whole, *theirs), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    (batch_,) = weighted.validation(48)
-    total, count = weighted.metrics(network(batch_.inputs.mean(0)).detach(), batch_.targets)["loss"]
+    (batch_,) = weighted.problem().validation(48)
+    total, count = weighted.objective().metrics(network(batch_.inputs.mean(0)).detach(), batch_.targets)["loss"]
     assert total / count == pytest.approx(whole.item(), rel=1e-5)
     assert count == pytest.approx(48, rel=1e-5)
 
@@ -244,7 +247,7 @@ def test_targets_that_are_not_finite_in_a_weighted_batch_are_named():
     from orthornn.learn.training.guards import likely_cause
 
     task = task_of(torch.full((48, 1), float("nan")), COUNTS.astype(float))
-    assert "targets" in likely_cause(nn.Linear(2, 1), task.train_batch(0, 4, 0))
+    assert "targets" in likely_cause(nn.Linear(2, 1), task.problem().train(0, 4, 0))
 
 
 def test_weights_that_leave_one_class():

@@ -94,7 +94,8 @@ class WordNetwork(nn.Module):
     def __init__(self, recipe: Recipe) -> None:
         super().__init__()
         task = recipe.task(1)
-        n, letters = recipe.hidden_size, task.input_size
+        n, schema = recipe.hidden_size, task.problem().schema
+        letters = schema["input_size"]
         projects = recipe.letters == "projections"
         self.embedding = nn.Embedding(letters, recipe.embedding) if projects else None
         self.rnn = ReflectionRNN(
@@ -106,7 +107,7 @@ class WordNetwork(nn.Module):
             bias=False,
             learn_h0=True,
         )
-        self.head = nn.Linear(n, task.output_size)
+        self.head = nn.Linear(n, schema["output_size"])
         with torch.no_grad():
             nn.init.normal_(self.rnn.get_parameter("h0"))
             nn.init.normal_(self.head.weight, std=0.5)
@@ -154,11 +155,11 @@ def train(recipe: Recipe, seed: int) -> Trained:
         while time.process_time() - started < recipe.limit:
             for group in optimizer.param_groups:
                 group["lr"] = rate * (max(0.01, 1 - here / recipe.polish) if is_last else 0.5 ** (here / 500))
-            tokens, products = task.train_batch(updates, batch_size, seed)
+            tokens, products = task.problem().train(updates, batch_size, seed)
             spacing = max(1, length // recipe.reads)
             logits = network.head(network.states(tokens)[0][spacing - 1 :: spacing])
             products = products[spacing - 1 :: spacing]
-            loss = task.loss(logits, products)
+            loss = task.objective().loss(logits, products)
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -199,7 +200,7 @@ def accuracies(network: WordNetwork, recipe: Recipe, lengths: Sequence[int], wor
     for end in sorted(set(lengths)):
         while done < end:
             count = min(end - done, max(1, 1_000_000 // words))
-            tokens = generator.integers(0, task.input_size, (count, words))
+            tokens = generator.integers(0, len(task.letters), (count, words))
             products = group.after(task.letters[tokens], element)
             states, state = network.states(torch.from_numpy(tokens), state)
             element, done = products[-1], done + count
@@ -218,7 +219,7 @@ def snap(network: WordNetwork, recipe: Recipe) -> tuple[WordNetwork, dict[str, A
     """
     task = recipe.task(64)
     group, n = task.finite_group, recipe.hidden_size
-    tokens, products = task.train_batch(0, 256, 12345)
+    tokens, products = task.problem().train(0, 256, 12345)
     states = network.states(tokens)[0].double().flatten(0, 1)
     counts = torch.bincount(products.flatten(), minlength=group.order)
     if not bool(counts.all()):
@@ -235,7 +236,7 @@ def snap(network: WordNetwork, recipe: Recipe) -> tuple[WordNetwork, dict[str, A
     reflectors = torch.stack([reflectors_of(W, recipe.reflections) for W in matrices])
     exact.embedding = None
     exact.rnn = ReflectionRNN(
-        task.input_size,
+        len(task.letters),
         n,
         reflections=recipe.reflections,
         additive=False,

@@ -424,7 +424,8 @@ def _seconds(own: Sequence[dict[str, Any]]) -> str:
 
 def static_perceptron(task: Task, budget: int) -> nn.Sequential:
     """Return the widest perceptron with one hidden layer (gelu) within a budget, which reads all T I numbers at once."""
-    inputs, outputs = task.steps * task.input_size, task.output_size
+    schema = task.problem().schema
+    inputs, outputs = task.steps * schema["input_size"], schema["output_size"]
     width = (budget - outputs) // (inputs + 1 + outputs)
     if width < 1:
         raise ArgumentError(
@@ -454,17 +455,18 @@ def control(
     loss = nn.CrossEntropyLoss(label_smoothing=smoothing)
     start = time.process_time()
     best: tuple[float, float] = (-math.inf, -math.inf)
+    problem = task.problem()
     for step in range(steps):
-        batch = task.train_batch(step, batch_size, seed)
+        batch = problem.train(step, batch_size, seed)
         optimizer.zero_grad()
         loss(model(_flat(batch.inputs)), batch.targets).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         if (step + 1) % epoch == 0 or step + 1 == steps:
-            accuracy = _accuracy(model, task.validation(1000))
+            accuracy = _accuracy(model, problem.validation(1000))
             if accuracy > best[0]:
-                best = (accuracy, _accuracy(model, task.test(1000)))
+                best = (accuracy, _accuracy(model, problem.test(1000)))
     shift = getattr(task, "shift", 0)
     options = (" --permuted" if getattr(task, "permuted", False) else "") + (f" --shift {shift}" if shift else "")
     return {
@@ -478,7 +480,7 @@ def control(
         "validation": best[0],
         "test": best[1],
         "best_test": None,
-        "last_test": _accuracy(model, task.test(1000)),
+        "last_test": _accuracy(model, problem.test(1000)),
         "orthogonality_error": None,
         "epochs": epochs,
         "updates": steps,

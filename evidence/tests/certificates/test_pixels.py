@@ -53,17 +53,17 @@ def test_training_that_was_stopped_ends_as_one_that_was_not(name, task, tmp_path
     monkeypatch.setattr(pixels, "_STORED", 2)
     training = Training(5, 1e-2, 0.1, 1.0 if name == "block" else 0.0)
     whole, _ = trained(name, task, training, TINY)
-    drawn = type(task).train_batch
+    drawn = type(task)._train_batch
 
     def until_stopped(self, update, *given):
         if update == 3:
             raise KeyboardInterrupt
         return drawn(self, update, *given)
 
-    monkeypatch.setattr(type(task), "train_batch", until_stopped)
+    monkeypatch.setattr(type(task), "_train_batch", until_stopped)
     with pytest.raises(KeyboardInterrupt):
         trained(name, task, training, TINY, tmp_path / "state.pt")
-    monkeypatch.setattr(type(task), "train_batch", drawn)
+    monkeypatch.setattr(type(task), "_train_batch", drawn)
     resumed, seconds = trained(name, task, training, TINY, tmp_path / "state.pt")
     assert seconds > 0
     for expected, found in zip(whole.parameters(), resumed.parameters()):

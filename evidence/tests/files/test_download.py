@@ -83,7 +83,7 @@ def test_pixel_mnist_asks_for_the_four_files_it_checks(tmp_path, monkeypatch):
         "orthornn_evidence.tasks.pixel_mnist.fetch_missing", lambda folder, sources: asked.update(sources)
     )
     with pytest.raises(DataError, match="or fetch them into it with download=True, --download"):
-        PixelMNIST(data=str(tmp_path), download=True).trivial_loss  # noqa: B018
+        PixelMNIST(data=str(tmp_path), download=True).objective().trivial_loss  # noqa: B018
     assert len(asked) == 4
     assert all(url.endswith(name) and known.startswith("sha256:") for name, (url, known) in asked.items())
 

@@ -22,7 +22,7 @@ def short(monkeypatch):
 
 def test_a_set_that_is_made_is_the_same_each_time_and_is_run_once(tmp_path, capsys, short):
     first, second = (SETS["events"](Places(tmp_path / name)) for name in "ab")
-    assert next(first.test(5)).targets.tolist() == next(second.test(5)).targets.tolist()
+    assert next(first.problem().test(5)).targets.tolist() == next(second.problem().test(5)).targets.tolist()
     words = ["--out", str(tmp_path / "out"), "--sets", "events", "--seeds", "1", "--methods", "default", "gru"]
     made = ["--made", str(tmp_path / "a")]
     assert results.main(["run", *made, *words]) == 0

@@ -29,8 +29,8 @@ def test_a_cached_set_is_read_from_its_package(tmp_path, monkeypatch):
             np.testing.assert_allclose(stored["x"][:, :, 0], rows[part][:, 1:], rtol=1e-6)
             np.testing.assert_array_equal(stored["y"], rows[part][:, 0])
             assert set(stored["lengths"]) == {5}
-    assert task.classes == ["1", "2", "3"]
-    assert sum(1 for _ in task.test(1)) == 4
+    assert task.table().classes == ["1", "2", "3"]
+    assert sum(1 for _ in task.problem().test(1)) == 4
 
 
 def test_a_generated_set_has_the_test_part_of_its_package(tmp_path, monkeypatch):

@@ -168,8 +168,8 @@ def test_pixel_mnist(data):
     ordered = dataclasses.replace(task, permuted=False, verify=False, validation_size=10)
     first, second = passes(ordered, 30, 5)
     assert first != second
-    pixels = ordered.train_batch(0, 5, 0).inputs
-    permuted = dataclasses.replace(ordered, permuted=True).train_batch(0, 5, 0).inputs
+    pixels = ordered.problem().train(0, 5, 0).inputs
+    permuted = dataclasses.replace(ordered, permuted=True).problem().train(0, 5, 0).inputs
     order = np.random.RandomState(92916).permutation(len(pixels))  # scoRNN_mnist.py
     assert torch.equal(permuted, pixels[torch.from_numpy(order)])
     assert torch.equal((255 * pixels).round() / 255, pixels)
@@ -181,13 +181,13 @@ def test_copying(data):
         task = trained("helfrich2018", "figure1", data)[f"scornn-190-T{T}"].task
         assert isinstance(task, Copying)
         assert (task.T, task.variant, task.test_size) == (T, "helfrich2018", 1000)
-        inputs, targets = task.train_batch(0, 20, 0)
+        inputs, targets = task.problem().train(0, 20, 0)
         assert inputs.shape == (T + 20, 20)
         assert bool((inputs[-10] == 9).all())
         assert torch.equal(targets[-10:], inputs[:10])
     released = dataclasses.replace(task, variant="helfrich2018-code")
-    assert bool((released.train_batch(0, 20, 0).inputs[-11] == 9).all())
-    assert torch.equal(released.train_batch(1000, 20, 0).inputs, released.train_batch(0, 20, 0).inputs)
+    assert bool((released.problem().train(0, 20, 0).inputs[-11] == 9).all())
+    assert torch.equal(released.problem().train(1000, 20, 0).inputs, released.problem().train(0, 20, 0).inputs)
 
 
 def test_adding(data):
@@ -200,7 +200,7 @@ def test_adding(data):
         first, second = passes(few, 60, 1)
         assert sorted(first) == sorted(second)
         assert first != second
-        marks = few.train_batch(0, 60, 0).inputs[..., 1]
+        marks = few.problem().train(0, 60, 0).inputs[..., 1]
         assert bool((marks[1 : T // 2].sum(0) == 1).all())
         assert bool((marks[T // 2 :].sum(0) == 1).all())
 

@@ -177,7 +177,7 @@ def test_lines_of_the_penn_treebank(folder):
         task = config.task
         assert isinstance(task, Characters)
         assert (task.variant, task.ahead, task.line_ends) == ("mhammedi2017-code", int(system[-1]), None)
-        assert (task.input_size, task.output_size) == (49, 49)
+        assert (task.problem().schema["input_size"], task.problem().schema["output_size"]) == (49, 49)
         assert set(task._part("train").lines.lengths.tolist()) == {50}  # with the blank that begins it
 
 
@@ -186,7 +186,7 @@ def test_lines_of_the_penn_treebank(folder):
 def test_characters_of_the_penn_treebank(part, characters):
     task = trained("mhammedi2017", "table4", REAL_DATA)["ornn-1"].task
     assert int(task._part(part).lines.lengths.sum()) == characters
-    assert task.input_size == 49
+    assert task.problem().schema["input_size"] == 49
     if part == "train":
         predicted = task._part(part).lines.lengths - task.ahead
         assert (task.steps_per_epoch(1), predicted.min(), predicted.max()) == (42_068, 2, 518)
@@ -204,7 +204,7 @@ def test_every_pass_has_a_new_order(experiment, system, count, folder):
 def test_adding(folder):
     """toy_problems.py, add: a fresh batch for every update; uniform numbers from [0, 1); the sum of two of them."""
     task = made("fig4", "ornn-T400", folder).config.task
-    first, second = (task.train_batch(step, 50, 0) for step in (0, 1))
+    first, second = (task.problem().train(step, 50, 0) for step in (0, 1))
     assert first.inputs.shape == (400, 50, 2)
     assert not torch.equal(first.inputs, second.inputs)
     assert is_uniform(first.inputs[..., 0] - 0.5, 0.5)

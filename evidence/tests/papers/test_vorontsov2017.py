@@ -131,16 +131,16 @@ def test_batches_are_drawn_from_a_fresh_permutation_each(place, plan, folder):
     assert task.permuted == (place == "pMNIST")
     task = dataclasses.replace(task, permuted=False)
     assert task.steps_per_epoch(BATCH) == 1000
-    epoch = [shown(task.train_batch(step, BATCH, 0)) for step in range(1000)]
+    epoch = [shown(task.problem().train(step, BATCH, 0)) for step in range(1000)]
     assert all(len(set(batch)) == BATCH for batch in epoch)
     assert max(max(batch) for batch in epoch) < 50_000
     assert sorted(epoch[0]) != epoch[0]
     seen = {number for batch in epoch for number in batch}
     assert len(seen) / 50_000 == pytest.approx(1 - math.exp(-1), abs=0.01)  # an epoch of one permutation has all
-    assert shown(task.train_batch(0, BATCH, 1)) != epoch[0]
-    held_out = [number for batch in task.validation(5000) for number in shown(batch)]
+    assert shown(task.problem().train(0, BATCH, 1)) != epoch[0]
+    held_out = [number for batch in task.problem().validation(5000) for number in shown(batch)]
     assert held_out == list(range(50_000, 60_000))
-    assert float(task.train_batch(0, BATCH, 0).inputs.max()) == 255 / 256  # as mnist.pkl.gz has it
+    assert float(task.problem().train(0, BATCH, 0).inputs.max()) == 255 / 256  # as mnist.pkl.gz has it
 
 
 @pytest.mark.parametrize("row", [*MARGINS, *FREE])
@@ -172,7 +172,7 @@ def test_the_decay_is_of_three_matrices(row, plan):
     with torch.no_grad():
         for vector in (model.core.bias_ih_l0, model.head.bias, model.core.h0):
             vector += 1.0  # no decay either where they are not 0
-    _, extra = penalized_loss(model, trainer.config.task, trainer.config.task.train_batch(0, 2, 0), config.penalties)
+    _, extra = penalized_loss(model, trainer.objective, trainer.problem.train(0, 2, 0), config.penalties)
     matrices = (model.core.weight_ih_l0, model.core.weight_hh_l0, model.head.weight)
     torch.testing.assert_close(extra, DECAY * sum(matrix.square().sum() for matrix in matrices))
     gradients = torch.autograd.grad(extra, list(model.parameters()), allow_unused=True)
@@ -195,19 +195,22 @@ def test_singular_values_are_rectified():
 def test_characters(place, longest, plan):
     """ptb_iterator: 49 symbols; lines with their blanks and their end; m_arr[i, 0:len(line)+1] = 1, y = 0 beyond."""
     task = plan[f"margin-0-{place}"].task
-    assert (task.input_size, task.output_size) == (49, 49)
-    batch = task.train_batch(0, 50, 0)
+    assert (task.problem().schema["input_size"], task.problem().schema["output_size"]) == (49, 49)
+    batch = task.problem().train(0, 50, 0)
     found = {len(line) for line in torch.nn.utils.rnn.unpack_sequence(batch.targets)}
     lines = [f" {SYMBOLS} \n", " a U bc \n", " " + "d" * 72 + " \n", " " + "e" * 73 + " \n"]
     assert found == {min(len(line) + 1, longest) for line in lines if len(line) <= longest}
-    vocabulary = task.preprocessing()["vocabulary"]
+    vocabulary = task.problem().schema["vocabulary"]
     short = next(line for line in torch.nn.utils.rnn.unpack_sequence(batch.targets) if len(line) == len(lines[1]) + 1)
     assert "".join(vocabulary[i] for i in short) == "a \ue000 bc \n\ue000\ue000"
 
 
 def test_the_text_leaves_padding_out(folder):
     counted, plain = (
-        sum(len(b.targets.data) for b in Characters(data=str(folder / "ptb"), variant=v, max_length=75).test(50))
+        sum(
+            len(b.targets.data)
+            for b in Characters(data=str(folder / "ptb"), variant=v, max_length=75).problem().test(50)
+        )
         for v in ("vorontsov2017-code", "vorontsov2017")
     )
     # per line: without the blank at the beginning and the one before the end, and without two padded predictions,

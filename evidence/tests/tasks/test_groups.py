@@ -128,10 +128,10 @@ def test_an_unknown_group_is_named(name):
 def test_targets_are_products_of_matrices(name, tokens):
     task = Groups(group=name, tokens=tokens, T=9, test_length=20)
     matrices, letters = as_matrices(name), task.letters
-    inputs, targets = task.train_batch(3, 4, 1)
+    inputs, targets = task.problem().train(3, 4, 1)
     assert inputs.shape == targets.shape == (9, 4)
-    assert (task.input_size, task.output_size) == (len(letters), len(matrices))
-    assert int(inputs.max()) < task.input_size
+    assert (task.problem().schema["input_size"], task.problem().schema["output_size"]) == (len(letters), len(matrices))
+    assert int(inputs.max()) < task.problem().schema["input_size"]
     for b in range(4):
         product = np.eye(matrices.shape[1])
         for token, target in zip(inputs[:, b], targets[:, b]):
@@ -140,18 +140,18 @@ def test_targets_are_products_of_matrices(name, tokens):
 
 
 def test_parity_and_modular_sums():
-    inputs, targets = Parity(T=30).train_batch(0, 5, 0)
+    inputs, targets = Parity(T=30).problem().train(0, 5, 0)
     assert torch.equal(targets, inputs.cumsum(0) % 2)
-    inputs, targets = ModularSums(T=30, modulus=7).train_batch(0, 5, 0)
+    inputs, targets = ModularSums(T=30, modulus=7).problem().train(0, 5, 0)
     assert torch.equal(targets, inputs.cumsum(0) % 7)
-    assert Parity().trivial_loss == pytest.approx(math.log(2))
-    assert ModularSums(modulus=7).trivial_metric == pytest.approx(1 / 7)
+    assert Parity().objective().trivial_loss == pytest.approx(math.log(2))
+    assert ModularSums(modulus=7).objective().trivial_metric == pytest.approx(1 / 7)
 
 
 def test_the_curriculum_doubles_up_to_t():
     task = Groups(group="S3", T=50, start=4, double_every=10)
     assert [task.length_at(step) for step in (0, 9, 10, 20, 30, 40, 10**9)] == [4, 4, 8, 16, 32, 50, 50]
-    assert [len(task.train_batch(step, 2, 0).inputs) for step in (0, 10, 40)] == [4, 8, 50]
+    assert [len(task.problem().train(step, 2, 0).inputs) for step in (0, 10, 40)] == [4, 8, 50]
     assert Groups(T=50).length_at(0) == 50
     assert task.test_lengths == (50, 100, 200, 400, 800, 1024)
     assert Groups(T=64, test_length=64).test_lengths == (64,)
@@ -159,40 +159,40 @@ def test_the_curriculum_doubles_up_to_t():
 
 def test_the_trivial_answer_of_elements_is_uniform():
     task = Groups(group="A5")
-    assert task.trivial_loss == pytest.approx(math.log(60))
-    assert task.trivial_metric == pytest.approx(1 / 60)
+    assert task.objective().trivial_loss == pytest.approx(math.log(60))
+    assert task.objective().trivial_metric == pytest.approx(1 / 60)
     assert task.marginals(3) == pytest.approx(np.full((3, 60), 1 / 60))
 
 
 def test_the_trivial_answer_of_generators_is_a_walk():
     """S3 with (1 2) and (1 2 3): by enumeration of all words of up to five letters."""
     task = Groups(group="S3", tokens="generators", T=5, test_length=5)
-    words = np.array(list(itertools.product(range(task.input_size), repeat=5))).T
+    words = np.array(list(itertools.product(range(task.problem().schema["input_size"]), repeat=5))).T
     products = task.finite_group.after(task.letters[words])
     shares = np.stack([np.bincount(row, minlength=6) / words.shape[1] for row in products])
     assert task.marginals(5) == pytest.approx(shares)
     entropy = -sum(p * math.log(p) for row in shares for p in row if p > 0) / 5
-    assert task.trivial_loss == pytest.approx(entropy)
-    assert task.trivial_metric == pytest.approx(shares.max(1).mean())
+    assert task.objective().trivial_loss == pytest.approx(entropy)
+    assert task.objective().trivial_metric == pytest.approx(shares.max(1).mean())
 
 
 def test_metrics_at_every_length_and_batches_that_add_up():
     task = Groups(group="S3", T=4, test_length=16, test_size=7)
-    batches = list(task.test(3))
+    batches = list(task.problem().test(3))
     assert [batch.inputs.shape for batch in batches] == [(16, 3), (16, 3), (16, 1)]
     targets = batches[0].targets
     right = torch.nn.functional.one_hot(targets, 6).float() * 100
     right[8:] = right[8:].roll(1, -1)  # wrong after the eighth letter
-    found = task.metrics(right, targets)
+    found = task.objective().metrics(right, targets)
     assert {name: total / count for name, (total, count) in found.items() if name != "loss"} == {
         "accuracy": 0.5,
         "accuracy_4": 1.0,
         "accuracy_8": 1.0,
         "accuracy_16": 0.0,
     }
-    (validation,) = task.validation(500)
+    (validation,) = task.problem().validation(500)
     assert validation.inputs.shape == (4, 200)
-    assert set(task.metrics(right[:4], targets[:4])) == {"loss", "accuracy", "accuracy_4"}
+    assert set(task.objective().metrics(right[:4], targets[:4])) == {"loss", "accuracy", "accuracy_4"}
 
 
 def test_bad_descriptions_are_refused():

@@ -32,11 +32,11 @@ def test_excerpts_follow_each_other(path):
 
 def test_the_network_sees_nothing_but_ones(path):
     task = made(path)
-    for batch in (task.train_batch(5, 1, 0), *task.validation(9), *task.test(9)):
+    for batch in (task.problem().train(5, 1, 0), *task.problem().validation(9), *task.problem().test(9)):
         assert torch.equal(batch.inputs, torch.ones(300, 1, 1))
         assert batch.targets.shape == (300, 1, 1)
     with pytest.raises(ArgumentError, match=r"batch_size .* One network learns one excerpt"):
-        task.train_batch(0, 2, 0)
+        task.problem().train(0, 2, 0)
 
 
 def test_the_loss_is_the_nmse_on_the_scale_of_the_file(path):
@@ -46,12 +46,11 @@ def test_the_loss_is_the_nmse_on_the_scale_of_the_file(path):
     true = task.samples.astype(np.float64)
     nmse = ((found - true) ** 2).sum() / ((true - true.mean()) ** 2).sum()
     with torch.no_grad():
-        assert float(task.loss(model(torch.ones(300, 1, 1)), task.train_batch(0, 1, 0).targets)) == pytest.approx(
-            nmse, rel=1e-4
-        )
-    zero = task.loss(torch.zeros(300, 1, 1), task.train_batch(0, 1, 0).targets)
-    assert float(zero) == pytest.approx(task.trivial_loss, rel=1e-5)
-    assert task.trivial_loss == pytest.approx(1)
+        targets = task.problem().train(0, 1, 0).targets
+        assert float(task.objective().loss(model(torch.ones(300, 1, 1)), targets)) == pytest.approx(nmse, rel=1e-4)
+    zero = task.objective().loss(torch.zeros(300, 1, 1), task.problem().train(0, 1, 0).targets)
+    assert float(zero) == pytest.approx(task.objective().trivial_loss, rel=1e-5)
+    assert task.objective().trivial_loss == pytest.approx(1)
 
 
 def test_the_excerpt_is_described(path):
@@ -62,19 +61,19 @@ def test_the_excerpt_is_described(path):
 
 def test_what_is_wrong_is_said(path):
     with pytest.raises(DataError, match=r"Expected 300 samples from sample 1900 on, but .* has 2000 samples"):
-        made(path, start=1900).trivial_loss  # noqa: B018
+        made(path, start=1900).objective().trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="there is no file"):
-        made(path.with_name("none.wav")).trivial_loss  # noqa: B018
+        made(path.with_name("none.wav")).objective().trivial_loss  # noqa: B018
     (path.parent / "other.wav").write_bytes(wav(0))
     with pytest.raises(DataError, match=r"Expected one WAV file, but .* holds 2"):
-        made(path.parent).trivial_loss  # noqa: B018
+        made(path.parent).objective().trivial_loss  # noqa: B018
     with pytest.raises(ArgumentError, match="excerpt to be an integer between 0 and 4"):
         made(path, excerpt=5)
     content = bytearray(wav(0, 500))
     content[44:] = bytes(1000)
     path.write_bytes(bytes(content))
     with pytest.raises(DataError, match="is silent in the 300 samples from 100 on"):
-        made(path).trivial_loss  # noqa: B018
+        made(path).objective().trivial_loss  # noqa: B018
 
 
 @needs("music")

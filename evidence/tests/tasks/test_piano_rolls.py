@@ -34,23 +34,23 @@ def task(tmp_path):
 
 def test_targets_are_the_next_frames(task):
     for step in range(3):
-        inputs, targets = task.train_batch(step, 1, 0)
+        inputs, targets = task.problem().train(step, 1, 0)
         assert torch.equal(inputs[1:], targets[:-1])
-    batch = task.train_batch(0, 3, 0)
+    batch = task.problem().train(0, 3, 0)
     assert len(batch.inputs.data) == 16 - 3
     assert task.steps == 8
     # a piece of one frame has nothing to predict
-    assert sum(len(next(task.validation(1)).targets) for _ in range(1)) == 3
+    assert sum(len(next(task.problem().validation(1)).targets) for _ in range(1)) == 3
 
 
 def test_the_frequencies_of_the_keys_have_the_trivial_loss(task):
-    targets = task.train_batch(0, 3, 0).targets
+    targets = task.problem().train(0, 3, 0).targets
     p = targets.data.double().mean(0)
     answer = (p.log() - (1 - p).log()).clamp(-50, 50).expand(len(targets.data), -1)
-    assert float(task.loss(answer, targets._replace(data=targets.data.double()))) == pytest.approx(
-        task.trivial_loss, rel=1e-9
+    assert float(task.objective().loss(answer, targets._replace(data=targets.data.double()))) == pytest.approx(
+        task.objective().trivial_loss, rel=1e-9
     )
-    assert float(task.loss(torch.zeros(13, 88), targets)) == pytest.approx(88 * math.log(2), rel=1e-5)
+    assert float(task.objective().loss(torch.zeros(13, 88), targets)) == pytest.approx(88 * math.log(2), rel=1e-5)
 
 
 def test_accuracy_is_over_keys_pressed_or_foreseen(task):
@@ -58,12 +58,12 @@ def test_accuracy_is_over_keys_pressed_or_foreseen(task):
     targets[0, 0, :3] = 1
     prediction = torch.full((1, 1, 88), -1.0)
     prediction[0, 0, 2:5] = 1
-    assert task.metrics(prediction, targets)["accuracy"] == (1, 5)
+    assert task.objective().metrics(prediction, targets)["accuracy"] == (1, 5)
 
 
 def test_one_file_is_enough(tmp_path, task):
     path = tmp_path / "JSB_Chorales.mat"
-    assert PianoRolls(data=str(path)).trivial_loss == task.trivial_loss
+    assert PianoRolls(data=str(path)).objective().trivial_loss == task.objective().trivial_loss
 
 
 BROKEN = {
@@ -81,7 +81,7 @@ BROKEN = {
 def test_a_bad_file_is_one_clear_error(task, tmp_path, message):
     BROKEN[message](tmp_path / "JSB_Chorales.mat")
     with pytest.raises(DataError, match=message) as caught:
-        task.trivial_loss  # noqa: B018
+        task.objective().trivial_loss  # noqa: B018
     assert "JSB_Chorales.mat" in str(caught.value)
     with pytest.raises(ArgumentError, match="collection"):
         PianoRolls(collection="x")
@@ -112,4 +112,4 @@ def test_a_file_that_becomes_too_large_is_refused(tmp_path, monkeypatch):
     path.write_bytes(head + struct.pack("<II", 15, len(packed)) + packed)
     monkeypatch.setattr("orthornn.learn.files.inflate.FREE", 1 << 20)
     with pytest.raises(DataError, match="to become at most 1048576 bytes when decompressed"):
-        PianoRolls(data=str(tmp_path)).trivial_loss  # noqa: B018
+        PianoRolls(data=str(tmp_path)).objective().trivial_loss  # noqa: B018

@@ -11,6 +11,7 @@ import torch
 
 from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.learn.systems import build
+from orthornn.learn.tasks.abilities import baselines
 from orthornn.learn.tasks.sequences import mean_of_each
 from orthornn_evidence.tasks import Speech, speech
 from orthornn_evidence.tasks.spectrogram import HOP, WINDOW
@@ -27,13 +28,13 @@ def task(tmp_path):
 
 
 def test_inputs_are_the_standardized_frames_before(task):
-    batch = task.train_batch(0, 6, 0)
+    batch = task.problem().train(0, 6, 0)
     mean, deviation = task._scale
     features = task._train.features
     assert mean == pytest.approx(float(features.double().mean()))
     assert len(batch.inputs.data) == len(features) - 6
     assert sorted(batch.targets.data[:, 3].tolist()) == sorted(task._wanted(task._train)[:, 3].tolist())
-    one = task.train_batch(0, 1, 0)
+    one = task.problem().train(0, 1, 0)
     back = one.inputs * deviation + mean
     # a float32 number of size 100, standardized and back
     torch.testing.assert_close(back[1:], one.targets[:-1], atol=1e-4, rtol=0)
@@ -45,13 +46,13 @@ def test_the_mean_frame_has_the_trivial_loss_and_the_previous_frame_its_own(task
     total = count = 0.0
     answer = (task._wanted(task._train).mean(0) - mean) / deviation
     for step in range(6):
-        targets = task.train_batch(step, 1, 0).targets
-        one, number = task.metrics(answer.expand(*targets.shape), targets)["loss"]
+        targets = task.problem().train(step, 1, 0).targets
+        one, number = task.objective().metrics(answer.expand(*targets.shape), targets)["loss"]
         total, count = total + one, count + number
-    assert total / count == pytest.approx(task.trivial_loss, rel=1e-4)
-    batch = next(task.test(2))
-    persistent = task.metrics(batch.inputs.data, batch.targets)["loss"]
-    assert persistent[0] / persistent[1] == pytest.approx(task.baselines()["previous frame"], rel=1e-5)
+    assert total / count == pytest.approx(task.objective().trivial_loss, rel=1e-4)
+    batch = next(task.problem().test(2))
+    persistent = task.objective().metrics(batch.inputs.data, batch.targets)["loss"]
+    assert persistent[0] / persistent[1] == pytest.approx(baselines(task)["previous frame"], rel=1e-5)
 
 
 def test_the_utterances_are_described(task):
@@ -63,8 +64,10 @@ def test_the_utterances_are_described(task):
 
 def test_padding_is_in_no_loss(task):
     model = build("lstm", 129, 129, hidden_size=4, output="all")
-    together = task.metrics(model(next(task.test(2)).inputs), next(task.test(2)).targets)
-    alone = [task.metrics(model(batch.inputs), batch.targets) for batch in task.test(1)]
+    together = task.objective().metrics(
+        model(next(task.problem().test(2)).inputs), next(task.problem().test(2)).targets
+    )
+    alone = [task.objective().metrics(model(batch.inputs), batch.targets) for batch in task.problem().test(1)]
     for name in ("loss", "mse_utterance"):
         assert together[name][0] == pytest.approx(sum(one[name][0] for one in alone), rel=1e-5)
         assert together[name][1] == sum(one[name][1] for one in alone)
@@ -80,7 +83,7 @@ def test_a_perfect_prediction_sounds_as_the_utterance(task):
     mean, deviation = task._scale
 
     def perfect(inputs):
-        return ((next(task.test(1)).targets) - mean) / deviation
+        return ((next(task.problem().test(1)).targets) - mean) / deviation
 
     truth, sounds = task.reconstruct(perfect, 0)
     error = np.abs(sounds["model"] - truth)[1:]
@@ -130,19 +133,19 @@ def test_a_folder_that_names_its_parts_is_not_divided(options, task, tmp_path):
         rf"Expected {name}, --{name.replace('_', '-')}, only with a folder of sounds, but got {value} for the folder"
     )
     with pytest.raises(ArgumentError, match=message):
-        Speech(data=task.data, **options).trivial_loss  # noqa: B018
+        Speech(data=task.data, **options).objective().trivial_loss  # noqa: B018
     for part in ("TRAIN", "test"):
         (tmp_path / "timit" / part).mkdir(parents=True)
     with pytest.raises(ArgumentError, match=message):
-        Speech(data=str(tmp_path / "timit"), **options).trivial_loss  # noqa: B018
+        Speech(data=str(tmp_path / "timit"), **options).objective().trivial_loss  # noqa: B018
 
 
 def test_a_folder_without_archives_has_no_extra_one(tmp_path):
     for number in range(3):
         (tmp_path / f"{number}.wav").write_bytes(wav(number, 600))
-    assert Speech(data=str(tmp_path), validation_share=0.3).trivial_loss > 0
+    assert Speech(data=str(tmp_path), validation_share=0.3).objective().trivial_loss > 0
     with pytest.raises(ArgumentError, match=r"Expected extra, --extra, only with a folder that has train_extra\.zip"):
-        Speech(data=str(tmp_path), extra=True).trivial_loss  # noqa: B018
+        Speech(data=str(tmp_path), extra=True).objective().trivial_loss  # noqa: B018
 
 
 def test_what_a_system_put_there_is_no_utterance(task, tmp_path):
@@ -176,7 +179,7 @@ def test_a_truncated_member_of_an_archive_is_refused(task, tmp_path, subtype):
     with pytest.raises(
         DataError, match=r"the 4000 samples that the header of cut\.wav in .*train\.zip promises, but got"
     ):
-        task.trivial_loss  # noqa: B018
+        task.objective().trivial_loss  # noqa: B018
 
 
 def truncate(path):
@@ -195,7 +198,7 @@ def test_a_bad_folder_is_one_clear_error(task, message, tmp_path):
     edit, name = BROKEN[message]
     edit(tmp_path / "sounds" / "train.zip")
     with pytest.raises(DataError, match=message) as caught:
-        task.trivial_loss  # noqa: B018
+        task.objective().trivial_loss  # noqa: B018
     assert name in str(caught.value)
 
 
@@ -203,10 +206,10 @@ def test_too_short_and_too_few_sounds_are_said(tmp_path):
     for number in range(3):
         (tmp_path / f"{number}.wav").write_bytes(wav(number, 300))
     with pytest.raises(DataError, match=r"Expected at least 384 samples, two frames, but .* has 300 at 8000 Hz"):
-        Speech(data=str(tmp_path)).trivial_loss  # noqa: B018
+        Speech(data=str(tmp_path)).objective().trivial_loss  # noqa: B018
     (tmp_path / "0.wav").unlink()
     with pytest.raises(DataError, match=r"Expected at least 3 sound files.* holds 2"):
-        Speech(data=str(tmp_path)).trivial_loss  # noqa: B018
+        Speech(data=str(tmp_path)).objective().trivial_loss  # noqa: B018
 
 
 @needs("speech")
@@ -222,7 +225,7 @@ def test_librispeech_at_8_khz_has_its_published_numbers():
         assert (len(read.names), len(read.features)) == (count, total)
         assert float(read.features.mean()) == pytest.approx(mean, abs=0.005)
         assert float(read.features.std()) == pytest.approx(deviation, abs=0.005)
-    batch = next(task.test(192))
+    batch = next(task.problem().test(192))
     before = batch.inputs.data * task._scale[1] + task._scale[0]
     squares = (batch.targets.data - before).square().mean(-1)
     assert float(mean_of_each(squares, batch.targets).mean()) == pytest.approx(65.08, abs=0.01)
@@ -236,7 +239,7 @@ def test_the_real_timit_sample_is_a_folder_of_sounds(tmp_path):
         names = [name for name in archive.namelist() if name.lower().endswith(".wav") and "sx" in name.lower()]
         for name in names[:12]:
             archive.extract(name, tmp_path)
-    assert Speech(data=str(tmp_path)).trivial_loss > 0
+    assert Speech(data=str(tmp_path)).objective().trivial_loss > 0
 
 
 @pytest.mark.parametrize("score", ["SegSNR", "STOI", "PESQ"])
@@ -257,7 +260,7 @@ def test_an_archive_that_becomes_too_large_is_refused(tmp_path):
     for name in ("train.zip", "valid.zip"):
         (folder / name).write_bytes(promising((folder / name).read_bytes(), 3 << 30))
     with pytest.raises(DataError, match=r"train\.zip, .* to become at most 1073741824 bytes when decompressed"):
-        Speech(data=str(folder)).trivial_loss  # noqa: B018
+        Speech(data=str(folder)).objective().trivial_loss  # noqa: B018
 
 
 @pytest.mark.parametrize("cut", [0.5, None])
@@ -295,4 +298,4 @@ def test_sounds_that_are_there_are_not_mixed_with_a_download(tmp_path, monkeypat
 def test_a_damaged_download_is_one_error(tmp_path):
     (tmp_path / "test-clean.tar.gz").write_bytes(b"\x1f\x8b and nothing of the kind")
     with pytest.raises(DataError, match=r"a tar archive, but .*test-clean\.tar\.gz is truncated"):
-        Speech(data=str(tmp_path), download=True).trivial_loss  # noqa: B018
+        Speech(data=str(tmp_path), download=True).objective().trivial_loss  # noqa: B018

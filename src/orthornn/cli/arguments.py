@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import re
 import shlex
 import shutil
 import textwrap
@@ -21,6 +20,7 @@ from ..errors import ArgumentError
 from ..learn import entry_points
 from ..learn.fields import Option, explained, metavar, options_of
 from ..learn.files.columns import SUFFIXES, is_data
+from ..learn.given_once import OPTION
 from ..learn.options import groups, named
 from ..learn.own_data import table_options
 from ..learn.recipes import defaults_of
@@ -28,7 +28,6 @@ from ..learn.systems import MODELS
 from ..learn.tasks import TASKS, Classify
 
 HELP = {"-h", "--help"}
-_OPTION = re.compile(r"--[A-Za-z][\w-]*")
 _INDENT = 30  # columns of the names of options in a help, if they fit
 
 
@@ -107,7 +106,7 @@ def parse(words: Sequence[str], known: Mapping[str, Option], prog: str) -> dict[
         if word == "--":
             rest += left
             break
-        if not _OPTION.fullmatch(typed):
+        if not OPTION.fullmatch(typed):
             rest.append(word)
             continue
         name = typed[2:].replace("-", "_")
@@ -139,7 +138,7 @@ def parse(words: Sequence[str], known: Mapping[str, Option], prog: str) -> dict[
 def _values(left: list[str], count: int) -> list[str]:
     """Take this many values from the remaining words, or fewer if an option comes first."""
     found: list[str] = []
-    while left and len(found) < count and left[0] != "--" and not _OPTION.fullmatch(left[0].partition("=")[0]):
+    while left and len(found) < count and left[0] != "--" and not OPTION.fullmatch(left[0].partition("=")[0]):
         found.append(left.pop(0))
     return found
 

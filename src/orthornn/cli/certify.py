@@ -70,7 +70,7 @@ def main(words: Sequence[str]) -> int:
             f"without --threshold."
         )
     folder = loaded.directory or arguments.run
-    radii = torch.cat([_radii(loaded.model, batch, arguments.mode) for batch in task.test(_BATCH)])
+    radii = torch.cat([_radii(loaded.model, batch, arguments.mode) for batch in task.problem().test(_BATCH)])
     check_data(folder, task)  # now, as the task may have fetched them first
     shares = {"accuracy": float((radii > 0).double().mean())}
     shares |= {f"certified at {eps:g}": float((radii > eps).double().mean()) for eps in sizes}

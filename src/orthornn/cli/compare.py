@@ -72,7 +72,7 @@ def main(words: Sequence[str]) -> int:
         for line in task.summary_lines():
             say(line)
         say_unused(options.given, (run.trainer for run in comparison.runs.values()), say)
-        with Display(task.trivial_loss, options["seconds"]) as display:
+        with Display(task.objective().trivial_loss, options["seconds"]) as display:
             comparison.train(display)
         results = comparison.finish()
         shown = [
@@ -86,10 +86,10 @@ def main(words: Sequence[str]) -> int:
         write_bytes(table, text.encode())
         with or_a_warning(figure):
             if options["seeds"] == 1:
-                learning_curves(figure, task.name, compare.curves(results), task.trivial_loss)
+                learning_curves(figure, task.name, compare.curves(results), task.objective().trivial_loss)
             else:
                 runs = groups(read_runs([folder]))
-                save(curves_with_bands(runs, "train", "loss", task.trivial_loss), figure)
+                save(curves_with_bands(runs, "train", "loss", task.objective().trivial_loss), figure)
     show_all(verdict, tables)  # after the files: whoever reads this may be gone
     show(f"results: {folder}{told(figure)}")
     return 2 if comparison.diverged else 0

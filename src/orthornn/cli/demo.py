@@ -108,11 +108,11 @@ def _carry_out(arguments: DemoArguments, task: Copying, configs: dict[str, RunCo
     print(
         f"Copying: {task.items} symbols are shown, {task.T} steps later they are to be repeated. "
         f"Networks of {arguments.parameters} parameters.\nA network that remembers nothing has a loss of "
-        f"{task.trivial_loss:.4f} (1 x baseline); one that remembers all of it, 0.\n",
+        f"{task.objective().trivial_loss:.4f} (1 x baseline); one that remembers all of it, 0.\n",
         flush=True,
     )
     with compare.Comparison(configs, folder, arguments.seconds) as comparison:
-        with Display(task.trivial_loss, arguments.seconds) as display:
+        with Display(task.objective().trivial_loss, arguments.seconds) as display:
             comparison.train(display)
         results = comparison.finish()
         models = {name: run.trainer.model for name, run in comparison.runs.items()}
@@ -121,7 +121,7 @@ def _carry_out(arguments: DemoArguments, task: Copying, configs: dict[str, RunCo
                 figure,
                 f"Copying across {task.T} steps, {arguments.parameters} parameters each",
                 compare.curves(results),
-                task.trivial_loss,
+                task.objective().trivial_loss,
                 _gradients(models, task),
                 _eigenvalues(models),
             )
@@ -164,15 +164,16 @@ def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Tab
         f"next to torch's layers of the same width",
         columns,
     )
-    tokens = task.train_batch(0, batch_size, 0).inputs
-    one_hot = F.one_hot(tokens, task.input_size).float()
+    problem = task.problem()
+    tokens, classes = problem.train(0, batch_size, 0).inputs, problem.schema["input_size"]
+    one_hot = F.one_hot(tokens, classes).float()
     for name, model in models.items():
         if isinstance(model.core, OrthogonalRNN):
             width = model.core.hidden_size
             timed = {
                 "model": (model.core, tokens),
-                "rnn": (nn.RNN(task.input_size, width), one_hot),
-                "lstm": (nn.LSTM(task.input_size, width), one_hot),
+                "rnn": (nn.RNN(classes, width), one_hot),
+                "lstm": (nn.LSTM(classes, width), one_hot),
             }
             times = interleave([_contender(key, *pair) for key, pair in timed.items()], _SPEED_ROUNDS)
             ours, rnn, lstm = (times[key].median for key in timed)
@@ -199,10 +200,10 @@ def _contender(name: str, core: nn.Module, inputs: Tensor) -> Contender:
 
 def _gradients(models: dict[str, SequenceModel], task: Task) -> dict[str, list[float]]:
     """Return ||dL/dh_t|| of every model, as trained, on validation sequences."""
-    batch = next(task.validation(_GRADIENT_BATCH))
+    batch, loss = next(task.problem().validation(_GRADIENT_BATCH)), task.objective().loss
     norms = {}
     for name, model in models.items():
-        rows = hidden_gradient_norms(model, batch.inputs, lambda prediction: task.loss(prediction, batch.targets))
+        rows = hidden_gradient_norms(model, batch.inputs, lambda prediction: loss(prediction, batch.targets))
         norms[name] = rows[0].tolist()
     return norms
 

@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
             check_data(folder, loaded.config.task)
         trainer = Trainer(dataclasses.replace(loaded.config, device="cpu"))
         trainer.model = loaded.model
-        metrics = trainer.evaluate(loaded.config.task.test(loaded.config.evaluation_batch), loaded.threshold)
+        metrics = trainer.evaluate(loaded.config.task.problem().test(loaded.config.evaluation_batch), loaded.threshold)
         check_data(folder, loaded.config.task)  # now, as the task may have fetched them first
     elif isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
         metrics = loaded.evaluate_table(read_once(loaded, arguments.data))

@@ -201,7 +201,7 @@ def _training_sequences(arguments: ExportArguments, loaded: Loaded) -> list[np.n
     size = loaded.config.batch_size
     epoch = task.steps_per_epoch(size) or 1
     batches = (
-        task.train_batch(step, size, loaded.config.seed).inputs for step in range(min(epoch, -(-_TYPICAL // size)))
+        task.problem().train(step, size, loaded.config.seed).inputs for step in range(min(epoch, -(-_TYPICAL // size)))
     )
     read = [sequence for batch in batches for sequence in _sequences(batch)][:_TYPICAL]
     return [(x - np.asarray(description["offset"])) / np.asarray(description["scale"]) for x in read]

@@ -120,7 +120,7 @@ class Search:
         for config in configs.values():
             Trainer(config)  # raises for a candidate that the configuration does not fit, before any is trained
         task = next(iter(configs.values())).task
-        if next(iter(task.validation(1)), None) is None:
+        if next(iter(task.problem().validation(1)), None) is None:
             raise ArgumentError(
                 f"Expected a task with validation data, by which candidates are compared, but got {task.name} without. Hold "
                 f"some back, or name a model."
@@ -340,7 +340,7 @@ class Search:
         """
         found = run.best
         if found is None:  # not one validation yet
-            found = run.trainer.evaluate(run.config.task.validation(run.config.evaluation_batch))
+            found = run.trainer.evaluate(run.config.task.problem().validation(run.config.evaluation_batch))
         if not math.isfinite(found[self.metric]):
             raise NonFiniteError(
                 f"Expected a finite validation {self.metric}, but got {found[self.metric]} after update "

@@ -33,10 +33,12 @@ from .report.table import Column, Table
 from .runs.directory import check_is_no_run, make_folder
 from .runs.signals import StopSignals
 from .systems import MODELS, SIZES
-from .tasks import Forecast, Task
+from .tasks import Forecast, Task, forecast
+from .tasks.abilities import baselines, plain_baselines
 from .tasks.backtest import Backtest
 from .tasks.plain_baselines import Baseline
 from .tasks.regress import Numbers
+from .tasks.table_options import names_in
 from .training import Progress, Run, RunConfig, RunResult, load_model
 
 _COMPARISON = "compare.json"  # in the folder of a comparison: its configs
@@ -284,7 +286,7 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
     us/step: Microseconds per update, data and optimizer included, divided by the time steps of the task.
     """
     first = next(iter(results.values()))
-    task = first.config.task
+    task, objective = first.config.task, first.config.task.objective()
     columns = [
         Column("model", left=True),
         Column("parameters"),
@@ -299,7 +301,8 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
     if task.metric != "loss":
         columns += [Column(f"test {task.metric}"), Column("baseline")]
     shown = Table(
-        f"{task.name}: sequences of {task.steps} steps, trivial baseline {first.trivial_loss:.4g} = {task.trivial_formula}",
+        f"{task.name}: sequences of {task.steps} steps, trivial baseline {first.trivial_loss:.4g} = "
+        f"{objective.trivial_formula}",
         columns,
     )
     for name, result in results.items():
@@ -318,7 +321,7 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
             "-" if error is None else "decay" if result.config.model.forgets else f"{error:.1e}",
         ]
         if task.metric != "loss":
-            row += [_shown(task, test[task.metric]), _shown(task, task.trivial_metric)]
+            row += [_shown(task, test[task.metric]), _shown(task, objective.trivial_metric)]
         shown.rows.append(row)
     for name, result in results.items():
         if not result.finished:
@@ -339,13 +342,13 @@ def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None
         for name, result in results.items():
             of = f" of {name}" * (len(results) > 1)
             shown.notes.append(f"test{of} {_units(task)}: {_in_words([chosen(result.summary())[1]])}")
-    for name, loss in task.baselines().items():
+    for name, loss in baselines(task).items():
         shown.notes.append(f"test loss of {name}: {loss:.4g} = {loss / first.trivial_loss:.3f} x trivial baseline")
     return shown
 
 
 def _units(task: Numbers) -> str:
-    return f"in the units of the target{'s' * (len(task.target_columns) > 1)}"
+    return f"in the units of the target{'s' * (len(names_in(task.target)) > 1)}"
 
 
 def _in_words(tests: Sequence[Mapping[str, float]]) -> str:
@@ -359,7 +362,7 @@ def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:
 
     Raise MissingPackageError if scikit-learn is not installed.
     """
-    found = task.plain_baselines()
+    found = plain_baselines(task)
     if not found:
         return None
     metrics = list(dict.fromkeys([task.metric, "loss"]))
@@ -387,7 +390,7 @@ def backtested(task: Task, folders: Mapping[str, Path]) -> Backtest | None:
     """
     if not isinstance(task, Forecast) or task.backtest is None:
         return None
-    return task.backtested({name: load_model(folder, "chosen")[1] for name, folder in folders.items()})
+    return forecast.backtested(task, {name: load_model(folder, "chosen")[1] for name, folder in folders.items()})
 
 
 def backtest_table(found: Backtest) -> Table:

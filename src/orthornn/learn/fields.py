@@ -3,7 +3,8 @@
 A field and the docstring below it define an option once: the command line, its help, the entries of config.json and the
 keywords of Python derive from them. In a field's metadata, `option` is the option's name if it differs from the
 field's; `parse` converts text if the type does not suffice; `positional` is the name that help shows for a positional
-argument; `alone` is the value of an option that is given without one.
+argument; `alone` is the value of an option that is given without one; a field `without_effect`, which a class has from its
+base and does not use, is no option.
 """
 
 from __future__ import annotations
@@ -137,6 +138,8 @@ def options_of(kind: type, place: tuple[str, ...] = ()) -> Iterator[Option]:
     hints, docs = typing.get_type_hints(kind), field_docs(kind)
     for entry in dataclasses.fields(kind):
         hint, own, more = hints[entry.name], (*place, entry.name), entry.metadata
+        if more.get("without_effect"):
+            continue
         if dataclasses.is_dataclass(hint):
             yield from options_of(typing.cast(type, hint), own)
             continue

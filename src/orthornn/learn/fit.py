@@ -15,14 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._recording import recording
-from ..errors import NonFiniteError
 from ..kernels import denormals_as_zero
 from .systems import SequenceModel
-from .tasks import Batch
-from .training import guards
+from .tasks import Batch, Objective, Problem
 from .training.config import RunConfig
 from .training.learner import Learner
-from .training.problem import Objective, Problem
 
 Record = dict[str, Any]
 _TIMED = ("kind", "step", "seconds", "cpu_seconds")  # of a test record, what is no metric
@@ -261,15 +258,8 @@ class Fit:
         self.validation = self._evaluate(learner.problem.validation(learner.config.evaluation_batch))
         if not self.validation:  # some problems hold nothing back for it
             return
-        if not math.isfinite(self.validation["loss"]):
-            bad = guards.not_finite(learner.model.named_parameters())
-            raise NonFiniteError(
-                f"Expected a finite validation loss, but got {self.validation['loss']} after update {learner.step}. "
-                f"{'The outputs overflow' if bad is None else f'{bad} is not finite'}: the updates were too large. "
-                f"{learner.smaller_updates}"
-            )
+        learner.validated(self.validation)
         self.record("validation", self.validation)
-        learner.validated(self.validation[learner.objective.metric])
         for observer in self._observers:
             observer.validated(self)
 

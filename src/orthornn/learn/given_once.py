@@ -10,7 +10,8 @@ from itertools import pairwise
 
 from ..errors import ArgumentError
 
-_NAME = re.compile(r"--[A-Za-z][\w-]*")
+OPTION = re.compile(r"--[A-Za-z][\w-]*")
+"""How an option is typed, without its value."""
 
 
 def repeated(words: Sequence[str]) -> tuple[str, list[str]] | None:
@@ -23,7 +24,7 @@ def repeated(words: Sequence[str]) -> tuple[str, list[str]] | None:
     words = list(words[: words.index("--")]) if "--" in words else list(words)
     for word, after in pairwise([*words, "--"]):
         name, equals, value = word.partition("=")
-        if not _NAME.fullmatch(name):
+        if not OPTION.fullmatch(name):
             continue
         if not equals:
             value = "" if after.startswith("--") else after

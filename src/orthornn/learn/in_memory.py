@@ -49,8 +49,7 @@ def train_in_memory(
     """
     config = Options(task, options).config(model)
     config.optimizer.check_learns()
-    trainer = Trainer(config)
-    trainer.smaller_updates = smaller_updates
+    trainer = Trainer(config, smaller_updates=smaller_updates)
     best = BestWeights(Selection(task.metric, higher_is_better=task.higher_is_better), config.patience)
     fit = Fit(trainer, [best], validate_first=trainer.warm)
     with limited_threads(useful_threads(config)):

@@ -76,7 +76,7 @@ def groups(task: type[Task] | None, command: type | None = TrainOptions) -> dict
     """
     found: dict[str, list[Option]] = {}
     if task is not None:
-        found["task"] = [option for option in options_of(task) if option.name not in task.without_effect]
+        found["task"] = list(options_of(task))
     if command is None:
         return found
     own = list(options_of(command))

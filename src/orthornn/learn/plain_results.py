@@ -45,7 +45,7 @@ def plain_results_of(runs: Sequence[SavedRun]) -> dict[str, PlainResults]:
         asked = next((run for run in ended if getattr(run.config.task, "backtest", None) is not None), best)
         try:
             with quiet():
-                _ = best.config.task.input_size  # first, as an error of the task itself tells more
+                _ = best.config.task.problem()  # first, as an error of the task itself tells more
                 check_data(best.path, best.config.task)
                 plain = compare.plain_table(best.config.task)
                 tested = compare.backtested(asked.config.task, {names[id(run)]: run.path for run in ended})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 from collections.abc import Iterator
@@ -20,13 +21,16 @@ from .predict_arrays import Prediction, Predictor
 from .tasks import Task
 from .tasks.channels import Channel
 from .tasks.classification_metrics import classification_scores
+from .tasks.classify import Classify, raw_labels
 from .tasks.decision_threshold import decided_of
-from .tasks.forecast import Forecast
+from .tasks.forecast import Forecast, metrics_in_units
 from .tasks.later_times import clock_of
+from .tasks.number_targets import raw_numbers
 from .tasks.regression_metrics import own_scores
-from .tasks.table_options import modes_of
+from .tasks.table_data import answers
+from .tasks.table_options import modes_of, names_in
 from .tasks.table_sequences import together
-from .tasks.table_series import Series
+from .tasks.table_series import Series, read_new, series_of
 from .tasks.table_task import TableTask
 from .tasks.table_values import strict_targets
 from .tasks.target_transform import transformed
@@ -56,7 +60,7 @@ def read_table(task: Task, description: dict[str, Any], path: Any) -> Table:
     """Return a table as the training data were read; one that was read is returned as it is."""
     if isinstance(path, Table):
         return path
-    return table_task(task).read_new(located(source(path)), description)
+    return read_new(table_task(task), located(source(path)), description)
 
 
 def told_times(task: Task, file: Table) -> str:
@@ -142,9 +146,11 @@ class TablePredictor:
                 scores.append(said.scores)
                 wanted.append(one.targets[-1:])
                 continue
-            counted = (one.steps >= task.skipped) & (one.steps + task.leads[-1] < len(one.targets))
+            counted = (one.steps >= task.forecasting.skipped) & (
+                one.steps + task.forecasting.leads[-1] < len(one.targets)
+            )
             scores.append(said.scores[counted])
-            wanted.append(task.answers(one.targets, one.steps[counted]))
+            wanted.append(answers(task.forecasting.leads, one.targets, one.steps[counted]))
         found, targets = np.concatenate(scores).astype(np.float64), np.concatenate(wanted)
         if targets.dtype == object:
             there = np.array([target is not None for target in targets], bool)
@@ -162,7 +168,7 @@ class TablePredictor:
             )
         found, targets = found[there], targets[there]
         if isinstance(task, Forecast):
-            return task.table_metrics(found, targets, self._description)
+            return metrics_in_units(task, found, targets, self._description)
         if self._description["says"] == "values":
             squares, scale = np.square(found - targets), np.asarray(self._description["target_scale"])
             learned, how = squares, self._network.transform
@@ -185,7 +191,7 @@ class TablePredictor:
         if task.time is not None and not task.irregular:  # then the next row may come at any time
             sequences = together(task, file)
             clock = clock_of(file, task.time, sequences.order, sequences.rows.lengths)
-        leads, found = np.array(task.leads), []
+        leads, found = np.array(task.forecasting.leads), []
         for one, said in self.predict_table(file):
             last = one.steps[-1]
             at = last + leads
@@ -211,7 +217,7 @@ class TablePredictor:
     def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
         """Return how far the values of a file are from their forecasts, by sequence."""
         task = forecast_task(self._task)
-        lead, columns, count = task.leads[0], len(task.target_columns), max(1, len(task.levels))
+        lead, columns, count = task.forecasting.leads[0], len(names_in(task.target)), max(1, len(task.levels))
         place = int(np.argmin(np.abs(np.array(task.levels) - 0.5))) if task.levels else 0
         chosen = np.arange(columns) * count + place
         deviation = np.asarray(self._description["target_scale"])[chosen]
@@ -219,7 +225,7 @@ class TablePredictor:
         for one, said in self._on_series(self._series(path, True)):
             assert one.targets is not None
             scores = np.full(len(one.targets), np.nan)
-            known = (one.steps >= task.skipped) & (one.steps + lead < len(scores))
+            known = (one.steps >= task.forecasting.skipped) & (one.steps + lead < len(scores))
             at = one.steps[known] + lead
             wanted, forecasts = (
                 transformed(values, self._network.transform)
@@ -232,7 +238,11 @@ class TablePredictor:
         return found
 
     def _series(self, path: Any, targets: bool) -> list[Series]:
-        return self._task.series(read_table(self._task, self._description, path), self._description, targets)
+        task, table = self._task, read_table(self._task, self._description, path)
+        raw = (
+            functools.partial(raw_labels, task) if isinstance(task, Classify) else functools.partial(raw_numbers, task)
+        )
+        return series_of(task, table, self._description, raw if targets else None)
 
     def _numbered(self, targets: np.ndarray) -> np.ndarray:
         """Return targets of an array file as class numbers, if they are numbers and the classes have other names."""
@@ -276,7 +286,12 @@ def heads_of_forecasts(task: Forecast, found: list[Forecasts]) -> list[str]:
     """
     ends = [f" q{level:g}" for level in task.levels] or [""]
     timed = ["time"] if found[0].times is not None else []
-    return ["sequence", "step", *timed, *(f"forecast {column}{end}" for column in task.target_columns for end in ends)]
+    return [
+        "sequence",
+        "step",
+        *timed,
+        *(f"forecast {column}{end}" for column in names_in(task.target) for end in ends),
+    ]
 
 
 def rows_of_forecasts(one: Forecasts) -> Iterator[list[Any]]:

@@ -151,7 +151,8 @@ def leave_room_for_network(options: Options, say: Say) -> Options:
     if "parameters" not in options.chosen or not lags:
         return options
     budget: int = options["parameters"]
-    of_lags = task.output_size * lags * task.input_size
+    schema = task.problem().schema
+    of_lags = schema["output_size"] * lags * schema["input_size"]
     if of_lags <= _MOST_OF_LAGS * budget:
         return options
     say(

@@ -21,6 +21,7 @@ from .report.progress import ProgressLines
 from .report.table import Column, Table
 from .systems import SequenceModel
 from .tasks import Classify, Forecast, Task
+from .tasks.abilities import output_files, write_outputs
 from .tasks.classification_metrics import classification_scores
 from .tasks.decision_threshold import read_threshold
 from .tasks.table_data import IGNORED
@@ -68,7 +69,7 @@ class Printed(Silent):
         """Return the scores by class, the errors of a backtest, and what the task writes."""
         own = [CLASS_SCORES] if isinstance(task, Classify) else []
         own += [BACKTEST] if isinstance(task, Forecast) and task.backtest is not None else []
-        return [*own, *task.output_files()]
+        return [*own, *output_files(task)]
 
     def searched(self, name: str, search: Search) -> None:
         """Print the candidates."""
@@ -97,7 +98,7 @@ def _tables(result: RunResult, folder: Path) -> list[Table]:
     """Return the tables of a run, having written the files that are behind them."""
     task = result.config.task
     result.model.eval()
-    outcomes = task.write_outputs(result.model, folder)
+    outcomes = write_outputs(task, result.model, folder)
     shown = compare.table({result.config.model.name: result})
     if result.best:
         best = {
@@ -125,7 +126,7 @@ def _backtests(result: RunResult, folder: Path) -> list[Table]:
     if found is None:
         return []
     assert isinstance(task, Forecast)
-    names = task.table_sequences().names
+    names = task.table().sequences.names
     origins = [{"series": str(names[one.series]), "steps": (one.rows - one.start).tolist()} for one in found.origins]
     content = {"origins": origins, "errors": found.errors, "notes": found.notes}
     write_json(folder / BACKTEST, content, summed=True)
@@ -141,24 +142,25 @@ def class_table(task: Classify, model: SequenceModel, folder: Path, threshold: f
     """Write class_scores.json into the run directory; return a table of the confusion matrix with F1, balanced accuracy
     and ROC-AUC below.
     """
+    names = task.table().classes
     probabilities, classes = [], []
-    for inputs, targets in task.test(250):
-        rows, wanted = task.rows(model(inputs), targets)
+    for inputs, targets in task.problem().test(250):
+        rows, wanted = task.objective().rows(model(inputs), targets)
         probabilities.append(rows.double().softmax(-1)[wanted != IGNORED].numpy())
         classes.append(wanted[wanted != IGNORED].numpy())
     found = classification_scores(np.concatenate(probabilities), np.concatenate(classes), threshold)
-    write_json(folder / CLASS_SCORES, {"classes": task.classes, **found}, summed=True)
-    columns = [Column("class", left=True), *(Column(f"as {name}") for name in task.classes), Column("found")]
-    if len(task.classes) > _MOST:
+    write_json(folder / CLASS_SCORES, {"classes": names, **found}, summed=True)
+    columns = [Column("class", left=True), *(Column(f"as {name}") for name in names), Column("found")]
+    if len(names) > _MOST:
         columns = [columns[0], columns[-1]]
     shown = Table("test, by class", columns)
-    for name, row, hits in zip(task.classes, found["confusion"], np.diag(found["confusion"]).tolist()):
+    for name, row, hits in zip(names, found["confusion"], np.diag(found["confusion"]).tolist()):
         share = f"{hits / sum(row):.1%}" if sum(row) else "-"
-        shown.rows.append([name, *([] if len(task.classes) > _MOST else map(str, row)), share])
+        shown.rows.append([name, *([] if len(names) > _MOST else map(str, row)), share])
     if threshold is not None:
         asked = isinstance(read_threshold(str(task.threshold)), float)
         by = "as asked" if asked else f"by {task.threshold} on validation"
-        shown.notes.append(f"threshold: {task.classes[1]} from a probability of {threshold:.4g} on, {by}")
+        shown.notes.append(f"threshold: {names[1]} from a probability of {threshold:.4g} on, {by}")
     area = "" if found["roc_auc"] is None else f", ROC-AUC {found['roc_auc']:.4f}"
     shown.notes.append(f"macro F1 {found['f1']:.4f}, balanced accuracy {found['balanced_accuracy']:.4f}{area}")
     return shown

@@ -42,6 +42,7 @@ from ..saved.run_files import CONFIG, RESULT, read_result
 from .files.frames import Frame
 from .runs.signals import StopSignals
 from .systems import options
+from .tasks.abilities import stored
 from .training import Run, RunConfig
 
 FAILED = "failed.json"  # in the folder of a trial that came to no end, and why
@@ -270,7 +271,7 @@ def run_sweep(
 
 def _stored(config: RunConfig, folder: Path) -> RunConfig:
     """Return the same run with its DataFrames written to files that workers can read."""
-    return dataclasses.replace(config, task=config.task.stored(folder))
+    return dataclasses.replace(config, task=stored(config.task, folder))
 
 
 def _with_frames(config: RunConfig, base: RunConfig) -> RunConfig:

@@ -27,7 +27,6 @@ from .recipes import leave_room_for_network, limit_warmup, say_recipe, with_reci
 from .runs.tensorboard import TensorBoard
 from .shown import Silent
 from .training import Processes, Run, RunConfig, RunResult, Trainer, run_to_end
-from .training.description import describe
 from .training.threads import choose_threads, set_threads
 
 _MINUTES = 10.0
@@ -105,7 +104,7 @@ def untrained(config: RunConfig) -> Loaded:
     """Return the network of a run before its training, for its shapes, without parameters that are all zeros, such as
     initial biases, which C leaves out.
     """
-    description = describe(config.task)
+    description = config.task.problem().schema
     check_memory(config.model, description)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = make_model(config.model, description).eval()
@@ -144,11 +143,11 @@ def carried_out(run: Run, folder: Path, shown: Silent) -> Loaded:
     processes, name = run.trainer.processes, run.config.model.name
     for line in run.config.task.summary_lines():
         shown.say(line)
-    with shown.display(run.config.task.trivial_loss, run.config.max_seconds) as display:
+    with shown.display(run.config.task.objective().trivial_loss, run.config.max_seconds) as display:
         result = run_to_end(run, lambda progress: display({name: progress}))
     processes.leave()
     if not processes.first:  # whose files another process writes
-        return Loaded(result.config, result.model, describe(result.config.task), folder)
+        return Loaded(result.config, result.model, result.config.task.problem().schema, folder)
     return _shown(result, folder if run.directory is None else run.directory.path, shown)
 
 

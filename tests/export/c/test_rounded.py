@@ -228,11 +228,12 @@ def test_a_run_is_fine_tuned_by_the_command(tmp_path, capsys):
     assert "--numbers int8 or int16 with --fine-tune" in capsys.readouterr().err
 
 
-def test_a_task_that_carries_states_is_refused(tmp_path):
+def test_a_task_that_carries_states_is_refused(monkeypatch):
     task = Adding(T=6, validation_size=5, test_size=5)
-    object.__setattr__(task, "carries_state", True)
+    monkeypatch.setattr(type(task.objective()), "carries_state", True)
     with pytest.raises(ArgumentError, match="which carries states over"):
         fine_tune(rounded(network(inputs=2, output="last", outputs=1)), config(task=task), 0, 5, 1e-3)
+    monkeypatch.undo()
     for lr in (0.0, 1e39, 1e-50):
         with pytest.raises(ArgumentError, match="Expected fine_tune_lr to be positive, between 1"):
             fine_tune(rounded(network(inputs=2, output="last", outputs=1)), config(), 0, 5, lr)

@@ -16,6 +16,9 @@ from orthornn.errors import DataError, OrthornnWarning
 from orthornn.learn.files.columns import is_table, joined, read_columns
 from orthornn.learn.files.frames import source
 from orthornn.learn.tasks import Classify, Forecast, Regress
+from orthornn.learn.tasks.table_roles import roles_of
+from orthornn.learn.tasks.table_sequences import sequences_of
+from orthornn.learn.tasks.table_source import read_source
 from orthornn.learn.tasks.task_choice import choose_task
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -40,12 +43,12 @@ def test_a_text_cell_among_numbers_is_an_error_that_names_it(tmp_path, cell):
     """The column was left out without a word, and 1_000 was read as 1000."""
     path = of(tmp_path, x=[1.5, cell, *range(50)], y=np.arange(52) / 7)
     with pytest.raises(DataError) as caught:
-        Forecast(data=str(path), target="y").table_roles().inputs  # noqa: B018
+        Forecast(data=str(path), target="y").table()
     message = str(caught.value)
     for part in (str(path), "column 'x'", "row 2", cell, "1 of 52"):
         assert part in message
     assert ("leave the cell empty" in message) == (cell in ("-", "?"))
-    assert Forecast(data=str(path), target="y", inputs="y").table_roles().inputs == ["y"]
+    assert Forecast(data=str(path), target="y", inputs="y").table().roles.inputs == ["y"]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -63,21 +66,23 @@ def test_dates_truth_values_and_row_numbers(tmp_path, suffix):
         parquet.write_table(pyarrow.table({"when": times, **columns}), path)
     task = Forecast(data=str(path), target="y", time="when")
     with pytest.warns(OrthornnWarning, match=r"does not see Unnamed: 0 \(numbers .*, index \(numbers the rows\), word"):
-        assert task.table_roles().inputs == ["x", "on", "y"]
-    assert task.table_source().table.numbers("on", "inputs").tolist() == columns["on"].astype(float).tolist()
+        assert task.table().roles.inputs == ["x", "on", "y"]
+    assert task.table().source.table.numbers("on", "inputs").tolist() == columns["on"].astype(float).tolist()
     with pytest.warns(OrthornnWarning, match=r"when \(dates\)"):
-        assert Forecast(data=str(path), target="y").table_roles().inputs == ["x", "on", "y"]
+        assert Forecast(data=str(path), target="y").table().roles.inputs == ["x", "on", "y"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        named = Forecast(data=str(path), target="y", inputs="index,x,y").table_roles().inputs
+        named = Forecast(data=str(path), target="y", inputs="index,x,y").table().roles.inputs
     assert named == ["index", "x", "y"]
     with pytest.raises(DataError, match=r"numbers for inputs .* column 'when', but got"):
-        Forecast(data=str(path), target="y", inputs="when").trivial_loss  # noqa: B018
+        Forecast(data=str(path), target="y", inputs="when").objective().trivial_loss  # noqa: B018
 
 
 def test_an_index_is_told_by_its_cells_where_its_name_may_be_another_thing(tmp_path):
     path = of(tmp_path, index=[3, 1, 2, 5], x=[1, 2, 3, 4], y=[1, 2, 3, 4])
-    assert Regress(data=str(path), target="y").table_roles().inputs == ["index", "x"]
+    task = Regress(data=str(path), target="y")
+    table = read_source(task).table
+    assert roles_of(task, table, sequences_of(task, table)).inputs == ["index", "x"]
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns"])
@@ -142,14 +147,14 @@ def test_sequence_and_mask_are_known_by_their_names_in_every_format(tmp_path, su
     else:
         np.savez(path, **columns)
     task = Classify(data=str(path), target="kind")
-    assert (task.table_roles().sequence, task.table_roles().mask, task.table_roles().inputs) == (
+    assert (task.table().roles.sequence, task.table().roles.mask, task.table().roles.inputs) == (
         "sequence",
         "mask",
         ["x"],
     )
-    assert task.table_data().rows.lengths.tolist() == [5] * 12
-    assert task.table_data().observed.tolist() == columns["mask"].tolist()
-    assert task.preprocessing()["sequence"] == "sequence"
+    assert task.table().data.rows.lengths.tolist() == [5] * 12
+    assert task.table().data.observed.tolist() == columns["mask"].tolist()
+    assert task.problem().schema["sequence"] == "sequence"
     told = " ".join(task.summary_lines())
     for part in (
         "60 rows",
@@ -161,16 +166,16 @@ def test_sequence_and_mask_are_known_by_their_names_in_every_format(tmp_path, su
     ):
         assert part in told
     other = Classify(data=str(path), target="kind", inputs="x,mask", sequence="sequence")
-    assert other.table_roles().mask is None
+    assert other.table().roles.mask is None
 
 
 def test_a_mask_holds_nothing_but_zeros_and_ones(tmp_path):
     path = of(tmp_path, **{**ROWS, "mask": np.arange(60) / 60})
     with pytest.raises(DataError, match=r"Expected 0 or 1 .* column 'mask', but got 0.0166667 in row 2"):
-        Classify(data=str(path), target="kind").trivial_loss  # noqa: B018
+        Classify(data=str(path), target="kind").objective().trivial_loss  # noqa: B018
     path = of(tmp_path, **{**ROWS, "seen": [None, *[1] * 59]})
     with pytest.raises(DataError, match="column 'seen', but got nan in row 1"):
-        Classify(data=str(path), target="kind", mask="seen").trivial_loss  # noqa: B018
+        Classify(data=str(path), target="kind", mask="seen").objective().trivial_loss  # noqa: B018
 
 
 def test_a_missing_name_of_a_sequence_is_an_error_that_names_its_row(tmp_path):
@@ -178,7 +183,7 @@ def test_a_missing_name_of_a_sequence_is_an_error_that_names_its_row(tmp_path):
     with pytest.raises(
         DataError, match=r"column 'id', but got missing values, the first in row 2, line 3 of .*\. Fill"
     ):
-        Regress(data=str(path), target="y", sequence="id").table_data()
+        Regress(data=str(path), target="y", sequence="id").table()
 
 
 def test_a_parquet_file_whose_columns_have_one_name(tmp_path):
@@ -215,7 +220,7 @@ def test_which_files_are_tables(tmp_path):
 def test_names_in_messages_hold_no_control_characters(tmp_path):
     path = text(tmp_path / "a.csv", "x,\x1b[31mred", "1,2")
     with pytest.raises(DataError) as caught:
-        Forecast(data=str(path), target="y").trivial_loss  # noqa: B018
+        Forecast(data=str(path), target="y").objective().trivial_loss  # noqa: B018
     assert "\x1b" not in str(caught.value).replace(os.fspath(path), "")
 
 
@@ -271,7 +276,7 @@ def test_one_long_name_takes_no_more_memory_than_its_file(tmp_path):
     task = Classify(data=str(path), target="y", group="g")
     tracemalloc.start()
     try:
-        batch = next(iter(task.validation(10)))
+        batch = next(iter(task.problem().validation(10)))
         show_columns(read_columns(path))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -439,13 +444,13 @@ def test_a_table_whose_classes_pandas_has_rounded(tmp_path):
     ids = [BIG + row // 4 % 2 for row in range(40)]
     frame["y"] = pandas.Series(ids, dtype="Int64")
     name = source(frame)
-    assert Classify(data=name, target="y", sequence="s").classes == [str(BIG), str(BIG + 1)]
+    assert Classify(data=name, target="y", sequence="s").table().classes == [str(BIG), str(BIG + 1)]
     frame["y"] = pandas.Series([*ids[:-1], None])  # float64, in which all are one class
     name = source(frame)
     with pytest.raises(
         DataError, match=rf"no rounding can make equal, but got {BIG} in .*column 'y', row 1, as float64"
     ):
-        _ = Classify(data=name, target="y", sequence="s").classes
+        _ = Classify(data=name, target="y", sequence="s").table().classes
 
 
 @pytest.mark.parametrize("ending", [".csv", ".npz"])

@@ -268,7 +268,7 @@ def read(reader: str, folder: Any, case: str) -> tuple[Any, list[str]]:
 
     def told() -> list[str]:
         task = kind(data=kept, **options)
-        made = task.preprocessing()
+        made = task.problem().schema
         made.pop("label_type", None)  # text has no types
         return [*task.summary_lines(), repr(made)]
 

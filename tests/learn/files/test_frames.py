@@ -174,7 +174,7 @@ def test_a_directory_with_a_run_is_left_as_it_is(tmp_path):
 def test_parts_in_frames_of_their_own():
     first, second = table(), table(9)
     task = Classify(data=first, test_data=second, target="kind", sequence="who", inputs="x")
-    assert sum(len(batch.targets) for batch in task.test(50)) == 9
+    assert sum(len(batch.targets) for batch in task.problem().test(50)) == 9
     assert task.files() == {}
 
 
@@ -214,7 +214,7 @@ def test_intervals_are_names():
     task = Classify(
         data=source(frame), target="kind", sequence="who", inputs="x,cut", categories="cut", missing="indicator"
     )
-    assert [channel.name for channel in task.table_data().channels][1:3] == ["cut=(-9, 0]", "cut=(0, 9]"]
+    assert [channel.name for channel in task.table().data.channels][1:3] == ["cut=(-9, 0]", "cut=(0, 9]"]
 
 
 def test_periods_are_dates(tmp_path):
@@ -235,7 +235,7 @@ def test_a_named_index_stays_where_a_column_has_cells_of_several_types():
     found = read_columns(source(frame))
     assert set(found.columns) == {"who", "step", "x", "flag", "when", "kind", "note"}
     assert found.columns["who"].tolist() == np.repeat(np.arange(20), 7).tolist()
-    assert len(Classify(data=frame, target="kind", sequence="who", inputs="x").table_sequences().rows) == 20
+    assert len(Classify(data=frame, target="kind", sequence="who", inputs="x").table().sequences.rows) == 20
 
 
 @pytest.mark.parametrize("library", ["pandas", "pyarrow", "polars"])
@@ -309,7 +309,7 @@ def test_columns_that_share_their_cells_are_one_error(tmp_path, reader):
         with pytest.raises(
             DataError, match=r"Expected plain numbers, .*, column 'odd', but got (run_end|list_view).*C"
         ):
-            Classify(data=data, target="odd").table_source().table  # noqa: B018
+            Classify(data=data, target="odd").table()
 
 
 def test_a_column_that_no_parquet_file_holds_is_one_error(tmp_path):

@@ -102,9 +102,9 @@ def test_a_category_is_read_from_its_file(tmp_path):
 
 def test_classes_that_are_not_all_of_the_type_are_text():
     own, other = frame_of(KINDS), frame_of(np.where(KINDS, "1", "one"))
-    assert "label_type" not in Classify(data=own, test_data=other, target="y", sequence="id").preprocessing()
+    assert "label_type" not in Classify(data=own, test_data=other, target="y", sequence="id").problem().schema
     spans = frame_of(pandas.to_timedelta(KINDS, "D"))  # seconds are their labels
-    assert "label_type" not in Classify(data=source(spans), target="y", sequence="id").preprocessing()
+    assert "label_type" not in Classify(data=source(spans), target="y", sequence="id").problem().schema
 
 
 def test_a_type_that_was_changed_is_refused(tmp_path):

@@ -73,7 +73,7 @@ def test_parts_from_subfolders(tmp_path):
     task = Classify(data=tmp_path, target="y", split="split", sample_rate=RATE, mels=6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OrthornnWarning)
-        assert sum(len(batch.targets) for batch in task.test(10)) == 4
+        assert sum(len(batch.targets) for batch in task.problem().test(10)) == 4
 
 
 APPLE_DOUBLE = b"\0\5\x16\7\0\2\0\0Mac OS X        " + bytes(64)
@@ -193,12 +193,12 @@ def test_a_manifest_is_a_text_file_like_others(tmp_path):
     (tmp_path / "list.csv").write_bytes("\n".join(["file|y", *rows, ""]).encode("cp1252"))
     options = {"target": "y", "sample_rate": RATE, "mels": 6}
     with pytest.raises(DataError, match="--encoding"):
-        Classify(data=tmp_path, **options).classes  # noqa: B018
+        Classify(data=tmp_path, **options).table().classes  # noqa: B018
     marks = {"separator": "|", "encoding": "cp1252"}
     with pytest.raises(DataError, match=r"Expected a label .* none in row 1.* default_na='empty'"):
         Classify(data=tmp_path, **options, **marks).summary_lines()
     task = Classify(data=tmp_path, **options, **marks, default_na="empty")
-    assert task.classes == ["None", "größer"]
+    assert task.table().classes == ["None", "größer"]
     assert task.files().keys() == {f"{tmp_path.name}/{name}" for name in ("list.csv", *(f"{k}.wav" for k in range(8)))}
     (tmp_path / "list.csv").unlink()
     with pytest.raises(ArgumentError, match="Expected separator only for text files"):
@@ -225,9 +225,11 @@ def test_other_mistakes(tmp_path, folder):
 @pytest.mark.parametrize(("name", "value"), [("mels", 6), ("window_ms", 40.0)])
 def test_what_frames_have_no_use_for_is_refused(name, value, folder):
     with pytest.raises(ArgumentError, match=rf"Expected {name}, --{name.replace('_', '-')}, only for log-mel energies"):
-        Classify(data=folder, target="y", sound="frames", **{name: value}).input_size  # noqa: B018
-    assert Classify(data=folder, target="y", **{name: value}).input_size == (6 if name == "mels" else 40)
-    assert Classify(data=folder, target="y", sound="frames").input_size == 160
+        Classify(data=folder, target="y", sound="frames", **{name: value}).problem().schema["input_size"]
+    assert Classify(data=folder, target="y", **{name: value}).problem().schema["input_size"] == (
+        6 if name == "mels" else 40
+    )
+    assert Classify(data=folder, target="y", sound="frames").problem().schema["input_size"] == 160
 
 
 def test_a_large_folder_of_other_things_is_not_searched_to_its_end(tmp_path, folder, monkeypatch):
@@ -301,7 +303,7 @@ def test_a_folder_is_trained_on_and_another_and_a_sound_are_predicted(folder, tm
     assert "low/9.wav is new" in capsys.readouterr().err
     test = write(tmp_path / "test", {f"{label}/9.wav": hertz for label, hertz in (("low", 310), ("high", 2010))})
     task = Classify(data=folder, test_data=test, target="y", sample_rate=RATE, mels=6)
-    assert sum(len(batch.targets) for batch in task.test(10)) == 2
+    assert sum(len(batch.targets) for batch in task.problem().test(10)) == 2
 
 
 @pytest.mark.parametrize("sound", ["log-mel", "frames"])

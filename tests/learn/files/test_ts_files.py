@@ -90,7 +90,7 @@ def test_time_stamps_order_the_steps_and_are_no_inputs(tmp_path):
     rows = [",".join(f"({t},{np.sin(t + i)})" for t in range(6) if t != 3) + ":" + "ab"[i % 2] for i in range(12)]
     path.write_text("@timestamps true\n@classLabel true a b\n@data\n" + "\n".join(rows) + "\n")
     with pytest.warns(OrthornnWarning, match=r"does not see time \(times with gaps: pass time\)"):
-        assert Classify(data=path, target="y").table_roles().inputs == ["x0"]
+        assert Classify(data=path, target="y").table().roles.inputs == ["x0"]
     told = Classify(data=path, target="y", time="time").summary_lines()
     assert "time: every 1, with 12 gap(s), where steps are missing: 1 after 2" in "\n".join(told)
 

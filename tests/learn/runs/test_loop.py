@@ -70,7 +70,7 @@ def test_a_hundred_updates_learn_to_add(name):
     """Better than the best constant answer, by a third."""
     trainer = Trainer(config(name, task=Adding(T=4, validation_size=2, test_size=2), batch_size=32, steps=100))
     losses = [float(trainer.update()) for _ in range(100)]
-    assert sum(losses[-10:]) / 10 < 2 / 3 * trainer.config.task.trivial_loss
+    assert sum(losses[-10:]) / 10 < 2 / 3 * trainer.config.task.objective().trivial_loss
 
 
 @pytest.mark.sampled(4)
@@ -185,7 +185,7 @@ def test_a_run_directory(tmp_path):
     # the weights are those that were tested
     trainer = Trainer(config())
     trainer.model.load_state_dict(load_file(path / "model.safetensors"))
-    assert trainer.evaluate(TASK.test(7))["recall"] == pytest.approx(result.test["recall"])
+    assert trainer.evaluate(TASK.problem().test(7))["recall"] == pytest.approx(result.test["recall"])
 
 
 def test_a_run_is_never_overwritten(tmp_path):
@@ -198,7 +198,7 @@ def test_a_run_is_never_overwritten(tmp_path):
 
 def test_evaluation_does_not_depend_on_its_batches():
     trainer = Trainer(config())
-    whole, parts = trainer.evaluate(TASK.validation(20)), trainer.evaluate(TASK.validation(3))
+    whole, parts = trainer.evaluate(TASK.problem().validation(20)), trainer.evaluate(TASK.problem().validation(3))
     # float32 losses, averaged in other groups
     assert whole == pytest.approx(parts, rel=1e-5)
     assert trainer.model.training
@@ -268,7 +268,7 @@ def test_evaluation_sees_every_update(name, optimizer):
         trainer.update()
         fresh = Trainer(config(name))
         fresh.model.load_state_dict(trainer.model.state_dict())
-        assert trainer.evaluate(TASK.validation(20)) == fresh.evaluate(TASK.validation(20))
+        assert trainer.evaluate(TASK.problem().validation(20)) == fresh.evaluate(TASK.problem().validation(20))
 
 
 @pytest.mark.parametrize(("number", "kind"), [(errno.EPIPE, Interrupted), (errno.ENOSPC, CheckpointError)])

@@ -63,8 +63,8 @@ def test_the_numbers_are_those_of_the_diagnostics():
     trainer = Trainer(config())
     for _ in range(4):
         trainer.update()
-    inputs, targets = next(TASK.validation(3))
-    expected = hidden_gradient_norms(trainer.model, inputs, lambda y: TASK.loss(y[-1:], targets[-1:]))
+    inputs, targets = next(TASK.problem().validation(3))
+    expected = hidden_gradient_norms(trainer.model, inputs, lambda y: TASK.objective().loss(y[-1:], targets[-1:]))
     torch.testing.assert_close(
         torch.tensor(of_kind(result, "gradients")[-1]["norms"]).double(), expected, rtol=1e-4, atol=0
     )

@@ -39,7 +39,9 @@ def test_the_weights_of_the_best_validation_are_tested(name, tmp_path):
     best = orthornn.load(tmp_path / "run", "best")
     metrics = Trainer(plain)
     metrics.model = best.model
-    assert metrics.evaluate(plain.task.test(plain.evaluation_batch)) == pytest.approx(result.best_test, rel=1e-6)
+    assert metrics.evaluate(plain.task.problem().test(plain.evaluation_batch)) == pytest.approx(
+        result.best_test, rel=1e-6
+    )
     assert json.loads((tmp_path / "run" / "result.json").read_text())["best_test"] == result.best_test
     recorded = train(dataclasses.replace(plain, record=RecordConfig(test=True)))
     assert recorded.best_test == result.best_test

@@ -22,7 +22,7 @@ FIXED = Adding(T=9, variant="helfrich2018", train_size=23)
 @settings(max_examples=40, deadline=None)
 def test_the_target_is_the_sum_of_one_marked_number_in_each_half(T, batch, step, variant):
     task = Adding(T=T, variant=variant, train_size=13)
-    inputs, targets = task.train_batch(step, batch, 3)
+    inputs, targets = task.problem().train(step, batch, 3)
     assert inputs.shape == (T, batch, 2)
     assert targets.shape == (batch, 1)
     values, marks = inputs.unbind(-1)
@@ -39,25 +39,27 @@ def test_the_target_is_the_sum_of_one_marked_number_in_each_half(T, batch, step,
 @pytest.mark.parametrize(("variant", "first"), [("mhammedi2017", 0), ("helfrich2018", 1)])
 def test_every_step_of_its_interval_is_marked_now_and_then(variant, first):
     task = Adding(T=11, variant=variant, train_size=2000)
-    marks = task.train_batch(0, 2000, 0).inputs[..., 1]
+    marks = task.problem().train(0, 2000, 0).inputs[..., 1]
     # each step is missed 2000 times with probability below (5/6)^2000
     assert marks.any(1).tolist() == [step >= first for step in range(11)]
 
 
 def test_answering_one_has_the_trivial_loss():
     task = Adding(T=6)
-    targets = task.train_batch(0, 200_000, 0).targets.double()
-    loss = float(task.loss(torch.ones_like(targets), targets))
+    targets = task.problem().train(0, 200_000, 0).targets.double()
+    loss = float(task.objective().loss(torch.ones_like(targets), targets))
     # the standard deviation of (u1 + u2 - 1)^2 is sqrt(1/15 - 1/36) < 0.2; five of them over sqrt(count)
-    assert loss == pytest.approx(task.trivial_loss, abs=5 * 0.2 / math.sqrt(200_000))
-    assert task.trivial_loss == pytest.approx(1 / 6)
+    assert loss == pytest.approx(task.objective().trivial_loss, abs=5 * 0.2 / math.sqrt(200_000))
+    assert task.objective().trivial_loss == pytest.approx(1 / 6)
 
 
 def test_an_epoch_of_the_fixed_set_shows_each_sequence_once():
     assert FIXED.steps_per_epoch(5) == 4
     assert Adding(T=9).steps_per_epoch(5) is None
-    seen = [tuple(row) for step in range(23) for row in FIXED.train_batch(step, 1, 0).inputs[..., 0].T.tolist()]
-    again = [tuple(row) for step in range(23, 46) for row in FIXED.train_batch(step, 1, 0).inputs[..., 0].T.tolist()]
+    seen = [tuple(row) for step in range(23) for row in FIXED.problem().train(step, 1, 0).inputs[..., 0].T.tolist()]
+    again = [
+        tuple(row) for step in range(23, 46) for row in FIXED.problem().train(step, 1, 0).inputs[..., 0].T.tolist()
+    ]
     assert len(set(seen)) == 23
     assert set(again) == set(seen)
     assert again != seen
@@ -65,16 +67,16 @@ def test_an_epoch_of_the_fixed_set_shows_each_sequence_once():
 
 def test_fresh_batches_differ_and_repeat_by_address():
     task = Adding(T=9)
-    assert not torch.equal(task.train_batch(0, 4, 0).inputs, task.train_batch(1, 4, 0).inputs)
-    assert not torch.equal(task.train_batch(0, 4, 0).inputs, task.train_batch(0, 4, 1).inputs)
-    assert torch.equal(task.train_batch(5, 4, 2).inputs, Adding(T=9).train_batch(5, 4, 2).inputs)
+    assert not torch.equal(task.problem().train(0, 4, 0).inputs, task.problem().train(1, 4, 0).inputs)
+    assert not torch.equal(task.problem().train(0, 4, 0).inputs, task.problem().train(0, 4, 1).inputs)
+    assert torch.equal(task.problem().train(5, 4, 2).inputs, Adding(T=9).problem().train(5, 4, 2).inputs)
 
 
 def test_held_out_sequences_are_not_training_sequences():
     task = Adding(T=9, variant="helfrich2018", train_size=50, validation_size=20, test_size=30)
     rows = [
         tuple(row)
-        for batch in (task.train_batch(0, 50, 0), *task.validation(7), *task.test(7))
+        for batch in (task.problem().train(0, 50, 0), *task.problem().validation(7), *task.problem().test(7))
         for row in batch.inputs[..., 0].T.tolist()
     ]
     assert len(rows) == len(set(rows)) == 100
@@ -96,18 +98,18 @@ def test_a_wrong_option_is_named(options):
 
 def test_a_batch_larger_than_the_fixed_set_is_refused():
     with pytest.raises(ArgumentError, match="batch_size to be an integer between 1 and 23, but got 24"):
-        FIXED.train_batch(0, 24, 0)
+        FIXED.problem().train(0, 24, 0)
 
 
 def test_half_the_sum_has_a_quarter_of_the_trivial_loss():
     half, whole = Adding(T=9, variant="vorontsov2017-code"), Adding(T=9, variant="vorontsov2017")
-    assert torch.equal(half.train_batch(0, 5, 0).targets * 2, whole.train_batch(0, 5, 0).targets)
-    assert half.trivial_loss == pytest.approx(1 / 24)
-    assert whole.trivial_loss == pytest.approx(1 / 6)
+    assert torch.equal(half.problem().train(0, 5, 0).targets * 2, whole.problem().train(0, 5, 0).targets)
+    assert half.objective().trivial_loss == pytest.approx(1 / 24)
+    assert whole.objective().trivial_loss == pytest.approx(1 / 6)
 
 
 def test_the_released_adding_marks_two_steps_anywhere():
-    marks = Adding(T=6, variant="mhammedi2017-code").train_batch(0, 3000, 0).inputs[..., 1]
+    marks = Adding(T=6, variant="mhammedi2017-code").problem().train(0, 3000, 0).inputs[..., 1]
     assert torch.equal(marks.sum(0), torch.full((3000,), 2.0))
     # each of the 15 pairs is missed 3000 times with probability (14/15)^3000
     assert len({tuple(column.nonzero()[:, 0].tolist()) for column in marks.T}) == 15

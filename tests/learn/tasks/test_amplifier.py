@@ -34,67 +34,67 @@ def made(folder, **options):
 
 def test_streams_go_on_from_batch_to_batch(folder):
     task = made(folder)
-    dry = read_audio(folder / "dry.wav")[0] * task.preprocessing()["scale"]
+    dry = read_audio(folder / "dry.wav")[0] * task.problem().schema["scale"]
     assert task.steps_per_epoch(5) == 1800 // 5 // 50 - 1 == 6
     for epoch in range(3):
         steps = range(6 * epoch, 6 * epoch + 6)
-        assert [task.begins(step, 5) for step in steps] == [True] + 5 * [False]
-        batches = [task.train_batch(step, 5, 7) for step in steps]
+        assert [task.objective().begins(step, 5) for step in steps] == [True] + 5 * [False]
+        batches = [task.problem().train(step, 5, 7) for step in steps]
         whole = torch.cat([batch.inputs for batch in batches])[..., 0].T.numpy()
         for row, stream in enumerate(whole):  # consecutive samples of the part that belongs to the stream
             start = int(np.argmin([np.abs(dry[k : k + 300] - stream).max() for k in range(1501)]))
             assert np.abs(dry[start : start + 300] - stream).max() < 1e-6
             assert 360 * row <= start <= 360 * row + 60
         assert [int(batch.targets.isnan().sum()) for batch in batches] == [40, 0, 0, 0, 0, 0]
-    assert torch.equal(task.train_batch(3, 5, 7).inputs, task.train_batch(3, 5, 7).inputs)
-    assert not torch.equal(task.train_batch(0, 5, 7).inputs, task.train_batch(6, 5, 7).inputs)
+    assert torch.equal(task.problem().train(3, 5, 7).inputs, task.problem().train(3, 5, 7).inputs)
+    assert not torch.equal(task.problem().train(0, 5, 7).inputs, task.problem().train(6, 5, 7).inputs)
 
 
 def test_parts_follow_each_other_in_time(folder):
     task = made(folder)
     wet = read_audio(folder / "wet.wav")[0]
-    parts = {part: list(getattr(task, part)(9)) for part in ("validation", "test")}
+    parts = {part: list(getattr(task.problem(), part)(9)) for part in ("validation", "test")}
     found = [torch.cat([batch.targets for batch in parts[part]]) for part in parts]
     assert [int(y.isnan().sum()) for y in found] == [8, 8]
-    counted = np.concatenate([y[~y.isnan()].numpy() for y in found]) * task.preprocessing()["target_scale"]
+    counted = np.concatenate([y[~y.isnan()].numpy() for y in found]) * task.problem().schema["target_scale"]
     assert np.abs(counted - wet[1800:]).max() < 1e-6
     assert np.array_equal(np.concatenate([task.sounds(part)["wet"] for part in parts]), wet[1800:])
 
 
 def test_the_ratio_is_that_of_the_formula(folder):
     task = made(folder)
-    (batch,) = task.test(9)
+    (batch,) = task.problem().test(9)
     y = batch.targets + 0.1 * torch.randn(batch.targets.shape)
     true, said = batch.targets[8:, 0, 0].double().numpy(), y[8:, 0, 0].double().numpy()
 
     def emphasized(x):
         return x[1:] - 0.95 * x[:-1]
 
-    total, count = task.metrics(torch.where(y.isnan(), 3.0, y), batch.targets)["esr"]
+    total, count = task.objective().metrics(torch.where(y.isnan(), 3.0, y), batch.targets)["esr"]
     said_everywhere = np.where(np.isnan(said), 3.0, said)
     assert total / count == pytest.approx(
         (emphasized(true - said_everywhere) ** 2).sum() / (emphasized(true) ** 2).sum(), rel=1e-6
     )
-    silent = {name: a / b for name, (a, b) in task.metrics(torch.zeros_like(y), batch.targets).items()}
+    silent = {name: a / b for name, (a, b) in task.objective().metrics(torch.zeros_like(y), batch.targets).items()}
     assert silent == {name: pytest.approx(1) for name in ("loss", "esr", "plain_esr")}
-    assert task.trivial_loss == 1
+    assert task.objective().trivial_loss == 1
     plain = made(folder, emphasis=0.0)
-    ratios = plain.metrics(torch.ones_like(y), batch.targets)
+    ratios = plain.objective().metrics(torch.ones_like(y), batch.targets)
     assert ratios["esr"][0] == pytest.approx(ratios["plain_esr"][0] - (true[0] - 1) ** 2)
 
 
 def test_the_training_loss_has_a_finite_gradient_and_reports_nan(folder):
     task = made(folder)
-    batch = task.train_batch(0, 5, 0)
+    batch = task.problem().train(0, 5, 0)
     prediction = torch.zeros(50, 5, 1, requires_grad=True)
-    loss = task.loss(prediction, batch.targets)
+    loss = task.objective().loss(prediction, batch.targets)
     loss.backward()
     assert 0.2 < float(loss.detach()) < 5
     assert prediction.grad.isfinite().all()
     assert not prediction.grad[:8].any()  # not counted
     broken = torch.full((50, 5, 1), torch.nan)
-    assert task.loss(broken, batch.targets).isnan()
-    assert task.loss(prediction[-1:], batch.targets[-1:]).isfinite()
+    assert task.objective().loss(broken, batch.targets).isnan()
+    assert task.objective().loss(prediction[-1:], batch.targets[-1:]).isfinite()
 
 
 @pytest.mark.parametrize("name", ["ornn-rotations", "lstm", "gru", "goru", "lstm-peephole", "blocks", "scurnn"])
@@ -116,26 +116,30 @@ def test_the_state_is_carried_over_and_no_gradient_is(name, folder):
     trainer = Trainer(config(name, task=made(folder), batch_size=5, optimizer=OptimizerConfig(lr=0.0)))
     state = None
     for step in range(8):
-        batch = trainer.config.task.train_batch(step, 5, 0)
+        batch = trainer.config.task.problem().train(step, 5, 0)
         with torch.no_grad():
             y, state = trainer.model.stream(batch.inputs, None if step % 6 == 0 else state)
-        assert trainer.update() == pytest.approx(float(trainer.config.task.loss(y, batch.targets)), rel=1e-5)
+        assert trainer.update() == pytest.approx(
+            float(trainer.config.task.objective().loss(y, batch.targets)), rel=1e-5
+        )
         assert not any(t.requires_grad for t in torch.utils._pytree.tree_leaves(trainer.state_dict()["carried"]))
-        metrics = trainer.evaluate(trainer.config.task.validation(9))  # leaves the state of the training alone
+        metrics = trainer.evaluate(
+            trainer.config.task.problem().validation(9)
+        )  # leaves the state of the training alone
     with torch.no_grad():
-        (batch,) = trainer.config.task.validation(9)
-        expected = trainer.config.task.metrics(trainer.model.stream(batch.inputs)[0], batch.targets)
+        (batch,) = trainer.config.task.problem().validation(9)
+        expected = trainer.config.task.objective().metrics(trainer.model.stream(batch.inputs)[0], batch.targets)
     assert metrics["esr"] == pytest.approx(expected["esr"][0] / expected["esr"][1], rel=1e-5)
 
 
 def test_pieces_of_the_evaluation_are_one_stream(folder, monkeypatch):
     task = made(folder)
     trainer = Trainer(config(task=task, batch_size=5))
-    whole = trainer.evaluate(task.test(9))
+    whole = trainer.evaluate(task.problem().test(9))
     effect = task.effect(trainer.model)
     monkeypatch.setattr("orthornn.learn.tasks.amplifier._PIECE", 100)
-    assert len(list(task.test(9))) == 7
-    assert trainer.evaluate(task.test(9))["plain_esr"] == pytest.approx(whole["plain_esr"], rel=1e-5)
+    assert len(list(task.problem().test(9))) == 7
+    assert trainer.evaluate(task.problem().test(9))["plain_esr"] == pytest.approx(whole["plain_esr"], rel=1e-5)
     assert np.abs(task.effect(trainer.model) - effect).max() < 1e-6
     assert effect.shape == (600,)
 
@@ -187,20 +191,20 @@ def test_what_is_wrong_is_said(folder):
         ({"truncation": 900, "validation_share": 0.45, "test_share": 0.45}, "at least 900 samples for training"),
     ):
         with pytest.raises(DataError, match=message):
-            made(folder, **options).trivial_loss  # noqa: B018
+            made(folder, **options).objective().trivial_loss  # noqa: B018
     with pytest.raises(ArgumentError, match="The training part has 36 segments"):
-        made(folder).train_batch(0, 37, 0)
+        made(folder).problem().train(0, 37, 0)
     with pytest.raises(ArgumentError, match="drive only where the circuit"):
-        made(folder, drive=3.0).trivial_loss  # noqa: B018
+        made(folder, drive=3.0).objective().trivial_loss  # noqa: B018
     with pytest.raises(ArgumentError, match="Some sample of a segment has to count"):
         made(folder, skipped=49)
     x, rate = read_audio(folder / "dry.wav")
     write_wav(folder / "wet.wav", x[:-1], rate)
     with pytest.raises(DataError, match=r"3000 samples at 8000 Hz .* and 2999 at 8000 Hz"):
-        made(folder).trivial_loss  # noqa: B018
+        made(folder).objective().trivial_loss  # noqa: B018
     write_wav(folder / "wet.wav", np.where(np.arange(3000) < 2400, x, 0), rate)
     with pytest.raises(DataError, match=r"wet recording is silent from sample 2400 to 3000 \(test\)"):
-        made(folder).trivial_loss  # noqa: B018
+        made(folder).objective().trivial_loss  # noqa: B018
 
 
 def test_float_samples_that_are_not_finite(folder):
@@ -209,7 +213,7 @@ def test_float_samples_that_are_not_finite(folder):
     x[5] = np.nan
     soundfile.write(folder / "wet.wav", x, 8000, subtype="FLOAT")
     with pytest.raises(DataError, match=r"Expected finite samples in .*wet\.wav, but got 1"):
-        made(folder).trivial_loss  # noqa: B018
+        made(folder).objective().trivial_loss  # noqa: B018
 
 
 def test_stereo_is_averaged(folder):
@@ -218,7 +222,7 @@ def test_stereo_is_averaged(folder):
         file.setsampwidth(2)
         file.setframerate(8000)
         file.writeframes(np.arange(6000).astype("<i2").tobytes())
-    assert made(folder).trivial_loss == 1
+    assert made(folder).objective().trivial_loss == 1
 
 
 @pytest.mark.parametrize("cut", ["dry.wav", "wet.wav", "both"])
@@ -233,7 +237,7 @@ def test_a_truncated_recording_is_refused_also_where_both_are_as_short(folder, s
             content = (folder / name).read_bytes()
             (folder / name).write_bytes(content[: len(content) * 2 // 3])
     with pytest.raises(DataError, match=r"the 3000 samples that the header of .*\.wav promises, but got"):
-        made(folder).trivial_loss  # noqa: B018
+        made(folder).objective().trivial_loss  # noqa: B018
 
 
 def test_the_rate_goes_with_the_weights(folder, tmp_path, capsys):

@@ -13,6 +13,7 @@ from orthornn.errors import ArgumentError, DataError, MissingPackageError
 from orthornn.learn.systems import build
 from orthornn.learn.tasks import Forecast, backtest
 from orthornn.learn.tasks.backtest import METHODS, ets, origins_of, persistence, seasonal_naive, theta
+from orthornn.learn.tasks.forecast import backtested
 
 METRICS = ("loss", "mse", "mae")
 
@@ -36,7 +37,7 @@ def of_wave(folder, **options):
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_origins_are_spread_over_the_test_steps_that_have_forecasts(count, tmp_path):
     task = of_wave(tmp_path, horizons=5, skipped=8)
-    data = task.table_data()
+    data = task.table().data
     (found,) = origins_of(data, count)
     test = data.parts["test"]
     own = np.unique(test.rows[test.counted])
@@ -48,7 +49,7 @@ def test_origins_are_spread_over_the_test_steps_that_have_forecasts(count, tmp_p
         gaps = np.diff(found.rows)
         assert gaps.min() > 0
         assert gaps.max() - gaps.min() <= 1
-    split = task.table_split()
+    split = task.table().split
     assert found.rows[0] > max(at + steps for part in ("train", "validation") for at, steps in split.pieces[part]) - 2
 
 
@@ -57,7 +58,7 @@ def test_persistence_and_seasonal_naive_are_those_of_numpy(horizons, tmp_path):
     pytest.importorskip("statsmodels")
     lead = {"ahead": 3} if horizons is None else {"horizons": horizons}
     task = of_wave(tmp_path, skipped=8, backtest=5, **lead)
-    found = task.backtested({})
+    found = backtested(task, {})
     values = np.loadtxt(task.data, delimiter=",", skiprows=1, usecols=0)
     (origins,) = found.origins
     leads = np.array([3] if horizons is None else range(1, horizons + 1))
@@ -78,7 +79,7 @@ def forecasts_of(task, network, monkeypatch):
     seen = []
     objective = type(task.objective())
     monkeypatch.setattr(objective, "errors", lambda own, found, wanted: seen.append((found, wanted)) or {"loss": 0.0})
-    names = list(task.backtested({"network": network}).errors)
+    names = list(backtested(task, {"network": network}).errors)
     return dict(zip(names, seen))
 
 
@@ -89,9 +90,10 @@ def test_what_comes_after_an_origin_changes_none_of_its_forecasts(quantiles, tmp
     series = wave(200)
     first = Forecast(data=written(tmp_path / "first.csv", [series]), **options)
     torch.manual_seed(0)
-    network = build("blocks", first.input_size, first.output_size, hidden_size=4, output="all", lags=5).eval()
+    sizes = (first.problem().schema[name] for name in ("input_size", "output_size"))
+    network = build("blocks", *sizes, hidden_size=4, output="all", lags=5).eval()
     before = forecasts_of(first, network, monkeypatch)
-    (origins,) = origins_of(first.table_data(), 4)
+    (origins,) = origins_of(first.table().data, 4)
     for place, row in enumerate(origins.rows.tolist()):
         other = series.copy()
         other[row + 1 :] = 10 - other[row + 1 :]
@@ -112,9 +114,10 @@ def test_a_network_forecasts_what_it_forecasts_of_the_series_up_to_the_origin(tm
     pytest.importorskip("statsmodels")
     task = of_wave(tmp_path, ahead=2, skipped=8, backtest=3)
     torch.manual_seed(0)
-    network = build("gru", task.input_size, task.output_size, hidden_size=4, output="all").eval()
+    sizes = (task.problem().schema[name] for name in ("input_size", "output_size"))
+    network = build("gru", *sizes, hidden_size=4, output="all").eval()
     found, _ = forecasts_of(task, network, monkeypatch)["network"]
-    data = task.table_data()
+    data = task.table().data
     for place, row in enumerate(origins_of(data, 3)[0].rows.tolist()):
         with torch.no_grad():
             alone = network(data.standardized(np.arange(row + 1)).unsqueeze(1))[-1, 0]
@@ -125,7 +128,7 @@ def test_several_series_have_origins_of_their_own(tmp_path):
     pytest.importorskip("statsmodels")
     path = written(tmp_path / "many.csv", [wave(80, seed) + seed for seed in range(6)])
     task = Forecast(data=path, target="value", inputs="value", sequence="name", ahead=1, split_by="time", backtest=2)
-    found = task.backtested({})
+    found = backtested(task, {})
     assert [one.series for one in found.origins] == list(range(6))
     assert all(one.start == 80 * one.series and len(one.rows) == 2 for one in found.origins)
     values = np.loadtxt(path, delimiter=",", skiprows=1, usecols=0)
@@ -162,7 +165,7 @@ def test_naive_methods():
 def test_a_method_without_a_forecast_is_named(tmp_path, monkeypatch):
     pytest.importorskip("statsmodels")
     monkeypatch.setitem(METHODS, "ETS", lambda values, steps, period: None)
-    found = of_wave(tmp_path, ahead=1, backtest=3).backtested({})
+    found = backtested(of_wave(tmp_path, ahead=1, backtest=3), {})
     assert "ETS" not in found.errors
     assert found.notes == ["ETS is left out: it has no forecast at 3 of 3 origins"]
 

@@ -22,7 +22,7 @@ from orthornn.learn.tasks import Batch, Copying
 @settings(max_examples=40, deadline=None)
 def test_the_targets_follow_from_the_inputs(T, symbols, items, batch, step, seed):
     task = Copying(T=T, symbols=symbols, items=items)
-    inputs, targets = task.train_batch(step, batch, seed)
+    inputs, targets = task.problem().train(step, batch, seed)
     assert inputs.shape == targets.shape == (task.steps, batch) == (T + 2 * items, batch)
     assert inputs.dtype == targets.dtype == torch.int64
     shown = inputs[:items]
@@ -36,10 +36,10 @@ def test_the_targets_follow_from_the_inputs(T, symbols, items, batch, step, seed
 
 def test_the_papers_setting():
     task = Copying(T=1000)
-    assert (task.input_size, task.output_size, task.steps) == (10, 10, 1020)
-    assert task.trivial_loss == pytest.approx(10 * math.log(8) / 1020, rel=1e-15)
-    assert round(task.trivial_loss, 4) == 0.0204
-    inputs, _ = task.train_batch(0, 2000, 0)
+    assert (task.problem().schema["input_size"], task.problem().schema["output_size"], task.steps) == (10, 10, 1020)
+    assert task.objective().trivial_loss == pytest.approx(10 * math.log(8) / 1020, rel=1e-15)
+    assert round(task.objective().trivial_loss, 4) == 0.0204
+    inputs, _ = task.problem().train(0, 2000, 0)
     counts = torch.bincount(inputs[:10].flatten(), minlength=10)[1:9].double()
     # 20000 draws of 8 classes: 5 standard deviations of a binomial count
     assert (counts - 2500).abs().max() < 5 * math.sqrt(20000 * 1 / 8 * 7 / 8)
@@ -47,7 +47,7 @@ def test_the_papers_setting():
 
 def trivial_prediction(task: Copying, batch: Batch) -> torch.Tensor:
     """Certain of the zeros, undecided among the symbols at the end."""
-    prediction = torch.full((*batch.targets.shape, task.output_size), -1e4, dtype=torch.float64)
+    prediction = torch.full((*batch.targets.shape, task.problem().schema["output_size"]), -1e4, dtype=torch.float64)
     prediction[: -task.items, :, 0] = 0
     prediction[-task.items :, :, 1 : task.symbols + 1] = 0
     return prediction
@@ -55,27 +55,27 @@ def trivial_prediction(task: Copying, batch: Batch) -> torch.Tensor:
 
 @pytest.mark.parametrize("task", [Copying(T=7), Copying(T=100), Copying(T=13, symbols=3, items=4)])
 def test_the_trivial_predictor_reaches_the_trivial_loss(task):
-    batch = task.train_batch(3, 6, 1)
-    loss = task.loss(trivial_prediction(task, batch), batch.targets)
-    assert float(loss) == pytest.approx(task.trivial_loss, rel=1e-12)
+    batch = task.problem().train(3, 6, 1)
+    loss = task.objective().loss(trivial_prediction(task, batch), batch.targets)
+    assert float(loss) == pytest.approx(task.objective().trivial_loss, rel=1e-12)
 
 
 def test_the_right_answer_has_loss_zero_and_full_recall():
     task = Copying(T=9)
-    batch = task.train_batch(0, 4, 0)
+    batch = task.problem().train(0, 4, 0)
     prediction = 1e3 * torch.nn.functional.one_hot(batch.targets, 10).double()
-    assert float(task.loss(prediction, batch.targets)) == 0
-    metrics = task.metrics(prediction, batch.targets)
+    assert float(task.objective().loss(prediction, batch.targets)) == 0
+    metrics = task.objective().metrics(prediction, batch.targets)
     assert metrics == {"loss": (0.0, 29 * 4), "recall": (40.0, 40)}
     wrong = prediction.roll(1, -1)
-    assert task.metrics(wrong, batch.targets)["recall"] == (0.0, 40)
+    assert task.objective().metrics(wrong, batch.targets)["recall"] == (0.0, 40)
 
 
 def test_a_batch_is_a_function_of_seed_and_step():
     task = Copying(T=5)
-    later = task.train_batch(7, 3, 1)
-    first = [task.train_batch(step, 3, seed).inputs for step in (0, 1, 2) for seed in (0, 1)]
-    assert torch.equal(Copying(T=5).train_batch(7, 3, 1).inputs, later.inputs)
+    later = task.problem().train(7, 3, 1)
+    first = [task.problem().train(step, 3, seed).inputs for step in (0, 1, 2) for seed in (0, 1)]
+    assert torch.equal(Copying(T=5).problem().train(7, 3, 1).inputs, later.inputs)
     for i in range(len(first)):
         for j in range(i):
             assert not torch.equal(first[i], first[j])
@@ -83,16 +83,16 @@ def test_a_batch_is_a_function_of_seed_and_step():
 
 def test_held_out_sequences_are_fixed_and_split_at_will():
     task = Copying(T=5, validation_size=11, test_size=7)
-    whole = next(task.validation(100))
-    parts = list(task.validation(4))
+    whole = next(task.problem().validation(100))
+    parts = list(task.problem().validation(4))
     assert [part.inputs.shape[1] for part in parts] == [4, 4, 3]
     assert torch.equal(torch.cat([part.inputs for part in parts], 1), whole.inputs)
-    assert sum(part.targets.shape[1] for part in task.test(2)) == 7
+    assert sum(part.targets.shape[1] for part in task.problem().test(2)) == 7
     # no 30-bit sequence of the three sets coincides
-    train = task.train_batch(0, 50, 0).inputs[:10].T.tolist()
+    train = task.problem().train(0, 50, 0).inputs[:10].T.tolist()
     sets = [
         {tuple(row) for row in rows}
-        for rows in (whole.inputs[:10].T.tolist(), next(task.test(7)).inputs[:10].T.tolist(), train)
+        for rows in (whole.inputs[:10].T.tolist(), next(task.problem().test(7)).inputs[:10].T.tolist(), train)
     ]
     assert [len(rows) for rows in sets] == [11, 7, 50]
     assert len(set.union(*sets)) == 68
@@ -109,20 +109,20 @@ def test_a_wrong_option_is_named(options):
 )
 @pytest.mark.parametrize("T", [5, 10_000])
 def test_where_the_marker_stands(variant, marker, T):
-    inputs, targets = Copying(T=T, variant=variant).train_batch(3, 2, 1)
+    inputs, targets = Copying(T=T, variant=variant).problem().train(3, 2, 1)
     marker += T - 5
     assert inputs.shape == targets.shape == (T + 20, 2)
     assert bool((inputs[marker] == 9).all())
     assert bool((inputs[:10] == targets[-10:]).all())
     assert int((inputs[10:] != 0).sum()) == 2
     assert not targets[:-10].any()
-    assert Copying(T=T, variant=variant).trivial_loss == pytest.approx(10 * math.log(8) / (T + 20))
+    assert Copying(T=T, variant=variant).objective().trivial_loss == pytest.approx(10 * math.log(8) / (T + 20))
 
 
 def test_the_released_copying_has_one_number_for_ten_classes():
     task, paper = (Copying(T=7, variant=name) for name in ("vorontsov2017-code", "vorontsov2017"))
-    assert (task.input, task.input_size, task.output_size) == ("real", 1, 10)
-    numbers, classes = task.train_batch(0, 3, 0), paper.train_batch(0, 3, 0)
+    assert [task.problem().schema[name] for name in ("input", "input_size", "output_size")] == ["real", 1, 10]
+    numbers, classes = task.problem().train(0, 3, 0), paper.problem().train(0, 3, 0)
     assert numbers.inputs.dtype == torch.float32
     assert torch.equal(numbers.inputs[..., 0].long(), classes.inputs)
     assert torch.equal(numbers.targets, classes.targets)
@@ -130,9 +130,9 @@ def test_the_released_copying_has_one_number_for_ten_classes():
 
 def test_the_released_copying_meets_its_fixed_set_in_order():
     task = Copying(T=3, variant="helfrich2018-code")
-    assert torch.equal(task.train_batch(1000, 20, 5).inputs, task.train_batch(0, 20, 0).inputs)
-    both = torch.cat([task.train_batch(1, 20, 0).inputs, task.train_batch(2, 20, 0).inputs], 1)
-    assert torch.equal(both, torch.cat([task.train_batch(0, 60, 0).inputs], 1)[:, 20:])
+    assert torch.equal(task.problem().train(1000, 20, 5).inputs, task.problem().train(0, 20, 0).inputs)
+    both = torch.cat([task.problem().train(1, 20, 0).inputs, task.problem().train(2, 20, 0).inputs], 1)
+    assert torch.equal(both, torch.cat([task.problem().train(0, 60, 0).inputs], 1)[:, 20:])
 
 
 @pytest.mark.parametrize("variant", ["helfrich2018", "vorontsov2017", "helfrich2018-code", "vorontsov2017-code"])
@@ -140,8 +140,8 @@ def test_variable_delays_move_the_marker_and_the_answer_together(variant):
     task = Copying(T=9, items=3, variant=variant, variable=True)
     early = 0 if variant == "helfrich2018" else 1
     delays = set()
-    for batch in (task.train_batch(2, 300, 5), next(task.validation(200))):
-        inputs = batch.inputs[..., 0].long() if task.input == "real" else batch.inputs
+    for batch in (task.problem().train(2, 300, 5), next(task.problem().validation(200))):
+        inputs = batch.inputs[..., 0].long() if task.problem().schema["input"] == "real" else batch.inputs
         for shown, wanted in zip(inputs.unbind(1), batch.targets.unbind(1)):
             (marker,) = (shown == 9).nonzero().flatten().tolist()
             start = marker + early
@@ -150,10 +150,10 @@ def test_variable_delays_move_the_marker_and_the_answer_together(variant):
             assert wanted.count_nonzero() == 3
             assert shown.count_nonzero() == 4
     assert delays == set(range(1, 10))
-    batch = task.train_batch(2, 30, 5)
+    batch = task.problem().train(2, 30, 5)
     right = torch.nn.functional.one_hot(batch.targets, 10).float()
-    assert task.metrics(right, batch.targets)["recall"] == (90.0, 90)
-    assert task.metrics(right.roll(1, 0), batch.targets)["recall"][0] < 60
+    assert task.objective().metrics(right, batch.targets)["recall"] == (90.0, 90)
+    assert task.objective().metrics(right.roll(1, 0), batch.targets)["recall"][0] < 60
 
 
 def test_a_wrong_variant_is_named():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -96,13 +95,13 @@ def test_a_run_stores_the_threshold_that_validation_chose_and_uses_it(tmp_path, 
             pairs = [(model(inputs).double().softmax(-1), targets) for inputs, targets in batches]
         return [torch.cat([pair[place] for pair in pairs]).numpy() for place in (0, 1)]
 
-    seen, classes = probabilities(task.validation(50))
+    seen, classes = probabilities(task.problem().validation(50))
     own, usual = (classification_scores(seen, classes, one)["balanced_accuracy"] for one in (loaded.threshold, None))
     assert own >= usual
     assert own == max(
         classification_scores(seen, classes, one)["balanced_accuracy"] for one in (0.5, *np.unique(seen[:, 1]))
     )
-    seen, classes = probabilities(task.test(50))
+    seen, classes = probabilities(task.problem().test(50))
     accuracy = float((decided_of(seen, loaded.threshold) == classes).mean())
     assert result["best_test"]["accuracy"] == pytest.approx(accuracy)
     assert main(["evaluate", str(tmp_path / "run")]) == 0
@@ -110,7 +109,7 @@ def test_a_run_stores_the_threshold_that_validation_chose_and_uses_it(tmp_path, 
     found = loaded.predict_table(data)
     labels = ["yes" if said.scores[0, 1] >= loaded.threshold else "no" for _, said in found]
     assert [str(said.labels[0]) for _, said in found] == labels
-    there = [one.targets[-1] for one in task.series(Path(data), loaded.description, True)]
+    there = [one.targets[-1] for one in loaded._tables._series(data, True)]
     right = np.mean([label == wanted for label, wanted in zip(labels, there)])
     assert loaded.evaluate_table(data)["accuracy"] == pytest.approx(right)
     if result["best"]["step"] != result["steps"]:
@@ -140,7 +139,7 @@ def test_what_is_no_threshold(tmp_path):
             Classify(threshold=text)
     (tmp_path / "three.csv").write_text("id,x,k\n" + "".join(f"{i},{i}.5,{'abc'[i % 3]}\n" for i in range(12)))
     with pytest.raises(DataError, match=r"Expected 2 classes for threshold='f1'.*has 3"):
-        _ = Classify(data=str(tmp_path / "three.csv"), target="k", sequence="id", threshold="f1").input_size
+        Classify(data=str(tmp_path / "three.csv"), target="k", sequence="id", threshold="f1").problem()
 
 
 @pytest.mark.parametrize("metric", METRICS)

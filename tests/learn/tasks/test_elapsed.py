@@ -33,7 +33,7 @@ def as_dates(frame):
 
 def training_pieces(task):
     for step in range(task.steps_per_epoch(1)):
-        inputs = task.train_batch(step, 1, 0).inputs
+        inputs = task.problem().train(step, 1, 0).inputs
         yield from unpack_sequence(inputs) if isinstance(inputs, PackedSequence) else inputs.unbind(1)
 
 
@@ -46,13 +46,13 @@ def test_the_last_input_is_the_time_since_the_step_before_in_units_of_its_median
         data.to_csv(tmp_path / "data.csv", index=False)
         data = str(tmp_path / "data.csv")
     task = Classify(data=data, target="kind", inputs="x", time="second", irregular=True, missing="hold")
-    assert task.input_size == 2
+    assert task.problem().schema["input_size"] == 2
     seen = frame[frame["x"].notna()]
     expected = {name: np.diff(own["second"].to_numpy()) for name, own in seen.groupby("sequence", sort=False)}
     pieces = list(training_pieces(task))
-    unit = task.preprocessing()["time_unit"]
+    unit = task.problem().schema["time_unit"]
     values = {tuple(np.round(own["x"].to_numpy(), 3)): name for name, own in seen.groupby("sequence", sort=False)}
-    mean, deviation = task.table_data().mean[0], task.table_data().deviation[0]
+    mean, deviation = task.table().data.mean[0], task.table().data.deviation[0]
     found = []
     for piece in pieces:
         name = values[tuple(np.round(piece[:, 0].numpy() * deviation + mean, 3))]
@@ -71,8 +71,8 @@ def test_the_unit_of_the_column_changes_nothing():
     first, *others = [torch.cat(list(training_pieces(task))) for task in tasks]
     for other in others:
         torch.testing.assert_close(other, first, rtol=1e-6, atol=0)
-    assert tasks[2].preprocessing()["time_unit"] == tasks[0].preprocessing()["time_unit"]
-    assert any(f"in units of {tasks[2].preprocessing()['time_unit']:g} s" in line for line in tasks[2].summary_lines())
+    assert tasks[2].problem().schema["time_unit"] == tasks[0].problem().schema["time_unit"]
+    assert any(f"in units of {tasks[2].problem().schema['time_unit']:g} s" in line for line in tasks[2].summary_lines())
 
 
 @pytest.mark.parametrize("given", [{"target": "kind"}, {"target": "rate"}, {"target": "x", "ahead": 1, "skipped": 2}])
@@ -138,10 +138,10 @@ def test_what_it_refuses(tmp_path):
         pytest.warns(orthornn.errors.OrthornnWarning, match="have the time of the step before"),
         pytest.raises(DataError, match=r"Expected times that grow within a sequence for irregular.*the first in"),
     ):
-        _ = Classify(**{**given, "data": twice}, time="second", inputs="x").input_size
+        _ = Classify(**{**given, "data": twice}, time="second", inputs="x").problem().schema["input_size"]
     single = frame.groupby("sequence").head(1)
     with pytest.raises(DataError, match="Expected a training sequence of two steps for irregular"):
-        _ = Classify(**{**given, "data": single}, time="second", inputs="x").input_size
+        _ = Classify(**{**given, "data": single}, time="second", inputs="x").problem().schema["input_size"]
     options = {"target": "kind", "inputs": "x", "time": "second", "irregular": True, "steps": 1}
     for name in ("lstm", "ornn-rotations"):
         with pytest.raises(

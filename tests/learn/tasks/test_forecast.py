@@ -19,6 +19,8 @@ from orthornn.learn.raw_sequences import prepared
 from orthornn.learn.score_files import write_anomalies
 from orthornn.learn.systems import build, model_named
 from orthornn.learn.tasks import Forecast
+from orthornn.learn.tasks.abilities import baselines, plain_baselines, whole_series
+from orthornn.learn.tasks.forecast import output_names
 from orthornn.learn.training import OptimizerConfig, RunConfig, read_config, resume, train
 from orthornn.learn.training.trainer import Trainer
 
@@ -43,34 +45,34 @@ def two(tmp_path_factory):
 
 def test_several_steps_at_once_are_those_that_come(two):
     task = Forecast(data=two, target="a,b", horizons=3, skipped=2, window=10)
-    assert task.output_names == ["a+1", "b+1", "a+2", "b+2", "a+3", "b+3"]
+    assert output_names(task) == ["a+1", "b+1", "a+2", "b+2", "a+3", "b+3"]
     mean, deviation = task.objective().mean, task.objective().deviation
-    for batches in (task.validation(1), task.test(1)):  # one by one: the last piece is shorter
+    for batches in (task.problem().validation(1), task.problem().test(1)):  # one by one: the last piece is shorter
         for inputs, targets in batches:
-            now = inputs[:, :, 0].double() * task.table_data().deviation[0] + task.table_data().mean[0]
+            now = inputs[:, :, 0].double() * task.table().data.deviation[0] + task.table().data.mean[0]
             wanted = targets.double() * torch.from_numpy(deviation) + torch.from_numpy(mean)
             for lead in (1, 2, 3):
                 a, b = (wanted[2:, :, 2 * (lead - 1) + place] for place in (0, 1))
                 torch.testing.assert_close(a, now[2:] + lead, atol=1e-3, rtol=0)
                 torch.testing.assert_close(b, 1000 - (now[2:] + lead) ** 2, atol=1e-1, rtol=0)
             assert bool(wanted[:2].isnan().all())
-    described = task.preprocessing()
-    assert described["labels"] == task.output_names
-    assert len(described["target_scale"]) == task.output_size == 6
+    described = task.problem().schema
+    assert described["labels"] == output_names(task)
+    assert len(described["target_scale"]) == task.problem().schema["output_size"] == 6
 
 
 def test_the_quantiles_of_the_targets_have_the_trivial_loss(wave):
     task = Forecast(data=wave, target="value", horizons=2, quantiles="0.1,0.5,0.9", skipped=4, window=30)
-    assert task.output_size == 6
-    assert task.output_names[:3] == ["value+1 q0.1", "value+1 q0.5", "value+1 q0.9"]
+    assert task.problem().schema["output_size"] == 6
+    assert output_names(task)[:3] == ["value+1 q0.1", "value+1 q0.5", "value+1 q0.9"]
     targets = task.objective().known
     levels = torch.tensor(task.levels, dtype=torch.float64)
     answer = torch.quantile(targets, levels, dim=0).T.reshape(1, -1).expand(len(targets), -1)
-    found = float(task.loss(answer.unsqueeze(1), targets.unsqueeze(1)))
-    assert found == pytest.approx(task.trivial_loss, rel=1e-6)
-    total, count = task.metrics(answer.unsqueeze(1), targets.unsqueeze(1))["coverage"]
+    found = float(task.objective().loss(answer.unsqueeze(1), targets.unsqueeze(1)))
+    assert found == pytest.approx(task.objective().trivial_loss, rel=1e-6)
+    total, count = task.objective().metrics(answer.unsqueeze(1), targets.unsqueeze(1))["coverage"]
     assert total / count == pytest.approx(0.8, abs=0.02)
-    total, count = task.metrics(answer.unsqueeze(1), targets.unsqueeze(1))["loss"]
+    total, count = task.objective().metrics(answer.unsqueeze(1), targets.unsqueeze(1))["loss"]
     assert total / count == pytest.approx(found)
 
 
@@ -81,9 +83,9 @@ def test_a_model_with_lags_starts_from_linear_autoregression(wave, quantiles):
     config = RunConfig(task=task, model=model_named("gru", hidden_size=4, lags=12), steps=1, batch_size=4)
     trainer = Trainer(config)
     assert trainer.warm
-    loss = trainer.evaluate(task.test(50))["loss"]
-    assert loss < 0.2 * task.trivial_loss
-    plain = {one.name: one.test["loss"] for one in task.plain_baselines()}
+    loss = trainer.evaluate(task.problem().test(50))["loss"]
+    assert loss < 0.2 * task.objective().trivial_loss
+    plain = {one.name: one.test["loss"] for one in plain_baselines(task)}
     assert loss == pytest.approx(plain["ridge regression on flattened steps"], rel=0.5)
     assert not Trainer(RunConfig(task=task, model=model_named("gru", hidden_size=4), steps=1)).warm
 
@@ -91,7 +93,7 @@ def test_a_model_with_lags_starts_from_linear_autoregression(wave, quantiles):
 def test_training_never_chooses_worse_weights_than_those_it_starts_from(wave):
     task = Forecast(data=wave, target="value", inputs="value", skipped=12, window=60)
     config = RunConfig(task=task, model=model_named("gru", hidden_size=4, lags=12), steps=2, batch_size=4)
-    first = Trainer(config).evaluate(task.validation(50))["loss"]
+    first = Trainer(config).evaluate(task.problem().validation(50))["loss"]
     result = train(config)
     assert result.best["loss"] <= first * (1 + 1e-6)
     assert any(record["kind"] == "validation" and record["step"] == 0 for record in result.records)
@@ -185,7 +187,7 @@ def test_what_a_forecast_cannot_be(wave):
         Forecast(data=wave, target="value", horizons=3, ahead=2)
     with pytest.raises(ArgumentError, match="lags only with inputs of numbers"):
         build("gru", 5, 2, hidden_size=3, lags=2, tokens=True)
-    assert math.isfinite(Forecast(data=wave, target="value", horizons=1).trivial_loss)
+    assert math.isfinite(Forecast(data=wave, target="value", horizons=1).objective().trivial_loss)
 
 
 def priced(path, rows=160, more=0, word=False):
@@ -204,19 +206,19 @@ def test_what_is_known_ahead_is_all_that_is_needed_where_the_target_depends_on_i
     path, _ = priced(tmp_path / "data.csv", word=word)
     common = {"data": path, "target": "demand", "inputs": "demand", "skipped": 3, "window": 30, **options}
     without, task = Forecast(**common), Forecast(**common, known="price", categories="price" if word else None)
-    leads = task.leads
+    leads = task.forecasting.leads
     if not word:
-        assert task.preprocessing()["columns"] == ["demand", *(f"price+{lead}" for lead in leads)]
+        assert task.problem().schema["columns"] == ["demand", *(f"price+{lead}" for lead in leads)]
     model = model_named("blocks", hidden_size=4, lags=3)
     losses = []
     for own in (task, without):
         trainer = Trainer(RunConfig(task=own, model=model, steps=1, batch_size=4))
         assert trainer.warm
-        losses.append(trainer.evaluate(own.test(50))["loss"])
+        losses.append(trainer.evaluate(own.problem().test(50))["loss"])
     assert losses[0] < 1e-4
     assert losses[1] > 0.3
     if not task.levels:
-        linear = task.baselines()
+        linear = baselines(task)
         assert linear["linear autoregression of order 3"] < 1e-9 < 0.3 < linear["persistence"]
 
 
@@ -266,13 +268,13 @@ def test_what_is_known_ahead_is_that_of_its_own_sequence(tmp_path):
     common = {"data": str(tmp_path / "many.csv"), "target": "v", "known": "a", "skipped": 1}
     for options in ({"horizons": 2, "split_by": "time", "window": 6}, {"ahead": 3}):
         task = Forecast(**common, **options)
-        mean, deviation = task.table_data().mean, task.table_data().deviation
-        names = task.preprocessing()["columns"]
+        mean, deviation = task.table().data.mean, task.table().data.deviation
+        names = task.problem().schema["columns"]
         seen = 0
-        for batches in (task.validation(1), task.test(1), [task.train_batch(0, 1, 0)]):
+        for batches in (task.problem().validation(1), task.problem().test(1), [task.problem().train(0, 1, 0)]):
             for inputs, _ in batches:
                 raw = inputs.double().numpy() * deviation + mean
-                for lead in task.leads:
+                for lead in task.forecasting.leads:
                     np.testing.assert_allclose(raw[..., names.index(f"a+{lead}")], raw[..., 0] + lead, atol=1e-4)
                     seen += 1
         assert seen >= 3
@@ -290,10 +292,10 @@ def test_columns_that_cannot_be_known_ahead(tmp_path):
     ]:
         task = Forecast(data=path, target="demand", inputs="demand", time="t", known=known)
         with pytest.raises(DataError, match=message):
-            _ = task.input_size
+            _ = task.problem().schema["input_size"]
     task = Forecast(data=path, target="demand", known="t", inputs="demand", horizons=5000, window=6000)
     with pytest.raises(ArgumentError, match="at most 4096 inputs, but got 1 for each of 5000"):
-        _ = task.input_size
+        _ = task.problem().schema["input_size"]
 
 
 @pytest.mark.parametrize("lags", [1, 2, 4])
@@ -328,9 +330,9 @@ def test_a_vector_for_each_series_learns_what_only_its_name_tells(tmp_path):
     common = {"data": data, "target": "demand", "sequence": "store", "inputs": "price", "known": "price", "skipped": 1}
     task = Forecast(**common, window=10, embedding=3)
     assert "vectors: 3 numbers for each of 4 series" in task.summary_lines()
-    assert task.preprocessing()["columns"] == ["price", "price+1", "store"]
-    assert task.preprocessing()["series"] == ["a", "b", "c", "d"]
-    for inputs, _ in task.validation(50):
+    assert task.problem().schema["columns"] == ["price", "price+1", "store"]
+    assert task.problem().schema["series"] == ["a", "b", "c", "d"]
+    for inputs, _ in task.problem().validation(50):
         rows = inputs.data if isinstance(inputs, torch.nn.utils.rnn.PackedSequence) else inputs
         assert set(rows[..., -1].flatten().tolist()) == {0, 1, 2, 3}
     options = {"steps": 150, "batch_size": 8, "optimizer": OptimizerConfig(lr=0.03), "validate_every": 50}
@@ -338,8 +340,8 @@ def test_a_vector_for_each_series_learns_what_only_its_name_tells(tmp_path):
     assert result.best_test["loss"] < 0.05
     blind = Forecast(**common, window=10, split_by="time")
     assert train(RunConfig(task=blind, model=model_named("gru", hidden_size=8), **options)).best_test["loss"] > 0.5
-    assert {one.name for one in task.plain_baselines()} == {one.name for one in blind.plain_baselines()}
-    assert task.baselines() == blind.baselines()  # plain methods do not take a number for a quantity
+    assert {one.name for one in plain_baselines(task)} == {one.name for one in plain_baselines(blind)}
+    assert baselines(task) == baselines(blind)  # plain methods do not take a number for a quantity
     loaded = load(tmp_path / "run")
     new = levels(tmp_path / "new.csv", "db", steps=30)
     for one, said in loaded.predict_table(new):
@@ -374,7 +376,7 @@ def test_a_new_series_has_the_mean_of_all_vectors_if_asked_for(tmp_path):
 
 def test_what_has_no_vectors(wave, tmp_path):
     with pytest.raises(DataError, match=r"Expected several series for embedding=2.*--sequence"):
-        _ = Forecast(data=wave, target="value", embedding=2).input_size
+        _ = Forecast(data=wave, target="value", embedding=2).problem().schema["input_size"]
     for wrong in (0, 5000):
         with pytest.raises(ArgumentError, match="Expected embedding to be"):
             Forecast(data=wave, target="value", embedding=wrong)
@@ -384,7 +386,7 @@ def test_what_has_no_vectors(wave, tmp_path):
         data=levels(tmp_path / "d.csv"), target="demand", sequence="store", embedding=2, split_by="sequences", skipped=2
     )
     with pytest.raises(DataError, match="got others, for which there is no vector"):
-        _ = whole.trivial_loss
+        _ = whole.objective().trivial_loss
 
 
 @pytest.mark.parametrize("horizons", [2, 12])
@@ -395,8 +397,8 @@ def test_no_part_predicts_a_step_that_another_part_predicts(tmp_path, horizons, 
     task = Forecast(data=str(path), target="value", inputs="value", horizons=horizons, skipped=skipped)
     steps = {}
     for name in ("train", "validation", "test"):
-        part = task.table_data().parts[name]
-        steps[name] = {row + lead for row in part.rows[part.counted].tolist() for lead in task.leads}
+        part = task.table().data.parts[name]
+        steps[name] = {row + lead for row in part.rows[part.counted].tolist() for lead in task.forecasting.leads}
     assert max(steps["train"]) + 1 == min(steps["validation"])
     assert max(steps["validation"]) + 1 == min(steps["test"])
     assert max(steps["test"]) == 399
@@ -475,7 +477,7 @@ def test_the_test_of_whole_series_is_of_the_same_steps_with_all_before_them(tmp_
     monkeypatch.setattr("orthornn.learn.tasks.table_data.MOST_STEPS", most)
     options = {"data": str(path), "target": "value", "sequence": "id", "missing": "hold", "skipped": 3, "window": 12}
     task = Forecast(**options)
-    mean, deviation = task.table_data().mean[0], task.table_data().deviation[0]
+    mean, deviation = task.table().data.mean[0], task.table().data.deviation[0]
 
     def pairs(batches):
         return [
@@ -486,8 +488,8 @@ def test_the_test_of_whole_series_is_of_the_same_steps_with_all_before_them(tmp_
             if not math.isnan(wanted)
         ]
 
-    whole = list(task.test_of_whole_series(4))
-    assert sorted(pairs(whole)) == sorted(pairs(task.test(4)))
+    whole = list(whole_series(task, 4))
+    assert sorted(pairs(whole)) == sorted(pairs(task.problem().test(4)))
     lengths = [len(getattr(one.inputs, "batch_sizes", one.inputs)) for one in whole]
     assert max(lengths) == (
         78 if most > 100 else most + 12
@@ -500,7 +502,7 @@ def test_the_test_of_whole_series_is_what_predict_finds(wave, tmp_path):
     result = train(config, tmp_path / "run")
     found = load(tmp_path / "run").predict_table(wave)[0][1].scores[:, 0]
     values = np.array([float(line.split(",")[0]) for line in Path(wave).read_text().split()[1:]])
-    rows = task.table_data().parts["test"].rows[task.table_data().parts["test"].counted]
+    rows = task.table().data.parts["test"].rows[task.table().data.parts["test"].counted]
     assert 0 < len(rows) < STEPS
     mse = np.square(found[rows] - values[rows + 1]).mean()
     assert result.whole_test["mse"] == pytest.approx(mse, rel=1e-5)
@@ -510,10 +512,10 @@ def test_the_test_of_whole_series_is_what_predict_finds(wave, tmp_path):
 
 @pytest.mark.parametrize(("factor", "warned"), [(1.0, False), (1e4, True)])
 def test_a_network_that_is_far_worse_on_whole_series_is_warned_of(wave, monkeypatch, recwarn, factor, warned):
-    def swollen(self, batch_size):
-        return (batch._replace(inputs=_times(factor, batch.inputs)) for batch in self.test(batch_size))
+    def swollen(task, batch_size):
+        return (batch._replace(inputs=_times(factor, batch.inputs)) for batch in task.problem().test(batch_size))
 
-    monkeypatch.setattr(Forecast, "test_of_whole_series", swollen)
+    monkeypatch.setattr("orthornn.learn.runs.run.whole_series", swollen)
     task = Forecast(data=wave, target="value", inputs="value", skipped=4, window=20)
     result = train(RunConfig(task, model_named("ornn", hidden_size=8), steps=2))
     found = [str(one.message) for one in recwarn if "if a series is processed as a whole" in str(one.message)]
@@ -539,10 +541,10 @@ def test_what_is_not_cut_into_windows_has_no_test_of_whole_series(tmp_path):
 def test_a_forecast_that_overflows_on_whole_series_is_warned_of(wave, monkeypatch, quantiles):
     """NaN is no missing value: it does not leave the steps out at which it is predicted."""
 
-    def overflowing(self, batch_size):
-        return (batch._replace(inputs=_times(math.nan, batch.inputs)) for batch in self.test(batch_size))
+    def overflowing(task, batch_size):
+        return (batch._replace(inputs=_times(math.nan, batch.inputs)) for batch in task.problem().test(batch_size))
 
-    monkeypatch.setattr(Forecast, "test_of_whole_series", overflowing)
+    monkeypatch.setattr("orthornn.learn.runs.run.whole_series", overflowing)
     task = Forecast(data=wave, target="value", inputs="value", skipped=4, window=20, quantiles=quantiles)
     with pytest.warns(OrthornnWarning, match="but nan if a series is processed as a whole"):
         result = train(RunConfig(task, model_named("ornn", hidden_size=8), steps=2))

@@ -8,6 +8,7 @@ import torch
 
 from orthornn.learn.systems import build, model_named
 from orthornn.learn.tasks import Forecast
+from orthornn.learn.tasks.abilities import plain_baselines
 from orthornn.learn.tasks.linear_start import start_linear
 from orthornn.learn.tasks.plain_baselines import last_steps
 from orthornn.learn.training import RunConfig
@@ -52,7 +53,7 @@ def test_a_short_random_walk_with_many_columns_starts_no_worse_than_persistence(
     (tmp_path / "walk.csv").write_text("\n".join(lines) + "\n")
     task = Forecast(data=str(tmp_path / "walk.csv"), target="value", horizons=2, skipped=12, window=60)
     config = RunConfig(task=task, model=model_named("gru", hidden_size=4, lags=12), steps=1)
-    first = Trainer(config).evaluate(task.validation(50))["loss"]
-    plain = {one.name: one.validation["loss"] for one in task.plain_baselines()}
+    first = Trainer(config).evaluate(task.problem().validation(50))["loss"]
+    plain = {one.name: one.validation["loss"] for one in plain_baselines(task)}
     assert first <= plain["persistence"] * (1 + 1e-5)
     assert plain["persistence"] < 0.5 * plain["ridge regression on flattened steps"]

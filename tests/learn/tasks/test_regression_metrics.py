@@ -15,6 +15,7 @@ from orthornn.learn.predict import load
 from orthornn.learn.report.runs import read_runs
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Regress
+from orthornn.learn.tasks.abilities import plain_baselines
 from orthornn.learn.tasks.regression_metrics import own_scores, sums, with_r2
 from orthornn.learn.training import RunConfig, train
 
@@ -86,10 +87,11 @@ def test_a_run_stores_them_and_evaluations_agree(run):
         assert list(stored[part]) == ["loss", "mse", "mae", "r2"]
     loaded = load(folder)
     task = loaded.config.task
-    batch = next(task.test(100))
+    batch = next(task.problem().test(100))
     with torch.no_grad():
         said, wanted = (
-            task.in_units(part.double()).numpy() for part in (loaded.model.eval()(batch.inputs), batch.targets)
+            task.objective().in_units(part.double()).numpy()
+            for part in (loaded.model.eval()(batch.inputs), batch.targets)
         )
     assert stored["best_test"]["mae"] == pytest.approx(metrics.mean_absolute_error(wanted, said), rel=1e-5)
     assert stored["best_test"]["mse"] == pytest.approx(metrics.mean_squared_error(wanted, said), rel=1e-5)
@@ -101,7 +103,7 @@ def test_a_run_stores_them_and_evaluations_agree(run):
     assert found["r2"] == pytest.approx(metrics.r2_score(goals, said))
     assert found["mae"] == pytest.approx(metrics.mean_absolute_error(goals, said))
     assert loaded.evaluate(everything["x"].reshape(60, 5, 1), goals) == pytest.approx(found, rel=1e-4)
-    for one in task.plain_baselines():
+    for one in plain_baselines(task):
         assert set(one.test) == {"loss", "mse", "mae", "r2"}
 
 

@@ -30,8 +30,8 @@ def test_seed_and_address_are_the_key_of_philox(address):
 def test_streams_do_not_touch_the_global_generators():
     np.random.seed(1)  # noqa: NPY002
     before = np.random.get_state()[1].copy()  # noqa: NPY002
-    Copying(T=3).train_batch(0, 2, 0)
-    Adding(T=4).train_batch(0, 2, 0)
+    Copying(T=3).problem().train(0, 2, 0)
+    Adding(T=4).problem().train(0, 2, 0)
     assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 

@@ -56,12 +56,12 @@ def test_quotes_that_enclose_no_whole_name_are_an_error(text):
 
 def test_a_column_with_a_comma_can_have_every_part(path):
     task = Regress(data=path, target=entry_of(WEIGHT), sequence="id", inputs=f"x,{entry_of(PIPE)}")
-    assert task.target_columns == [WEIGHT]
-    assert task.table_roles().inputs == ["x", PIPE]
+    assert names_in(task.target) == [WEIGHT]
+    assert task.table().roles.inputs == ["x", PIPE]
     assert WEIGHT in " ".join(task.summary_lines())
     task = Classify(data=path, target=entry_of(KIND), sequence="id", inputs=f"x,{entry_of(WEIGHT)}")
-    assert task.classes == ["a", "b"]
-    assert task.table_roles().inputs == ["x", WEIGHT]
+    assert task.table().classes == ["a", "b"]
+    assert task.table().roles.inputs == ["x", WEIGHT]
     assert modes_of(f"hold,{entry_of(WEIGHT + '=skip')}") == {"": "hold", WEIGHT: "skip"}
 
 

@@ -46,9 +46,9 @@ def test_a_target_that_is_named_twice_is_refused(table):
 
 def test_categories_among_the_inputs_or_known_ahead_are_read(table):
     task = Classify(data=table, target="label", sequence="id", inputs="x,color", categories="color")
-    assert task.input_size == 3
+    assert task.problem().schema["input_size"] == 3
     ahead = Forecast(data=table, target="x", inputs="x", known="color", categories="color", skipped=3, window=8)
-    assert ahead.input_size == 1 + 2
+    assert ahead.problem().schema["input_size"] == 1 + 2
 
 
 def test_a_target_among_the_inputs_is_told(table):
@@ -199,7 +199,7 @@ def test_an_index_without_a_name_is_told_by_its_cells(tmp_path, recwarn, index, 
         data = frame
     recwarn.clear()
     task = Forecast(data=data, target="y", missing="hold")
-    columns = sorted(task.table_roles().inputs)
+    columns = sorted(task.table().roles.inputs)
     messages = " ".join(str(warning.message) for warning in recwarn)
     if said is None:
         assert columns == sorted(["x", "y", name])
@@ -241,7 +241,7 @@ def test_two_inputs_of_one_name_are_refused(tmp_path, names, options, twice, rea
         path = pytest.importorskip("pandas").read_csv(path)
     task = Forecast(data=path, target="y", inputs=",".join([*names, "y"]), skipped=1, window=4, **options)
     with pytest.raises(DataError, match=f"Expected inputs of different names, but got two that are called {twice}"):
-        task.preprocessing()
+        task.problem()
     Forecast(
         data=path,
         target="y",
@@ -250,4 +250,4 @@ def test_two_inputs_of_one_name_are_refused(tmp_path, names, options, twice, rea
         window=4,
         missing="hold",
         categories=names[0] if "categories" in options else None,
-    ).preprocessing()
+    ).problem()

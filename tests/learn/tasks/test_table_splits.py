@@ -14,6 +14,8 @@ import orthornn
 from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Classify, Forecast, Regress
+from orthornn.learn.tasks.table_sequences import sequences_of
+from orthornn.learn.tasks.table_source import read_source
 from orthornn.learn.training import RunConfig, train
 from support.run_cases import entries
 
@@ -45,9 +47,9 @@ def columns():
 
 def members(task, name="id"):
     """Which sequences, by a column, are in which part."""
-    order = task.table_sequences().order
-    values = task.table_source().table.columns[name][order]
-    return {part: {values[at] for at, _ in pieces} for part, pieces in task.table_split().pieces.items()}
+    order = task.table().sequences.order
+    values = task.table().source.table.columns[name][order]
+    return {part: {values[at] for at, _ in pieces} for part, pieces in task.table().split.pieces.items()}
 
 
 def test_a_column_names_the_parts(tmp_path, columns):
@@ -61,10 +63,10 @@ def test_a_column_names_the_parts(tmp_path, columns):
     assert len(found["validation"]) == 2
     columns["part"][3] = "later"
     with pytest.raises(DataError, match=r"train, validation or test .* 'part', but got 'later' in row 4"):
-        Classify(data=write(tmp_path / "c.csv", **columns), target="label", split="part", sequence="id").table_split()
+        Classify(data=write(tmp_path / "c.csv", **columns), target="label", split="part", sequence="id").table()
     columns["part"] = each(["train"] * SEQUENCES)
     with pytest.raises(DataError, match="rows for the test"):
-        Classify(data=write(tmp_path / "d.csv", **columns), target="label", split="part", sequence="id").table_split()
+        Classify(data=write(tmp_path / "d.csv", **columns), target="label", split="part", sequence="id").table()
 
 
 def test_a_group_is_in_one_part_alone(tmp_path, columns):
@@ -74,12 +76,10 @@ def test_a_group_is_in_one_part_alone(tmp_path, columns):
         parts = list(members(task, "subject").values())
         assert sum(map(len, parts)) == len(set.union(*parts)) == 10
         assert task.summary_lines()[2].endswith(" (by group subject)")  # and not by class
-    assert "subject" not in Classify(data=path, target="label", group="subject", sequence="id").table_roles().inputs
+    assert "subject" not in Classify(data=path, target="label", group="subject", sequence="id").table().roles.inputs
     columns["subject"][1] = 99
     with pytest.raises(DataError, match="A group is made of whole sequences"):
-        Classify(
-            data=write(tmp_path / "b.csv", **columns), target="label", group="subject", sequence="id"
-        ).table_split()
+        Classify(data=write(tmp_path / "b.csv", **columns), target="label", group="subject", sequence="id").table()
 
 
 def test_a_group_that_a_column_of_parts_tears_is_an_error(tmp_path, columns):
@@ -88,7 +88,7 @@ def test_a_group_that_a_column_of_parts_tears_is_an_error(tmp_path, columns):
     columns["subject"] = [int(number) % 2 for number in columns["id"]]
     task = {"target": "label", "group": "subject", "sequence": "id", "inputs": "x", "split": "part"}
     with pytest.raises(DataError, match="at least 2 group"):  # all of the training part is one
-        Classify(data=write(tmp_path / "a.csv", **columns), **task).table_split().pieces  # noqa: B018
+        Classify(data=write(tmp_path / "a.csv", **columns), **task).table()
     columns["subject"] = [int(number) % 4 for number in columns["id"]]
     parts = members(Classify(data=write(tmp_path / "b.csv", **columns), **task), "subject")
     assert parts["test"] == {1, 3}
@@ -97,7 +97,7 @@ def test_a_group_that_a_column_of_parts_tears_is_an_error(tmp_path, columns):
     with pytest.raises(
         DataError, match=r"in the column 'subject' in one part, but some are for .* and some for the test"
     ):
-        Classify(data=write(tmp_path / "c.csv", **columns), **task).table_split().pieces  # noqa: B018
+        Classify(data=write(tmp_path / "c.csv", **columns), **task).table()
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_options_of_the_division_are_refused_where_they_change_nothing(tmp_path,
     of_sequence = np.array(["train", "validation", "test"])[np.arange(SEQUENCES) % 3]
     columns["part"] = np.repeat(of_sequence, len(columns["id"]) // SEQUENCES).tolist()
     task = {"data": write(tmp_path / "a.csv", **columns), "target": "label", "sequence": "id", "inputs": "x"}
-    Classify(**task, **option).table_split().pieces  # noqa: B018
+    Classify(**task, **option).table()
     with pytest.raises(ArgumentError, match=message):
-        Classify(**task, split="part", **option).table_split().pieces  # noqa: B018
+        Classify(**task, split="part", **option).table()
 
 
 @pytest.mark.parametrize("kind", [Classify, Regress])
@@ -123,17 +123,17 @@ def test_sequences_of_one_answer_each_are_not_divided_by_time(kind, tmp_path, co
     task = {"data": write(tmp_path / "a.csv", **columns), "sequence": "id", "inputs": "x"}
     task["target"] = "label" if kind is Classify else "x"
     with pytest.raises(ArgumentError, match=r"split_by, --split-by, to be sequences .* but got time.*--every-step\.$"):
-        kind(**task, split_by="time").table_split().pieces  # noqa: B018
-    assert kind(**task, split_by="time", every_step=True, window=2).table_split().pieces["test"]
+        kind(**task, split_by="time").table()
+    assert kind(**task, split_by="time", every_step=True, window=2).table().split.pieces["test"]
     with pytest.raises(ArgumentError, match=r"but got 12 for whole sequences\. Leave it out\.$"):
-        kind(**task, window=12).table_split().pieces  # noqa: B018
+        kind(**task, window=12).table()
 
 
 def test_a_division_by_time_has_no_seed(tmp_path, columns):
     path = write(tmp_path / "a.csv", x=list(range(300)), y=list(range(300)))
     with pytest.raises(ArgumentError, match="where sequences are divided by time, without chance, but got 3"):
-        Regress(data=path, target="y", every_step=True, split_seed=3).table_split().pieces  # noqa: B018
-    parts = Regress(data=path, target="y", every_step=True, test_share=0.4).table_split().pieces
+        Regress(data=path, target="y", every_step=True, split_seed=3).table()
+    parts = Regress(data=path, target="y", every_step=True, test_share=0.4).table().split.pieces
     assert parts["test"][0][0] == 180
 
 
@@ -160,14 +160,14 @@ def test_files_of_their_own_for_the_parts(tmp_path, columns, suffix):
         for name in ("a.ts", "b.ts"):
             (tmp_path / name).write_text(head + "".join(f"{n},2,3:{'ab'[n % 2]}\n" for n in range(SEQUENCES)))
         task = Classify(data=str(tmp_path / "a.ts"), test_data=str(tmp_path / "b.ts"), target="y")
-    assert {part: len(pieces) for part, pieces in task.table_split().pieces.items()} == {
+    assert {part: len(pieces) for part, pieces in task.table().split.pieces.items()} == {
         "train": 17,
         "validation": 3,
         "test": 20,
     }
     assert set(task.files()) == {f"a.{suffix}", f"b.{suffix}"}
     with pytest.raises(DataError, match="Expected the columns of"):
-        Classify(data=task.data, test_data=write(tmp_path / "c.csv", z=[1]), target="label").table_source().table  # noqa: B018
+        Classify(data=task.data, test_data=write(tmp_path / "c.csv", z=[1]), target="label").table()
 
 
 def test_every_series_is_divided_by_time(tmp_path):
@@ -176,13 +176,13 @@ def test_every_series_is_divided_by_time(tmp_path):
         tmp_path / "a.csv", id=np.repeat(np.arange(4), 60), t=time, value=np.sin(time) + np.repeat(range(4), 60)
     )
     task = Forecast(data=path, target="value", sequence="id", time="t", split_by="time", window=20, skipped=2)
-    rows = {part: task.table_data().parts[part].rows for part in ("train", "validation", "test")}
+    rows = {part: task.table().data.parts[part].rows for part in ("train", "validation", "test")}
     assert set(rows["train"] % 60) <= set(range(42))
     for part, first, last in (("validation", 42, 51), ("test", 51, 60)):
         # before the first: two steps that are skipped, and the one whose forecast is the first
         assert set(rows[part] % 60) <= set(range(first - 3, last))
         assert {row // 60 for row in rows[part]} == set(range(4))
-    assert Forecast(data=path, target="value", sequence="id").table_split().whole
+    assert Forecast(data=path, target="value", sequence="id").table().split.whole
 
 
 def test_a_series_whose_column_names_the_parts(tmp_path):
@@ -190,7 +190,7 @@ def test_a_series_whose_column_names_the_parts(tmp_path):
     path = write(tmp_path / "a.csv", value=np.arange(100), part=part)
     task = Forecast(data=path, target="value", split="part", window=10, skipped=1)
     # before the first of a part: a step that is skipped, and the one whose forecast is the first
-    assert [set(task.table_data().parts[name].rows) <= set(range(*span)) for name, span in
+    assert [set(task.table().data.parts[name].rows) <= set(range(*span)) for name, span in
             (("train", (0, 60)), ("validation", (58, 80)), ("test", (78, 100)))] == [True] * 3  # fmt: skip
 
 
@@ -201,7 +201,7 @@ def test_every_step_that_can_have_a_loss_has_one(tmp_path, steps):
     task = Forecast(data=path, target="value", inputs="value", split="part", window=30, skipped=3)
     for name in ("train", "validation", "test"):
         rows = np.flatnonzero(part == name)
-        seen = np.concatenate([np.arange(at + 4, at + size) for at, size in task.table_split().pieces[name]])
+        seen = np.concatenate([np.arange(at + 4, at + size) for at, size in task.table().split.pieces[name]])
         assert set(seen) == set(rows[4:] if name == "train" else rows)
         assert name == "train" or len(seen) == len(set(seen))
 
@@ -222,15 +222,15 @@ GAPS = {
 )
 def test_missing_values_are_filled_in_within_their_sequence(tmp_path, mode, filled):
     task = Regress(data=write(tmp_path / "a.csv", **GAPS), target="y", sequence="id", missing=f"x={mode}")
-    features = task.table_data().features
-    known = task.table_source().table.columns["x"][task.table_split().training_rows]
+    features = task.table().data.features
+    known = task.table().source.table.columns["x"][task.table().split.training_rows]
     mean = known[~np.isnan(known)].mean()
     np.testing.assert_allclose(features[:, 0], [mean if value is None else value for value in filled * 3])
-    assert task.table_data().observed.all()
-    gone = np.isnan(task.table_source().table.columns["x"])
-    if mode == "indicator" and gone[task.table_split().training_rows].any():
+    assert task.table().data.observed.all()
+    gone = np.isnan(task.table().source.table.columns["x"])
+    if mode == "indicator" and gone[task.table().split.training_rows].any():
         assert features[:, 1].tolist() == gone.astype(float).tolist()
-        assert task.preprocessing()["columns"] == ["x", "x is missing"]
+        assert task.problem().schema["columns"] == ["x", "x is missing"]
     assert f"in x ({mode})" in " ".join(task.summary_lines())
 
 
@@ -240,8 +240,8 @@ def test_a_sequence_with_a_missing_value_is_left_out(tmp_path, columns):
     task = Classify(
         data=write(tmp_path / "a.csv", **columns), target="label", sequence="id", missing="skip", inputs="x"
     )
-    assert (~task.table_data().observed).sum() == 2 * STEPS
-    assert sum(len(part.pieces) for part in task.table_data().parts.values()) == SEQUENCES - 2
+    assert (~task.table().data.observed).sum() == 2 * STEPS
+    assert sum(len(part.pieces) for part in task.table().data.parts.values()) == SEQUENCES - 2
 
 
 def test_ways_that_do_not_fit_are_refused(tmp_path):
@@ -260,17 +260,17 @@ def test_categories_travel_with_the_run(tmp_path, columns):
     colors = np.where(columns["label"] == "rare", "red", "blue")
     path = write(tmp_path / "a.csv", **{**columns, "color": colors})
     with pytest.warns(OrthornnWarning, match=r"does not see .*color \(text\)"):
-        Classify(data=path, target="label", sequence="id").table_roles().inputs  # noqa: B018
+        Classify(data=path, target="label", sequence="id").table()
     task = Classify(data=path, target="label", sequence="id", inputs="x,color", categories="color")
-    assert task.input_size == 3
-    assert task.preprocessing()["columns"] == ["x", "color=blue", "color=red"]
+    assert task.problem().schema["input_size"] == 3
+    assert task.problem().schema["columns"] == ["x", "color=blue", "color=red"]
     config = RunConfig(task=task, model=model_named("lstm", hidden_size=3), steps=2, batch_size=4)
     result = train(config, tmp_path / "run")
     loaded = orthornn.load(tmp_path / "run")
-    test = [task.table_sequences().names[at // STEPS] for at, _ in task.table_split().pieces["test"]]
+    test = [task.table().sequences.names[at // STEPS] for at, _ in task.table().split.pieces["test"]]
     found = {one.name: said for one, said in loaded.predict_table(path)}
     with torch.no_grad():
-        wanted = result.model.eval()(next(task.test(100)).inputs).softmax(-1).numpy()
+        wanted = result.model.eval()(next(task.problem().test(100)).inputs).softmax(-1).numpy()
     np.testing.assert_allclose(np.concatenate([found[name].scores for name in test]), wanted, atol=1e-5)
     new = write(tmp_path / "new.csv", **{**columns, "color": np.where(colors == "red", "green", colors)})
     with pytest.warns(OrthornnWarning, match="'color': green was not in the training data"):
@@ -348,7 +348,7 @@ def test_equal_times_within_a_sequence_are_named(tmp_path, times, message, seque
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         task = Regress(data=path, target="y", sequence=sequence, time="t", inputs="x")
-        order = task.table_sequences().order
+        order = sequences_of(task, *read_source(task)).order
     told = [str(one.message) for one in caught if "the time of the step before" in str(one.message)]
     assert order.tolist() == sorted(range(20), key=lambda row: (row // 4 if sequence else 0, times[row], row))
     assert len(told) == (message is not None or sequence is None)
@@ -360,29 +360,29 @@ def test_equal_times_within_a_sequence_are_named(tmp_path, times, message, seque
 def test_both_of_two_series_to_forecast_are_divided_by_time(tmp_path):
     path = write(tmp_path / "a.csv", id=np.repeat(["u", "v"], 60), value=np.sin(np.arange(120) / 5), x=np.arange(120))
     task = Forecast(data=path, target="value", sequence="id", skipped=4, window=12)
-    assert task.table_data().rows.lengths.tolist() == [60, 60]
-    parts = {part: [at for at, _ in pieces] for part, pieces in task.table_split().pieces.items()}
+    assert task.table().data.rows.lengths.tolist() == [60, 60]
+    parts = {part: [at for at, _ in pieces] for part, pieces in task.table().split.pieces.items()}
     assert all(min(own) < 60 <= max(own) for own in parts.values())
     with pytest.raises(DataError, match="at least 3 sequence"):
-        next(Regress(data=path, target="value", sequence="id").test(1))
+        next(Regress(data=path, target="value", sequence="id").problem().test(1))
     with pytest.raises(DataError, match="at least 3 sequence"):
-        next(Forecast(data=path, target="value", sequence="id", split_by="sequences", skipped=4).test(1))
+        next(Forecast(data=path, target="value", sequence="id", split_by="sequences", skipped=4).problem().test(1))
 
 
 def test_a_window_of_whole_sequences_is_refused(tmp_path):
     path = write(tmp_path / "a.csv", id=np.repeat(np.arange(6), 40), value=np.sin(np.arange(240) / 5))
     whole = {"data": path, "target": "value", "sequence": "id", "skipped": 4}
     with pytest.raises(ArgumentError, match=r"window, --window, only where sequences are divided by time, but got 12"):
-        next(Forecast(**whole, window=12).test(1))
+        next(Forecast(**whole, window=12).problem().test(1))
     for window in (None, 100):  # 100 is what runs from before it could be None have
-        assert {steps for _, steps in Forecast(**whole, window=window).table_split().pieces["train"]} == {40}
-    assert {steps for _, steps in Forecast(**whole, window=12, split_by="time").table_split().pieces["train"]} == {12}
+        assert {steps for _, steps in Forecast(**whole, window=window).table().split.pieces["train"]} == {40}
+    assert {steps for _, steps in Forecast(**whole, window=12, split_by="time").table().split.pieces["train"]} == {12}
 
 
 @pytest.mark.parametrize(("skipped", "window"), [(16, 100), (33, 100), (34, 102), (49, 147)])
 def test_a_window_has_room_for_the_steps_that_a_forecast_skips(tmp_path, skipped, window):
     task = Forecast(data=write(tmp_path / "a.csv", value=np.sin(np.arange(900) / 5)), target="value", skipped=skipped)
-    assert {steps for _, steps in task.table_split().pieces["train"]} == {window}
+    assert {steps for _, steps in task.table().split.pieces["train"]} == {window}
 
 
 @pytest.mark.parametrize("edge", [210, 255])
@@ -394,11 +394,11 @@ def test_interpolation_does_not_look_into_a_later_part(tmp_path, edge):
         columns = {"t": rows, "x": np.where((rows > edge - 8) & (rows < edge + 3), np.nan, x), "y": np.cos(rows / 5)}
         path = write(tmp_path / f"{far}.csv", **{name: ["" if v != v else v for v in c] for name, c in columns.items()})
         task = Regress(data=path, target="y", time="t", every_step=True, missing="interpolate")
-        assert task.table_data().observed.all()
-        found.append((task, task.table_data().features[:edge, 0]))
-    assert [at for _, at, _ in task.table_split().stretches] == [0, 210, 255]
+        assert task.table().data.observed.all()
+        found.append((task, task.table().data.features[:edge, 0]))
+    assert [at for _, at, _ in task.table().split.stretches] == [0, 210, 255]
     np.testing.assert_array_equal(found[0][1], found[1][1])
-    np.testing.assert_array_equal(*(task.table_data().mean for task, _ in found))
+    np.testing.assert_array_equal(*(task.table().data.mean for task, _ in found))
     np.testing.assert_allclose(found[0][1][edge - 7 :], np.sin((edge - 8) / 5))  # the last value before the gap
 
 
@@ -407,18 +407,18 @@ def test_a_part_without_a_share_is_an_error(tmp_path, columns, part):
     """It got one sequence, and the metric of that was reported."""
     path, options = write(tmp_path / "a.csv", **columns), {f"{part}_share": 0.0}
     with pytest.raises(ArgumentError, match=f"Expected {part}_share, --{part}-share, above 0, .* but got 0"):
-        _ = Classify(data=path, target="label", sequence="id", **options).table_split().pieces
+        Classify(data=path, target="label", sequence="id", **options).table()
     with pytest.raises(ArgumentError, match=f"Expected {part}_share"):
         _ = (
             Regress(data=path, target="x", inputs="x", sequence="id", every_step=True, split_by="time", **options)
-            .table_split()
-            .pieces
+            .table()
+            .split.pieces
         )
     said = Classify(data=path, target="label", sequence="id", split="part", **options)
-    assert set(said.table_split().pieces) == {"train", "validation", "test"}
+    assert set(said.table().split.pieces) == {"train", "validation", "test"}
     own = {f"{part}_data": write(tmp_path / "b.csv", **columns)}
     assert (
-        len(Classify(data=path, target="label", sequence="id", **own, **options).table_split().pieces[part])
+        len(Classify(data=path, target="label", sequence="id", **own, **options).table().split.pieces[part])
         == SEQUENCES
     )
 
@@ -429,7 +429,7 @@ def test_what_is_too_short_or_too_few_is_named(tmp_path, columns):
     with pytest.raises(
         DataError, match=r"3 group\(s\) in the column 'subject', .* holds 2\. Name a column of more groups"
     ):
-        _ = Classify(data=path, target="label", sequence="id", group="subject").table_split().pieces
+        Classify(data=path, target="label", sequence="id", group="subject").table()
     rows = [at for at in range(SEQUENCES * STEPS) if not 4 * STEPS < at < 5 * STEPS]
     path = write(tmp_path / "b.csv", **{name: [values[at] for at in rows] for name, values in columns.items()})
     with pytest.raises(
@@ -437,8 +437,8 @@ def test_what_is_too_short_or_too_few_is_named(tmp_path, columns):
     ):
         _ = (
             Regress(data=path, target="x", inputs="x", sequence="id", every_step=True, split_by="time")
-            .table_split()
-            .pieces
+            .table()
+            .split.pieces
         )
 
 
@@ -448,5 +448,5 @@ def test_a_meaning_of_missing_values_is_for_a_column_that_is_read(tmp_path, colu
     with pytest.raises(
         ArgumentError, match="to name inputs or the target, but got 'subject', which the network does not"
     ):
-        _ = Regress(missing="subject=hold", **options).table_data().channels
-    assert Regress(missing="x=hold,other=indicator", **options).table_data().channels
+        Regress(missing="subject=hold", **options).table()
+    assert Regress(missing="x=hold,other=indicator", **options).table().data.channels

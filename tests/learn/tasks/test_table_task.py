@@ -14,6 +14,9 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from orthornn.errors import ArgumentError, DataError, OrthornnWarning
 from orthornn.learn.tasks import Classify, Forecast, Regress
+from orthornn.learn.tasks.abilities import baselines
+from orthornn.learn.tasks.table_sequences import sequences_of
+from orthornn.learn.tasks.table_source import read_source
 from orthornn.learn.tasks.task_choice import choose_task
 
 RANDOM = np.random.default_rng(5)
@@ -51,18 +54,19 @@ def series(tmp_path):
 
 def all_batches(task):
     return {
-        "train": [task.train_batch(step, 1, 0) for step in range(task.steps_per_epoch(1))],
-        "validation": list(task.validation(1)),
-        "test": list(task.test(1)),
+        "train": [task.problem().train(step, 1, 0) for step in range(task.steps_per_epoch(1))],
+        "validation": list(task.problem().validation(1)),
+        "test": list(task.problem().test(1)),
     }
 
 
 def test_whole_sequences_are_in_one_part_alone(sequences):
     task = Classify(data=sequences, target="label", sequence="id", inputs="x,z")
-    assert (task.input_size, task.output_size, task.classes) == (2, 3, ["a", "b", "c"])
+    schema = task.problem().schema
+    assert (schema["input_size"], schema["output_size"], task.table().classes) == (2, 3, ["a", "b", "c"])
     parts = all_batches(task)
     assert [len(part) for part in parts.values()] == [14, 3, 3]
-    mean, deviation = task.table_data().mean, task.table_data().deviation
+    mean, deviation = task.table().data.mean, task.table().data.deviation
     numbers = {}
     for part, batches in parts.items():
         for inputs, targets in batches:
@@ -73,7 +77,7 @@ def test_whole_sequences_are_in_one_part_alone(sequences):
     assert set.union(*numbers.values()) == set(range(SEQUENCES))
     assert sum(map(len, numbers.values())) == SEQUENCES
     other = Classify(data=sequences, target="label", sequence="id", inputs="x,z", split_seed=1)
-    assert other.table_data().parts["test"].rows.tolist() != task.table_data().parts["test"].rows.tolist()
+    assert other.table().data.parts["test"].rows.tolist() != task.table().data.parts["test"].rows.tolist()
 
 
 def test_only_the_training_part_sets_the_scale(sequences):
@@ -85,19 +89,20 @@ def test_only_the_training_part_sets_the_scale(sequences):
     torch.testing.assert_close(train.std(0, correction=0), torch.ones(2), atol=1e-5, rtol=0)
     targets = torch.cat([batch.targets for batch in parts["train"]])
     torch.testing.assert_close(targets.mean(), torch.tensor(0.0), atol=1e-5, rtol=0)
-    assert task.trivial_loss == pytest.approx(1, rel=1e-6)
-    assert float(task.loss(torch.zeros_like(targets), targets)) == pytest.approx(task.trivial_loss, rel=1e-5)
+    assert task.objective().trivial_loss == pytest.approx(1, rel=1e-6)
+    objective = task.objective()
+    assert float(objective.loss(torch.zeros_like(targets), targets)) == pytest.approx(objective.trivial_loss, rel=1e-5)
     in_training = [
-        n + 0.5 for n in range(SEQUENCES) if n in task.table_data().features[task.table_data().parts["train"].rows, 1]
+        n + 0.5 for n in range(SEQUENCES) if n in task.table().data.features[task.table().data.parts["train"].rows, 1]
     ]
-    assert sorted(task.in_units(targets).flatten().round(decimals=3).tolist()) == in_training
+    assert sorted(task.objective().in_units(targets).flatten().round(decimals=3).tolist()) == in_training
 
 
 def test_the_errors_own_units(sequences):
     task = Regress(data=sequences, target="y", sequence="id")
-    batch = next(task.test(3))
-    mse = task.metrics(torch.zeros(3, 1), batch.targets)["mse"]
-    expected = (task.in_units(torch.zeros(3, 1)) - task.in_units(batch.targets)).square()
+    batch = next(task.problem().test(3))
+    mse = task.objective().metrics(torch.zeros(3, 1), batch.targets)["mse"]
+    expected = (task.objective().in_units(torch.zeros(3, 1)) - task.objective().in_units(batch.targets)).square()
     assert mse == (pytest.approx(float(expected.sum()), rel=1e-5), 3)
 
 
@@ -107,38 +112,41 @@ def test_class_weights_and_an_ignored_label(sequences):
     prediction, targets = torch.randn(4, 3), torch.tensor([0, 1, 2, 2])
     nll = torch.nn.functional.cross_entropy(prediction, targets, reduction="none")
     weight = torch.tensor([2, 1, 0.5, 0.5])
-    assert float(weighted.loss(prediction, targets)) == pytest.approx(float((nll * weight).sum() / 4), rel=1e-5)
-    total, mass = weighted.metrics(prediction, targets)["loss"]
-    assert total / mass == pytest.approx(float(weighted.loss(prediction, targets)), rel=1e-5)
+    assert float(weighted.objective().loss(prediction, targets)) == pytest.approx(
+        float((nll * weight).sum() / 4), rel=1e-5
+    )
+    total, mass = weighted.objective().metrics(prediction, targets)["loss"]
+    assert total / mass == pytest.approx(float(weighted.objective().loss(prediction, targets)), rel=1e-5)
     balanced = Classify(**options, class_weights="balanced")
-    assert balanced.trivial_loss == pytest.approx(math.log(3), rel=1e-6)
+    assert balanced.objective().trivial_loss == pytest.approx(math.log(3), rel=1e-6)
     ignoring = Classify(**options, ignore="b")
-    assert ignoring.classes == ["a", "c"]
+    assert ignoring.table().classes == ["a", "c"]
     assert all(int(batch.targets) in (0, 1) for part in all_batches(ignoring).values() for batch in part)
     for text in ("a=x", "q=1", "a=-1", "half", "a=1e39", "a=1e-39", "a=2,a=5"):
         with pytest.raises(ArgumentError, match=r"class[ _]weight"):
-            Classify(**options, class_weights=text).trivial_loss  # noqa: B018
+            Classify(**options, class_weights=text).objective().trivial_loss  # noqa: B018
 
 
 def test_an_ignored_step_enters_neither_loss_nor_accuracy(tmp_path):
     path = write(tmp_path / "d.csv", id=[n // 5 for n in range(30)], x=range(30), y=[n % 3 for n in range(30)])
     task = Classify(data=path, target="y", sequence="id", every_step=True, ignore="2")
-    batch = task.train_batch(0, 2, 0)
+    batch = task.problem().train(0, 2, 0)
     assert batch.targets.shape == (5, 2)
     prediction = torch.randn(5, 2, 2)
     kept = batch.targets != -100
     assert 0 < int(kept.sum()) < 10
     expected = torch.nn.functional.cross_entropy(prediction[kept], batch.targets[kept])
-    assert float(task.loss(prediction, batch.targets)) == pytest.approx(float(expected), rel=1e-5)
-    assert task.metrics(prediction, batch.targets)["accuracy"][1] == int(kept.sum())
+    assert float(task.objective().loss(prediction, batch.targets)) == pytest.approx(float(expected), rel=1e-5)
+    assert task.objective().metrics(prediction, batch.targets)["accuracy"][1] == int(kept.sum())
 
 
 def test_frequencies_have_the_trivial_loss(sequences):
     task = Classify(data=sequences, target="label", sequence="id")
     targets = torch.cat([batch.targets for batch in all_batches(task)["train"]])
     frequencies = torch.bincount(targets).double() / len(targets)
-    assert float(task.loss(frequencies.log().expand(len(targets), 3), targets)) == pytest.approx(task.trivial_loss)
-    assert task.trivial_metric == float(frequencies.max())
+    loss = task.objective().loss(frequencies.log().expand(len(targets), 3), targets)
+    assert float(loss) == pytest.approx(task.objective().trivial_loss)
+    assert task.objective().trivial_metric == float(frequencies.max())
 
 
 @pytest.mark.parametrize("ahead", [1, 4])
@@ -146,8 +154,8 @@ def test_frequencies_have_the_trivial_loss(sequences):
 @pytest.mark.parametrize("history", [False, True])
 def test_a_series_is_divided_by_time_and_every_test_step_is_foreseen_once(series, ahead, skipped, history):
     task = Forecast(data=series, target="value", ahead=ahead, skipped=skipped, window=20, history=history)
-    mean, deviation = task.table_data().mean, task.table_data().deviation
-    own_mean, own_deviation = task.table_data().targets.mean, task.table_data().targets.deviation
+    mean, deviation = task.table().data.mean, task.table().data.deviation
+    own_mean, own_deviation = task.table().data.targets.mean, task.table().data.targets.deviation
     seen = {}
     for part, batches in all_batches(task).items():
         for inputs, targets in batches:
@@ -166,11 +174,11 @@ def test_a_series_is_divided_by_time_and_every_test_step_is_foreseen_once(series
 
 def test_baselines_of_a_line_that_rises(series):
     task = Forecast(data=series, target="value", ahead=4, skipped=3, window=20, history=False)
-    answers = task.baselines()
-    deviation = task.table_data().targets.deviation[0]
+    answers = baselines(task)
+    deviation = task.table().data.targets.deviation[0]
     assert answers["persistence"] == pytest.approx((4 / deviation) ** 2, rel=1e-4)
     assert answers["linear autoregression of order 3"] == pytest.approx(0, abs=1e-6)
-    test = [step - task.table_data().targets.mean[0] + 1000 for step in range(177, 200)]
+    test = [step - task.table().data.targets.mean[0] + 1000 for step in range(177, 200)]
     expected = np.mean(np.square(test)) / deviation**2
     # the mean answered is that of the counted training targets, the first seven steps are in none
     assert answers["mean of the training targets"] == pytest.approx(expected, rel=0.1)
@@ -186,11 +194,11 @@ def test_missing_steps_hold_the_state(tmp_path, with_mask):
     path = write(tmp_path / "gaps.csv", **columns)
     options = {"mask": "seen", "inputs": "value"} if with_mask else {"missing": "hold"}
     task = Forecast(data=path, target="value", ahead=1, skipped=4, window=30, **options)
-    part = task.table_data().parts["train"]
+    part = task.table().data.parts["train"]
     assert not gone[part.rows].any()
-    batch = task.train_batch(0, 5, 0)
+    batch = task.problem().train(0, 5, 0)
     assert isinstance(batch.inputs, PackedSequence)
-    mean, deviation = task.table_data().mean, task.table_data().deviation
+    mean, deviation = task.table().data.mean, task.table().data.deviation
     padded, lengths = pad_packed_sequence(batch.inputs)
     for column, length in enumerate(lengths.tolist()):
         back = padded[:length, column, 0].double().numpy() * deviation[0] + mean[0]
@@ -201,16 +209,16 @@ def test_missing_steps_hold_the_state(tmp_path, with_mask):
         with pytest.raises(
             DataError, match=r"column\(s\) value, but got \[nan\] in row .* missing='hold', --missing hold"
         ):
-            Forecast(data=path, target="value", skipped=4, window=30).trivial_loss  # noqa: B018
-        assert all(math.isfinite(loss) for loss in task.baselines().values())
+            Forecast(data=path, target="value", skipped=4, window=30).objective().trivial_loss  # noqa: B018
+        assert all(math.isfinite(loss) for loss in baselines(task).values())
 
 
 def test_steps_are_put_in_order_by_time_and_sequences_need_not_be_together(tmp_path):
     when = RANDOM.permutation(40)
     path = write(tmp_path / "d.csv", when=when, id=when % 4, x=when + 0.25, y=(when % 4) + 0.5)
     task = Regress(data=path, target="y", sequence="id", time="when")
-    assert task.table_roles().inputs == ["x"]
-    assert task.table_data().features[:, 0].tolist() == [n + 0.25 for i in range(4) for n in range(i, 40, 4)]
+    assert task.table().roles.inputs == ["x"]
+    assert task.table().data.features[:, 0].tolist() == [n + 0.25 for i in range(4) for n in range(i, 40, 4)]
 
 
 ARRAYS = {"x": RANDOM.random((9, 6, 2)), "y": np.arange(9) % 2, "lengths": np.array([6, 5, 4, 3, 2, 1, 6, 6, 6])}
@@ -219,16 +227,16 @@ ARRAYS = {"x": RANDOM.random((9, 6, 2)), "y": np.arange(9) % 2, "lengths": np.ar
 def test_arrays_are_the_same_table(tmp_path):
     np.savez(tmp_path / "a.npz", **ARRAYS)
     task = Classify(data=str(tmp_path / "a.npz"), target="y")
-    assert task.table_roles().inputs == ["x0", "x1"]
-    assert task.table_data().rows.lengths.tolist() == ARRAYS["lengths"].tolist()
+    assert task.table().roles.inputs == ["x0", "x1"]
+    assert task.table().data.rows.lengths.tolist() == ARRAYS["lengths"].tolist()
     np.testing.assert_array_equal(
-        task.table_data().features, np.concatenate([x[:n] for x, n in zip(ARRAYS["x"], ARRAYS["lengths"])])
+        task.table().data.features, np.concatenate([x[:n] for x, n in zip(ARRAYS["x"], ARRAYS["lengths"])])
     )
     np.save(tmp_path / "a.npy", ARRAYS["x"])
     forecast = Forecast(data=str(tmp_path / "a.npy"), target="x1", skipped=1)
-    assert forecast.table_data().rows.lengths.tolist() == [6] * 9
+    assert forecast.table().data.rows.lengths.tolist() == [6] * 9
     np.savez(tmp_path / "flat.npz", x=np.arange(50.0), label=np.arange(50) % 2)
-    assert Forecast(data=str(tmp_path / "flat.npz"), target="x", window=20, skipped=2).table_roles().inputs == [
+    assert Forecast(data=str(tmp_path / "flat.npz"), target="x", window=20, skipped=2).table().roles.inputs == [
         "x",
         "label",
     ]
@@ -243,13 +251,13 @@ def test_parquet_is_the_same_table(tmp_path, sequences):
     first, second = (
         Classify(data=str(path), target="label", sequence="id") for path in (sequences, tmp_path / "data.parquet")
     )
-    both = [(data.features, data.targets.values, data.observed) for data in (first.table_data(), second.table_data())]
+    both = [(data.features, data.targets.values, data.observed) for data in (first.table().data, second.table().data)]
     for one, other in zip(*both):
         np.testing.assert_array_equal(one, other)
     gap = pyarrow.table({"v": pyarrow.array([1.0, None, 3.0]), "w": pyarrow.array(["a", None, "b"])})
     parquet.write_table(gap, tmp_path / "gap.parquet")
     with pytest.raises(DataError, match="row 2"):
-        Forecast(data=str(tmp_path / "gap.parquet"), target="v", window=3).trivial_loss  # noqa: B018
+        Forecast(data=str(tmp_path / "gap.parquet"), target="v", window=3).objective().trivial_loss  # noqa: B018
 
 
 def test_the_kind_of_a_file(tmp_path):
@@ -292,7 +300,7 @@ def test_a_wrong_table_is_one_clear_error(tmp_path, content):
     path = tmp_path / "data.csv"
     path.write_text(content)
     with pytest.raises(DataError, match=WRONG[content]):
-        Forecast(data=str(path), target="value").trivial_loss  # noqa: B018
+        Forecast(data=str(path), target="value").objective().trivial_loss  # noqa: B018
 
 
 def test_a_constant_input_is_left_as_wide_as_it_is(tmp_path):
@@ -300,8 +308,8 @@ def test_a_constant_input_is_left_as_wide_as_it_is(tmp_path):
     data = write(tmp_path / "data.csv", x=[0.1] * 170 + [0.2] * 30, value=np.arange(200))
     task = Forecast(data=data, target="value")
     with pytest.warns(OrthornnWarning, match=r"data\.csv: x is constant in the training part.* leave it out of inputs"):
-        assert task.preprocessing()["scale"][0] == 1
-    assert max(float(batch.inputs.data[..., 0].abs().max()) for batch in task.test(1)) < 3
+        assert task.problem().schema["scale"][0] == 1
+    assert max(float(batch.inputs.data[..., 0].abs().max()) for batch in task.problem().test(1)) < 3
 
 
 @pytest.mark.parametrize(("unit", "found"), [(1e300, "larger"), (1e-300, "smaller"), (1e-160, "smaller")])
@@ -314,21 +322,21 @@ def test_numbers_whose_squares_are_none_need_another_unit(unit, found, column, t
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(DataError, match=rf"column '{column}', has {found} ones\. Give it in another unit"):
-            task.preprocessing()
+            task.problem()
 
 
 def test_an_infinity_is_no_missing_value(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("value\n" + "1\n2\n" * 99 + "inf\n")
     with pytest.raises(DataError, match=r"An infinity is never taken for a missing value\. Replace it"):
-        Forecast(data=str(path), target="value", missing="hold").trivial_loss  # noqa: B018
+        Forecast(data=str(path), target="value", missing="hold").objective().trivial_loss  # noqa: B018
 
 
 def test_one_class_is_refused_with_advice(tmp_path):
     for label, got in (("a", "only 'a'"), ("", "no label")):
         data = write(tmp_path / "data.csv", id=np.arange(30) // 3, x=np.arange(30), y=[label] * 30)
         with pytest.raises(DataError, match=rf"column 'y', has {got}\. Add sequences of another class"):
-            Classify(data=data, target="y", sequence="id", missing="hold").trivial_loss  # noqa: B018
+            Classify(data=data, target="y", sequence="id", missing="hold").objective().trivial_loss  # noqa: B018
 
 
 def test_inputs_that_vary_and_categories_bring_no_warning(tmp_path):
@@ -336,7 +344,7 @@ def test_inputs_that_vary_and_categories_bring_no_warning(tmp_path):
     task = Classify(data=data, target="y", sequence="id", categories="c", every_step=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        next(task.test(1))
+        next(task.problem().test(1))
 
 
 def test_long_keys_stay_apart(tmp_path):
@@ -346,7 +354,7 @@ def test_long_keys_stay_apart(tmp_path):
         rows = [f"{first + i},{i},{i % 2}" for i in range(6) for _ in range(3)]
         path.write_text("\n".join(["key,x,label", *rows]))
         task = Classify(data=str(path), target="label", sequence="key")
-        assert task.table_data().rows.lengths.tolist() == [3] * 6
+        assert task.table().data.rows.lengths.tolist() == [3] * 6
 
 
 @pytest.mark.parametrize(
@@ -360,21 +368,22 @@ def test_steps_are_put_in_order_by_dates(tmp_path, dates):
     task = Regress(data=str(path), target="y", sequence="id", time="when", inputs="x")
     if "" in dates:
         with pytest.raises(DataError, match=r"column 'when', but got none in row 3, line 4 of the file\. Fill it in"):
-            task.table_data()
+            task.table()
         return
-    assert task.table_source().table.columns["x"][task.table_sequences().order].tolist() == [2, 0, 1] * 3
+    source = read_source(task)
+    assert source.table.columns["x"][sequences_of(task, *source).order].tolist() == [2, 0, 1] * 3
     path.write_text(path.read_text().replace("2020-01-10", "10.1.2020"))
     with pytest.raises(DataError, match="Expected numbers, or dates such as 2020-12-31"):
-        Regress(data=str(path), target="y", sequence="id", time="when", inputs="x").table_data()
+        Regress(data=str(path), target="y", sequence="id", time="when", inputs="x").table()
 
 
 def test_arrays_that_are_no_real_numbers(tmp_path):
     np.save(tmp_path / "a.npy", np.ones(50, np.complex64))
     with pytest.raises(DataError, match=r"Expected real numbers .* column 'x0', is complex"):
-        Forecast(data=str(tmp_path / "a.npy"), target="x0", inputs="x0").trivial_loss  # noqa: B018
+        Forecast(data=str(tmp_path / "a.npy"), target="x0", inputs="x0").objective().trivial_loss  # noqa: B018
     np.save(tmp_path / "b.npy", np.array(["a", "b"] * 25))
     with pytest.raises(DataError, match="column 'x0', but got 'a' in row 1"):
-        Forecast(data=str(tmp_path / "b.npy"), target="x0", inputs="x0").trivial_loss  # noqa: B018
+        Forecast(data=str(tmp_path / "b.npy"), target="x0", inputs="x0").objective().trivial_loss  # noqa: B018
 
 
 @pytest.mark.parametrize("name", ["a.npz", "a.npy", "a.parquet"])
@@ -385,37 +394,37 @@ def test_damaged_files_are_named(tmp_path, name):
     for content in (b"", b"nothing of the kind", b"PK\x03\x04 and then nothing", b"\x93NUMPY\x01\x00"):
         path.write_bytes(content)
         with pytest.raises(DataError, match=rf"{name} is truncated, corrupt or another file"):
-            Forecast(data=str(path), target="x").trivial_loss  # noqa: B018
+            Forecast(data=str(path), target="x").objective().trivial_loss  # noqa: B018
     with pytest.raises(DataError, match=r"the file .*none.csv does not exist"):
-        Forecast(data=str(tmp_path / "none.csv"), target="x").trivial_loss  # noqa: B018
+        Forecast(data=str(tmp_path / "none.csv"), target="x").objective().trivial_loss  # noqa: B018
     with pytest.raises(DataError, match=r"Expected a file \(\.csv, .* but got 'a.xlsx'"):
-        Forecast(data=str(tmp_path / "a.xlsx"), target="x").trivial_loss  # noqa: B018
+        Forecast(data=str(tmp_path / "a.xlsx"), target="x").objective().trivial_loss  # noqa: B018
 
 
 def test_what_does_not_fit_is_said(sequences, series, tmp_path):
     with pytest.raises(DataError, match="target to name a column"):
-        Classify(data=sequences).trivial_loss  # noqa: B018
+        Classify(data=sequences).objective().trivial_loss  # noqa: B018
     with pytest.raises(DataError, match=r"at least 3 sequence.*holds 1.*sequence, --sequence"):
-        Regress(data=series, target="value", inputs="value").trivial_loss  # noqa: B018
+        Regress(data=series, target="value", inputs="value").objective().trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="Expected one label in all rows of a sequence"):
-        Classify(data=sequences, target="x", sequence="id").trivial_loss  # noqa: B018
+        Classify(data=sequences, target="x", sequence="id").objective().trivial_loss  # noqa: B018
     with pytest.raises(DataError, match=r"Expected window to be at least .*10 leaves nothing to predict"):
-        Forecast(data=series, target="value", window=10).trivial_loss  # noqa: B018
+        Forecast(data=series, target="value", window=10).objective().trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="column 'label', but got 'a' in row 1"):
-        Regress(data=sequences, target="y", sequence="id", inputs="label").trivial_loss  # noqa: B018
+        Regress(data=sequences, target="y", sequence="id", inputs="label").objective().trivial_loss  # noqa: B018
     with pytest.raises(DataError, match="inputs to name a column"):
-        Regress(data=sequences, target="y", sequence="id", inputs=" ").trivial_loss  # noqa: B018
+        Regress(data=sequences, target="y", sequence="id", inputs=" ").objective().trivial_loss  # noqa: B018
     weighted = Classify(data=sequences, target="label", sequence="id")
-    weighted = dataclasses.replace(weighted, class_weights=f"{weighted.classes[0]}=0")
+    weighted = dataclasses.replace(weighted, class_weights=f"{weighted.table().classes[0]}=0")
     with pytest.raises(
         ArgumentError, match=r"class weight of '.*' to be positive, .*but got 0.0. To leave a class out, use ignore"
     ):
         weighted.objective()
     with pytest.raises(DataError, match="Expected ignore to be a label of 'label', but got 'q'"):
-        Classify(data=sequences, target="label", sequence="id", ignore="q").trivial_loss  # noqa: B018
+        Classify(data=sequences, target="label", sequence="id", ignore="q").objective().trivial_loss  # noqa: B018
     np.savez(tmp_path / "a.npz", x=np.zeros((3, 2, 1)), y=np.zeros(4))
     with pytest.raises(DataError, match=r"Expected y in .* like x \(3, 2, 1\), but got \(4,\)"):
-        Regress(data=str(tmp_path / "a.npz"), target="y").trivial_loss  # noqa: B018
+        Regress(data=str(tmp_path / "a.npz"), target="y").objective().trivial_loss  # noqa: B018
 
 
 def test_the_order_of_classes_is_the_same_in_every_process(tmp_path):
@@ -424,7 +433,7 @@ def test_the_order_of_classes_is_the_same_in_every_process(tmp_path):
     path = write(tmp_path / "d.csv", id=[n // 2 for n in range(42)], x=range(42), y=[names[n // 6] for n in range(42)])
     program = (
         "from orthornn.learn.tasks import Classify\n"
-        f"print(Classify(data={path!r}, target='y', sequence='id', stratified=False).classes)\n"
+        f"print(Classify(data={path!r}, target='y', sequence='id', stratified=False).table().classes)\n"
     )
     for seed in range(3):
         found = subprocess.run(

@@ -20,6 +20,8 @@ from orthornn.learn.report.predictions import prediction_figures
 from orthornn.learn.report.runs import read_runs
 from orthornn.learn.systems import build, model_named
 from orthornn.learn.tasks import Forecast, Regress
+from orthornn.learn.tasks.abilities import plain_baselines
+from orthornn.learn.tasks.forecast_baselines import past_of
 from orthornn.learn.tasks.target_transform import check_domain, in_units, transformed
 from orthornn.learn.training import Run, RunConfig, read_config, resume, train
 
@@ -89,10 +91,10 @@ def test_a_network_of_transformed_targets_is_that_of_a_transformed_table(kind, g
     np.testing.assert_allclose(found.scores, BACK[how](expected.scores), rtol=1e-12)
     streamed = np.stack(list(own.stream(series.values[:30])))
     np.testing.assert_allclose(streamed, found.scores[:30], rtol=1e-4)
-    assert {one.name for one in own.config.task.plain_baselines()} == {
-        one.name for one in plain.config.task.plain_baselines()
+    assert {one.name for one in plain_baselines(own.config.task)} == {
+        one.name for one in plain_baselines(plain.config.task)
     }
-    for one, other in zip(own.config.task.plain_baselines(), plain.config.task.plain_baselines()):
+    for one, other in zip(plain_baselines(own.config.task), plain_baselines(plain.config.task)):
         assert one.test["loss"] == pytest.approx(other.test["loss"], rel=1e-9), one.name
 
 
@@ -111,10 +113,10 @@ def test_metrics_are_in_the_units_of_the_file(how, tmp_path):
     scale = np.array(loaded.description["target_scale"])
     logs = (FORWARD[how](said.scores[rows]) - FORWARD[how](wanted)) / scale
     assert found["loss"] == pytest.approx(np.square(logs).mean(), rel=1e-9)
-    first = int(loaded.config.task.table_split().pieces["test"][0][0])
+    first = int(loaded.config.task.table().split.pieces["test"][0][0])
     assert result.test["mse"] > np.square(errors[: first - 8]).mean()  # it grows: the test part has the largest
-    task, period = loaded.config.task, loaded.config.task.past().season
-    known = sales[task.table_split().training_rows]
+    task, period = loaded.config.task, past_of(loaded.config.task.table().data, loaded.config.task.table().split).season
+    known = sales[task.table().split.training_rows]
     assert task.objective().usual == pytest.approx(np.abs(known[period:] - known[:-period]).mean(), rel=1e-9)
 
 
@@ -122,8 +124,8 @@ def test_mape_of_small_targets_counts_them_where_they_have_a_logarithm(tmp_path)
     values = np.exp(np.random.default_rng(0).uniform(-16, 2, 300))
     np.savez(tmp_path / "small.npz", y=values)
     task = Forecast(data=str(tmp_path / "small.npz"), target="y", skipped=2, target_transform="log")
-    wanted = next(task.test(50)).targets
-    assert task.metrics(torch.zeros_like(wanted), wanted)["mape"][1] == int((~wanted.isnan()).sum())
+    wanted = next(task.problem().test(50)).targets
+    assert task.objective().metrics(torch.zeros_like(wanted), wanted)["mape"][1] == int((~wanted.isnan()).sum())
 
 
 @pytest.mark.sampled(3)
@@ -145,10 +147,12 @@ def test_a_regression_is_measured_in_the_units_of_the_file(output, how, tmp_path
     assert found["mse"] == pytest.approx(np.square(said - wanted).mean())
     scale = loaded.description["target_scale"][0]
     assert found["loss"] == pytest.approx(np.square((FORWARD[how](said) - FORWARD[how](wanted)) / scale).mean())
-    batch = next(task.test(100))
+    batch = next(task.problem().test(100))
     prediction = loaded.model.eval()(batch.inputs)
-    guess, true = (task.in_units(values.detach().double()).numpy().ravel() for values in (prediction, batch.targets))
-    total, count = task.metrics(prediction, batch.targets)["mse"]
+    guess, true = (
+        task.objective().in_units(values.detach().double()).numpy().ravel() for values in (prediction, batch.targets)
+    )
+    total, count = task.objective().metrics(prediction, batch.targets)["mse"]
     assert total / count == pytest.approx(np.square(guess - true).mean(), rel=1e-6)
     sequences = x.reshape(40, 5, 1)
     goals = y.reshape(40, 5, 1) if output == "all" else y[4::5, None]
@@ -251,7 +255,7 @@ def test_the_transform_is_stored_and_a_resumed_run_is_the_same(how, tmp_path):
 
 def test_without_a_transform_nothing_of_it_is_stored(tmp_path):
     raw = table(tmp_path / "raw.npz")
-    described = Forecast(data=raw, target="sales", skipped=4).preprocessing()
+    described = Forecast(data=raw, target="sales", skipped=4).problem().schema
     assert not {"target_transform", "transformed_inputs"} & set(described)
     with pytest.raises(ArgumentError, match="target_transform to be one of 'log', 'log1p', but got 'log2'"):
         Forecast(data=raw, target="sales", target_transform="log2")
@@ -317,4 +321,4 @@ def test_the_first_steps_without_a_value_have_the_mean_that_the_network_reads(ho
     gone = (0, 1, 50)
     raw = Forecast(data=table(tmp_path / "raw.npz", gone=gone), target_transform=how, **options)
     taken = Forecast(data=table(tmp_path / "taken.npz", how, gone), **options)
-    np.testing.assert_allclose(raw.table_data().features, taken.table_data().features, rtol=1e-12)
+    np.testing.assert_allclose(raw.table().data.features, taken.table().data.features, rtol=1e-12)

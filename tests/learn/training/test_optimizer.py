@@ -102,8 +102,8 @@ def test_label_smoothing_is_that_of_cross_entropy(other):
     task = Labeled()
     model, inputs, targets = build("scornn", 1, 10, hidden_size=5), torch.rand(6, 4, 1), torch.tensor([1, 9, 0, 3])
     batch = Batch(inputs, targets)
-    loss, extra = penalized_loss(model, task, batch, PenaltyConfig(label_smoothing=0.3, **other))
-    _, without = penalized_loss(model, task, batch, PenaltyConfig(**other))
+    loss, extra = penalized_loss(model, task.objective(), batch, PenaltyConfig(label_smoothing=0.3, **other))
+    _, without = penalized_loss(model, task.objective(), batch, PenaltyConfig(**other))
     expected = torch.nn.functional.cross_entropy(model(inputs), targets, label_smoothing=0.3)
     torch.testing.assert_close(loss + extra - (without or 0), expected)
     torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(model(inputs), targets))
@@ -197,11 +197,11 @@ def test_lasagnes_initial_values(name):
 @pytest.mark.parametrize(("name", "options"), [("spectral", {"depth": 2}), ("lstm", {}), ("urnn", {}), ("ornn", MLP)])
 def test_decay_of_input_weights_and_of_the_readout(name, options):
     made = trainer(name, **options)
-    batch = TASK.train_batch(0, 4, 0)
+    batch = TASK.problem().train(0, 4, 0)
     weights = [p for key, p in made.model.core.named_parameters() if "weight_ih" in key]
     matrices = [p for key, p in made.model.head.named_parameters() if key.endswith("weight")]
     assert (len(weights), len(matrices)) == (options.get("depth", 1), 2 if options == MLP else 1)
-    _, extra = penalized_loss(made.model, TASK, batch, PenaltyConfig(input_decay=0.5, readout_decay=0.25))
+    _, extra = penalized_loss(made.model, TASK.objective(), batch, PenaltyConfig(input_decay=0.5, readout_decay=0.25))
     expected = 0.5 * sum(p.square().sum() for p in weights) + 0.25 * sum(p.square().sum() for p in matrices)
     torch.testing.assert_close(extra, expected)
 

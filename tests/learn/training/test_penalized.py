@@ -35,10 +35,10 @@ def test_a_smoothed_label_is_spread_by_frequency_and_keeps_its_weight(tmp_path, 
         data=str(data), target="label", sequence="id", ignore="?", every_step=every_step, class_weights=weights
     )
     model = Trainer(RunConfig(task=task, model=model_named("lstm", hidden_size=3))).model.eval()
-    batch = task.train_batch(0, task.steps_per_epoch(1), 0)  # the whole training part
-    loss, extra = penalized_loss(model, task, batch, PenaltyConfig(label_smoothing=SHARE))
+    batch = task.problem().train(0, task.steps_per_epoch(1), 0)  # the whole training part
+    loss, extra = penalized_loss(model, task.objective(), batch, PenaltyConfig(label_smoothing=SHARE))
 
-    rows, wanted = task.rows(model(batch.inputs), batch.targets)
+    rows, wanted = task.objective().rows(model(batch.inputs), batch.targets)
     kept = wanted >= 0
     rows, wanted = rows[kept], wanted[kept]
     counts = np.bincount(wanted, minlength=3)
@@ -55,12 +55,12 @@ def test_smoothing_leaves_the_best_constant_prediction_at_the_frequencies(tmp_pa
     """There the gradient of the smoothed loss of the training part is zero, so that rare classes are not raised."""
     data = table(tmp_path / "a.csv", True)
     task = Classify(data=str(data), target="label", sequence="id", ignore="?", every_step=True, class_weights=weights)
-    batch = task.train_batch(0, task.steps_per_epoch(1), 0)
+    batch = task.problem().train(0, task.steps_per_epoch(1), 0)
     own = torch.tensor([1.0, 5.0, 0.25] if weights else [1.0, 1.0, 1.0], dtype=torch.float64)
     known = batch.targets.data[batch.targets.data >= 0]
     bias = (torch.bincount(known, minlength=3) * own).log().requires_grad_()
     prediction = bias.expand(len(batch.targets.data), 3)
-    loss = task.loss(prediction, batch.targets)
-    smoothed = loss + SHARE * (task.spread_loss(prediction, batch.targets) - loss)
+    loss = task.objective().loss(prediction, batch.targets)
+    smoothed = loss + SHARE * (task.objective().spread_loss(prediction, batch.targets) - loss)
     (gradient,) = torch.autograd.grad(smoothed, bias)
     torch.testing.assert_close(gradient, torch.zeros(3, dtype=torch.float64), rtol=0, atol=1e-7)

@@ -19,7 +19,8 @@ from orthornn.activations import Name
 from orthornn.errors import ArgumentError, BackendError
 from orthornn.kernels.backends.cpp import extension
 from orthornn.learn.systems import Model, model_named
-from orthornn.learn.tasks import Batch, Task
+from orthornn.learn.tasks import Batch, Objective, Problem, Task
+from orthornn.learn.tasks.task import judged
 from orthornn.learn.timing import Timing
 from orthornn.learn.training import OptimizerConfig, RunConfig, Trainer
 
@@ -35,37 +36,30 @@ class _OneBatch(Task):
     """Classify sequences; every batch is the same, so generating data takes no time."""
 
     name: ClassVar[str] = "one-batch"
-    input = "real"
     output = "last"
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
-    trivial_formula: ClassVar[str] = "the logarithm of the number of classes"
 
     batch: Batch
-
-    @property
-    def input_size(self) -> int:
-        return 1
-
-    @property
-    def output_size(self) -> int:
-        return _CLASSES
 
     @property
     def steps(self) -> int:
         return self.batch.inputs.shape[0]
 
-    @property
-    def trivial_loss(self) -> float:
-        return float(torch.tensor(_CLASSES).log())
+    def problem(self) -> Problem:
+        schema = {"input_size": 1, "output_size": _CLASSES, "input": "real", "output": "last", "says": "classes"}
+        return Problem(schema, lambda *which: self.batch, self._held_out, self._held_out)
 
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        return self.batch
+    def objective(self) -> Objective:
+        return _CrossEntropy(trivial=float(torch.tensor(_CLASSES).log()), **judged(self))
 
-    def validation(self, batch_size: int) -> Iterator[Batch]:
+    def _held_out(self, batch_size: int) -> Iterator[Batch]:
         yield self.batch
 
-    test = validation
+
+@dataclass(frozen=True)
+class _CrossEntropy(Objective):
+    trivial_formula: ClassVar[str] = "the logarithm of the number of classes"
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(prediction, targets)

@@ -115,8 +115,9 @@ def trained(
         for key, part in parts.items():
             part.load_state_dict(stored[key])
         done, spent = stored["updates"], stored["seconds"]
+    problem = task.problem()
     for update in range(done, training.updates):
-        batch = task.train_batch(update, budget.batch, budget.seed)
+        batch = problem.train(update, budget.batch, budget.seed)
         scores = model(batch.inputs)
         loss = F.cross_entropy(scores, batch.targets)
         if training.strength:
@@ -154,7 +155,7 @@ def shares(radii: Tensor) -> dict[str, float]:
 def measured(model: SequenceModel, task: PixelMNIST, budget: Budget) -> dict[str, Any]:
     """Return accuracy, certified accuracy, and accuracy under attack on the same images."""
     without_clipping(model)
-    batch = next(iter(task.test(budget.images)))
+    batch = next(task.problem().test(budget.images))
     x, targets = batch.inputs, batch.targets
     steps = len(x)
     found: dict[str, Any] = {"images": len(targets)}

@@ -156,7 +156,7 @@ class _Shown:
 
     def __call__(self, name: str, run: Run, progress: Progress) -> None:
         if name != self._name or self._display is None:
-            self._name, self._display = name, Display(run.config.task.trivial_loss)
+            self._name, self._display = name, Display(run.config.task.objective().trivial_loss)
         self._display({name: progress})
 
 

@@ -27,6 +27,7 @@ from orthornn._files import write_bytes
 from orthornn.environment import commit
 from orthornn.errors import DataError, Interrupted, OrthornnError
 from orthornn.learn.given_once import parse_given_once
+from orthornn.learn.tasks.abilities import plain_baselines
 from orthornn.saved.json_files import read_json
 
 from . import cells
@@ -39,16 +40,16 @@ def plain(places: Places, name: str) -> dict[str, Any]:
     """Return the results of the plain methods on a data set, the best by validation first."""
     task = cells.asked(places, name).made_task
     sign = -1 if task.higher_is_better else 1
-    found = sorted(task.plain_baselines(), key=lambda one: sign * one.validation[task.metric])
-    sizes = [sum(1 for _ in task.validation(1)), sum(1 for _ in task.test(1))]
+    found = sorted(plain_baselines(task), key=lambda one: sign * one.validation[task.metric])
+    sizes = [sum(1 for _ in task.problem().validation(1)), sum(1 for _ in task.problem().test(1))]
     return {
         "set": name,
         "task": task.name,
         "metric": task.metric,
         "higher_is_better": task.higher_is_better,
-        "trivial": task.trivial_metric,
+        "trivial": task.objective().trivial_metric,
         "steps": task.steps,
-        "inputs": task.input_size,
+        "inputs": task.problem().schema["input_size"],
         "pieces": [task.steps_per_epoch(1), *sizes],
         "methods": [one._asdict() for one in found],
     }

@@ -35,8 +35,8 @@ def _seconds(config: RunConfig) -> float:
         updates += 1
     batch = config.evaluation_batch
     validations = config.steps // config.validate_every if config.validate_every else 1
-    validation = _evaluation(trainer, lambda: config.task.validation(batch))
-    test = _evaluation(trainer, lambda: config.task.test(batch))
+    validation = _evaluation(trainer, lambda: config.task.problem().validation(batch))
+    test = _evaluation(trainer, lambda: config.task.problem().test(batch))
     tests = validations if config.record.test else 1
     return config.steps * spent / updates + validations * validation + tests * test
 

@@ -65,10 +65,11 @@ class Copier(nn.Module):
 
     def __init__(self, n: int, task: Copying) -> None:
         super().__init__()
+        schema = task.problem().schema
         self.rnn = OrthogonalRNN(
-            task.input_size, n, parametrization=Rotations(), nonlinearity="identity", bias=False, form="rotations"
+            schema["input_size"], n, parametrization=Rotations(), nonlinearity="identity", bias=False, form="rotations"
         )
-        self.readout = nn.Linear(n, task.output_size)
+        self.readout = nn.Linear(n, schema["output_size"])
         angles = self.rnn.get_parameter("transition_l0.angles").requires_grad_(False)
         angles.copy_((torch.arange(len(angles)) + 0.25 + 0.5 * torch.rand(len(angles))) * math.pi / len(angles))
         nn.init.normal_(self.rnn.get_parameter("weight_ih_l0"), std=n**-0.5)
@@ -87,9 +88,10 @@ def train(
 ) -> tuple[list[float], float]:
     """Return the loss at every update, and the processor seconds that they took; every batch is fresh."""
     losses, start = [], time.process_time()
+    problem, objective = task.problem(), task.objective()
     for update in range(updates):
-        data = task.train_batch(update, batch, seed)
-        loss = task.loss(model(data.inputs), data.targets)
+        data = problem.train(update, batch, seed)
+        loss = objective.loss(model(data.inputs), data.targets)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -102,8 +104,9 @@ def train(
 def evaluate(model: nn.Module, task: Task, batches: Iterator[Batch]) -> dict[str, float]:
     """Return the metrics over these batches."""
     sums: dict[str, list[tuple[float, float]]] = {}
+    objective = task.objective()
     for data in batches:
-        for name, one in task.metrics(model(data.inputs), data.targets).items():
+        for name, one in objective.metrics(model(data.inputs), data.targets).items():
             sums.setdefault(name, []).append(one)
     return {name: sum(total for total, _ in parts) / sum(count for _, count in parts) for name, parts in sums.items()}
 
@@ -155,7 +158,7 @@ def adding(setting: Setting) -> Plan:
             others = [p for p in model.parameters() if all(p is not one for one in transition)]
             groups = [{"params": others, "lr": 3e-3}, {"params": transition, "lr": 1e-4}]
             losses, seconds = train(model, task, torch.optim.Adam(groups), updates, batch, seed)
-            errors.append(evaluate(model, task, task.test(batch))["loss"])
+            errors.append(evaluate(model, task, task.problem().test(batch))["loss"])
             curves.append(losses)
             minutes.append(seconds / 60)
         reached = [update for update in (first_below(losses, 0.01) for losses in curves) if update is not None]
@@ -172,7 +175,7 @@ def adding(setting: Setting) -> Plan:
                 ),
             ],
             numbers={"losses": curves, "T": task.T},
-            draw=_curves(curves, task.trivial_loss, f"adding, T = {task.T}"),
+            draw=_curves(curves, task.objective().trivial_loss, f"adding, T = {task.T}"),
         )
 
     return Plan({}, tabulate)
@@ -193,11 +196,11 @@ def _copying(setting: Setting, T: int, batch: int, updates: int, tested: int, se
             {"params": list(model.readout.parameters()), "lr": 1e-2},
         ]
         losses, seconds = train(model, task, torch.optim.Adam(groups), updates, batch, seed)
-        found.append(evaluate(model, task, task.test(batch)))
+        found.append(evaluate(model, task, task.problem().test(batch)))
         curves.append(losses)
         took.append(seconds)
     minutes = statistics.fmean(took) / 60
-    name, trivial = f"copying, T={T}", task.trivial_loss
+    name, trivial = f"copying, T={T}", task.objective().trivial_loss
     return ResultTable(
         [
             Row.of_seeds(

@@ -22,22 +22,64 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from orthornn._checks import check_choice, check_integer
+from orthornn.learn.tasks import Batch, Objective, Problem
 from orthornn.learn.tasks.streams import stream
-from orthornn.learn.tasks.task import LARGEST, Batch, Task
+from orthornn.learn.tasks.task import LARGEST, Task, judged
 
 from .finite_groups import FiniteGroup, group_named
 
 _HELD_OUT_SEED = 0
 
 
+@dataclass(frozen=True)
+class _OfWords(Objective):
+    """The cross-entropy in nats, the mean over all steps."""
+
+    trivial_formula: ClassVar[str] = "mean over t of the entropy of the product of t letters"
+
+    task: _Words
+
+    @property
+    def trivial_loss(self) -> float:
+        """The mean over t of the entropy of the product of t letters."""
+        p = self._marginals()
+        return float(-(p * np.log(np.where(p > 0, p, 1))).sum(1).mean())
+
+    @property
+    def trivial_metric(self) -> float:
+        """The mean over t of the share of the most likely product."""
+        return float(self._marginals().max(1).mean())
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(prediction.flatten(0, 1), targets.flatten())
+
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
+        """Return loss; accuracy over all steps; accuracy_L, the share of words whose product of the first L letters is
+        right.
+        """
+        hits = (prediction.argmax(-1) == targets).to(torch.float64)
+        found = {
+            "loss": (float(self.loss(prediction, targets)) * targets.numel(), targets.numel()),
+            "accuracy": (float(hits.sum()), hits.numel()),
+        }
+        for length in self.task.test_lengths:
+            if length <= len(hits):
+                found[f"accuracy_{length}"] = (float(hits[length - 1].sum()), hits.shape[1])
+        return found
+
+    def _marginals(self) -> np.ndarray:
+        order = self.task.finite_group.order
+        if len(self.task.letters) == order:  # uniform letters: uniform from the first step on
+            return np.full((1, order), 1 / order)
+        return self.task.marginals(self.task.T)
+
+
 class _Words(Task):
     """The common part of tasks of words; a subclass defines the group and the letters, and has the fields of `Groups`."""
 
-    input = "tokens"
     output = "all"
     metric: ClassVar[str] = "accuracy"
     higher_is_better: ClassVar[bool] = True
-    trivial_formula: ClassVar[str] = "mean over t of the entropy of the product of t letters"
 
     T: int
     start: int
@@ -66,16 +108,6 @@ class _Words(Task):
         return np.arange(self.finite_group.order)
 
     @property
-    def input_size(self) -> int:
-        """The number of letters."""
-        return len(self.letters)
-
-    @property
-    def output_size(self) -> int:
-        """The number of elements."""
-        return self.finite_group.order
-
-    @property
     def steps(self) -> int:
         """T."""
         return self.T
@@ -100,21 +132,19 @@ class _Words(Task):
             rows[t] = now = after
         return rows
 
-    @property
-    def trivial_loss(self) -> float:
-        """The mean over t of the entropy of the product of t letters."""
-        p = self._checked_marginals()
-        return float(-(p * np.log(np.where(p > 0, p, 1))).sum(1).mean())
+    def problem(self) -> Problem:
+        """Return fresh words of `length_at` a step, for validation words of T letters, for the test of `test_length`."""
+        sizes = {"input_size": len(self.letters), "output_size": self.finite_group.order}
+        return Problem(
+            {**sizes, "input": "tokens", "output": "all", "says": "classes"},
+            lambda step, batch_size, seed: self._batch(stream("train", seed, step), self.length_at(step), batch_size),
+            lambda batch_size: self._held_out("validation", self.T, self.validation_size, batch_size),
+            lambda batch_size: self._held_out("test", self.test_length, self.test_size, batch_size),
+        )
 
-    @property
-    def trivial_metric(self) -> float:
-        """The mean over t of the share of the most likely product."""
-        return float(self._checked_marginals().max(1).mean())
-
-    def _checked_marginals(self) -> np.ndarray:
-        if self.input_size == self.output_size:  # uniform letters: uniform from the first step on
-            return np.full((1, self.output_size), 1 / self.output_size)
-        return self.marginals(self.T)
+    def objective(self) -> Objective:
+        """Return the cross-entropy, and the accuracy at every step and after some lengths."""
+        return _OfWords(self, **judged(self))
 
     def length_at(self, step: int) -> int:
         """Return the length of the words of a training step: `start`, doubled every `double_every` steps, up to T."""
@@ -122,38 +152,8 @@ class _Words(Task):
             return self.T
         return min(self.T, self.start << min(step // self.double_every, 40))
 
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Return a fresh batch of words of `length_at(step)` letters."""
-        return self._batch(stream("train", seed, step), self.length_at(step), batch_size)
-
-    def validation(self, batch_size: int) -> Iterator[Batch]:
-        """Return `validation_size` words of T letters."""
-        return self._held_out("validation", self.T, self.validation_size, batch_size)
-
-    def test(self, batch_size: int) -> Iterator[Batch]:
-        """Return `test_size` words of `test_length` letters."""
-        return self._held_out("test", self.test_length, self.test_size, batch_size)
-
-    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """Return cross-entropy in nats, the mean over all steps."""
-        return F.cross_entropy(prediction.flatten(0, 1), targets.flatten())
-
-    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
-        """Return loss; accuracy over all steps; accuracy_L, the share of words whose product of the first L letters is
-        right.
-        """
-        hits = (prediction.argmax(-1) == targets).to(torch.float64)
-        found = {
-            "loss": (float(self.loss(prediction, targets)) * targets.numel(), targets.numel()),
-            "accuracy": (float(hits.sum()), hits.numel()),
-        }
-        for length in self.test_lengths:
-            if length <= len(hits):
-                found[f"accuracy_{length}"] = (float(hits[length - 1].sum()), hits.shape[1])
-        return found
-
     def _batch(self, random: np.random.Generator, steps: int, batch_size: int) -> Batch:
-        tokens = random.integers(0, self.input_size, (steps, batch_size))
+        tokens = random.integers(0, len(self.letters), (steps, batch_size))
         products = self.finite_group.after(self.letters[tokens])
         return Batch(torch.from_numpy(tokens), torch.from_numpy(products))
 

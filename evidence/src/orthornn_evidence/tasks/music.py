@@ -26,7 +26,9 @@ from orthornn._checks import check_integer
 from orthornn.errors import DataError
 from orthornn.learn.files.audio import read_audio, write_wav
 from orthornn.learn.files.left_out import is_left_out
-from orthornn.learn.tasks.task import Batch, Task
+from orthornn.learn.tasks import Batch, Objective, Problem
+from orthornn.learn.tasks.abilities import output_files, write_outputs
+from orthornn.learn.tasks.task import Task, judged
 
 EXCERPTS = 5
 
@@ -36,11 +38,9 @@ class Music(Task):
     """Generate an excerpt of music from a constant input."""
 
     name: ClassVar[str] = "music"
-    input = "real"
     output = "all"
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
-    trivial_formula: ClassVar[str] = "the NMSE of the excerpt's mean"
     batch_size: ClassVar[int] = 1
 
     data: str = "data/music.wav"
@@ -58,16 +58,6 @@ class Music(Task):
         check_integer("length", self.length, 2)
 
     @property
-    def input_size(self) -> int:
-        """The constant."""
-        return 1
-
-    @property
-    def output_size(self) -> int:
-        """The sample."""
-        return 1
-
-    @property
     def steps(self) -> int:
         """Samples of the excerpt."""
         return self.length
@@ -82,16 +72,18 @@ class Music(Task):
         """The excerpt, (length,) float32 in [-1, 1)."""
         return self._read[0]
 
-    @property
-    def trivial_loss(self) -> float:
-        """The NMSE of the excerpt's mean."""
+    def problem(self) -> Problem:
+        """Return the excerpt, standardized, for every part."""
         mean, deviation = self._scale
-        return float(((self.samples.astype(np.float64) - mean) ** 2).mean() / deviation**2)
+        schema = {"input_size": 1, "output_size": 1, "input": "real", "output": "all", "says": "values"}
+        schema |= {"target_scale": deviation, "target_offset": mean, "sample_rate": self.rate}
+        return Problem(schema, self._train_batch, self._held_out, self._held_out)
 
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: samples are standardized by the excerpt."""
+    def objective(self) -> Objective:
+        """Return the NMSE."""
         mean, deviation = self._scale
-        return {"target_scale": deviation, "target_offset": mean, "sample_rate": self.rate}
+        trivial = float(((self.samples.astype(np.float64) - mean) ** 2).mean() / deviation**2)
+        return _NMSE(trivial=trivial, **judged(self))
 
     def summary_lines(self) -> list[str]:
         """Return the position of the excerpt in the file."""
@@ -100,50 +92,18 @@ class Music(Task):
             f"{self._first} on; a step is a sample"
         ]
 
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Return the excerpt."""
+    def _train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         check_integer("batch_size", batch_size, 1, 1, "One network learns one excerpt.")
         return self._batch
 
-    def validation(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the excerpt."""
+    def _held_out(self, batch_size: int) -> Iterator[Batch]:
         yield self._batch
-
-    def test(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the excerpt."""
-        yield self._batch
-
-    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """Return the NMSE."""
-        return (prediction - targets).square().mean()  # the targets have variance 1
-
-    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, float]]:
-        """Return the loss, the NMSE."""
-        return {"loss": (float(self.loss(prediction, targets).detach()), 1)}
 
     def generate(self, model: Any) -> np.ndarray:
         """Return the output of the network: (length,) float32, on the scale of the file."""
         mean, deviation = self._scale
         with torch.no_grad():
             return (model(self._batch.inputs)[:, 0, 0].float() * deviation + mean).numpy()
-
-    def output_files(self) -> list[str]:
-        """Return the names of two sounds and of a figure."""
-        return ["true.wav", "generated.wav", "waveforms.png"]
-
-    def write_outputs(self, model: Any, folder: Path) -> list[str]:
-        """Write the excerpt and what the network generates, as sounds and in a figure."""
-        from orthornn.learn.report.figures import or_a_warning, told
-
-        from .waveforms import waveforms
-
-        waves = {"true": self.samples, "generated": self.generate(model)}
-        for name, wave in waves.items():
-            write_wav(folder / f"{name}.wav", wave, self.rate)
-        figure = folder / "waveforms.png"
-        with or_a_warning(figure):
-            waveforms(figure, f"excerpt {self.excerpt}, {self.length} samples from a constant input", waves, self.rate)
-        return [f"sound: {folder / 'true.wav'}, {folder / 'generated.wav'}{told(figure)}"]
 
     @cached_property
     def _batch(self) -> Batch:
@@ -190,3 +150,37 @@ class Music(Task):
                 f"Expected a sound file (WAV, FLAC, OGG), but there is no file {path}. Name it with data, --data."
             )
         return read_audio(path, first=self._first, count=self.length)
+
+
+@dataclass(frozen=True)
+class _NMSE(Objective):
+    """The normalized mean squared error."""
+
+    trivial_formula: ClassVar[str] = "the NMSE of the excerpt's mean"
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        return (prediction - targets).square().mean()  # the targets have variance 1
+
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, float]]:
+        return {"loss": (float(self.loss(prediction, targets).detach()), 1)}
+
+
+@output_files.register
+def _(task: Music) -> list[str]:
+    return ["true.wav", "generated.wav", "waveforms.png"]
+
+
+@write_outputs.register
+def _(task: Music, model: Any, folder: Path) -> list[str]:
+    """Write the excerpt and what the network generates, as sounds and in a figure."""
+    from orthornn.learn.report.figures import or_a_warning, told
+
+    from .waveforms import waveforms
+
+    waves = {"true": task.samples, "generated": task.generate(model)}
+    for name, wave in waves.items():
+        write_wav(folder / f"{name}.wav", wave, task.rate)
+    figure = folder / "waveforms.png"
+    with or_a_warning(figure):
+        waveforms(figure, f"excerpt {task.excerpt}, {task.length} samples from a constant input", waves, task.rate)
+    return [f"sound: {folder / 'true.wav'}, {folder / 'generated.wav'}{told(figure)}"]

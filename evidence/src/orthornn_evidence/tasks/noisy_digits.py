@@ -13,15 +13,16 @@ The trivial baseline is the same as for pixel-mnist.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 
 from orthornn._checks import check_integer
 from orthornn.errors import ArgumentError
+from orthornn.learn.tasks import Batch
 from orthornn.learn.tasks.streams import stream
-from orthornn.learn.tasks.task import LARGEST, Batch
+from orthornn.learn.tasks.task import LARGEST
 
 from .pixel_mnist import Images, Pictures
 
@@ -39,19 +40,13 @@ class NoisyDigits(Images):
         super().__post_init__()
         check_integer("T", self.T, 1, LARGEST)
 
-    @property
-    def input_size(self) -> int:
-        """Pixels of a row."""
+    def _input_size(self) -> int:
         return self._train.width
 
     @property
     def steps(self) -> int:
         """T."""
         return self.T
-
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: what pixels are multiplied with."""
-        return {"scale": 1 / self._white}
 
     def _arrange(self, images: Pictures, purpose: str, seed: int, first: int) -> Batch:
         """Return inputs (T, B, W) float32 in [0, 1]."""

@@ -17,9 +17,9 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -31,8 +31,10 @@ from orthornn._checks import check_choice, check_integer
 from orthornn.errors import DataError
 from orthornn.learn.files.inflate import check_inflated
 from orthornn.learn.files.optional_packages import import_optional
+from orthornn.learn.tasks import Batch, Objective, Problem
+from orthornn.learn.tasks.abilities import baselines
 from orthornn.learn.tasks.sequences import Ragged, flat
-from orthornn.learn.tasks.task import Batch, Task, batch_rows
+from orthornn.learn.tasks.task import Task, batch_rows, judged
 
 KEYS = 88
 COLLECTIONS = {
@@ -57,12 +59,10 @@ class PianoRolls(Task):
     """Predict the next frame of a piano roll."""
 
     name: ClassVar[str] = "piano-rolls"
-    input = "real"
     output = "all"
     predicts_ahead = True
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
-    trivial_formula: ClassVar[str] = "sum_k of the entropy of key k's frequency in the training frames"
     batch_size: ClassVar[int] = 10
 
     data: str = "data/polymusic"
@@ -74,72 +74,29 @@ class PianoRolls(Task):
         check_choice("collection", self.collection, COLLECTIONS)
 
     @property
-    def input_size(self) -> int:
-        """88 keys."""
-        return KEYS
-
-    @property
-    def output_size(self) -> int:
-        """88 keys."""
-        return KEYS
-
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: outputs are keys, each pressed with an independent probability."""
-        return {"says": "probabilities"}
-
-    @property
     def steps(self) -> int:
         """The length of the longest training piece."""
         return int(self._rolls["train"].pieces.lengths.max()) - 1
 
-    @property
-    def trivial_loss(self) -> float:
-        """The sum over keys of the entropy in nats of their frequencies."""
-        p = self._wanted("train").double().mean(0)
-        return float((torch.special.entr(p) + torch.special.entr(1 - p)).sum())
+    def problem(self) -> Problem:
+        """Return the pieces: outputs are keys, each pressed with a probability of its own."""
+        schema = {"input_size": KEYS, "output_size": KEYS, "input": "real", "output": "all", "says": "probabilities"}
+        held_out = partial(self._held_out, "validation"), partial(self._held_out, "test")
+        return Problem(schema, self._train_batch, *held_out)
 
-    def baselines(self) -> dict[str, float]:
-        """Return the test loss of holding or releasing each key with the training set's probability, given its present
-        state (counted from 1).
-        """
-        train, test = (self._rolls[part].frames for part in ("train", "test"))
-        after, before = self._wanted("train").double(), train[self._predicted("train") - 1].double()
-        on = ((before * after).sum(0) + 1) / (before.sum(0) + 2)
-        off = (((1 - before) * after).sum(0) + 1) / ((1 - before).sum(0) + 2)
-        now = test[self._predicted("test") - 1].double()
-        nll = F.binary_cross_entropy(now * on + (1 - now) * off, self._wanted("test").double(), reduction="none")
-        return {"each key by its present state": float(nll.sum(1).mean())}
+    def objective(self) -> Objective:
+        """Return the negative log-likelihood; the trivial baseline has the entropies of the keys' frequencies."""
+        p = self._wanted("train").double().mean(0)
+        entropy = float((torch.special.entr(p) + torch.special.entr(1 - p)).sum())
+        return _OfFrames(trivial=entropy, **judged(self))
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """Return the number of full batches of the training pieces."""
         return len(self._rolls["train"].pieces) // batch_size
 
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Return a batch of the training pieces."""
+    def _train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         rows = batch_rows(step, batch_size, len(self._rolls["train"].pieces), seed)
         return self._batch("train", rows.numpy())
-
-    def validation(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the validation pieces."""
-        return self._held_out("validation", batch_size)
-
-    def test(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the test pieces."""
-        return self._held_out("test", batch_size)
-
-    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """Return the negative log-likelihood of a frame in nats."""
-        rows, wanted = flat(prediction, targets)
-        return F.binary_cross_entropy_with_logits(rows, wanted, reduction="sum") / len(wanted)
-
-    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """Return loss and accuracy; see above."""
-        rows, wanted = flat(prediction, targets)
-        foreseen, pressed = rows > 0, wanted > 0
-        return {
-            "loss": (float(self.loss(prediction, targets).detach()) * len(wanted), len(wanted)),
-            "accuracy": (float((foreseen & pressed).sum()), float((foreseen | pressed).sum())),
-        }
 
     def _batch(self, part: str, chosen: np.ndarray) -> Batch:
         frames, pieces = self._rolls[part]
@@ -193,6 +150,40 @@ class PianoRolls(Task):
                 f"Expected the entries {', '.join(_PARTS.values())}, but {path} has no {', '.join(missing)}."
             )
         return {part: _part(path, key, content[key]) for part, key in _PARTS.items()}
+
+
+@dataclass(frozen=True)
+class _OfFrames(Objective):
+    """The negative log-likelihood of a frame in nats."""
+
+    trivial_formula: ClassVar[str] = "sum_k of the entropy of key k's frequency in the training frames"
+
+    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
+        rows, wanted = flat(prediction, targets)
+        return F.binary_cross_entropy_with_logits(rows, wanted, reduction="sum") / len(wanted)
+
+    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
+        """Return loss and accuracy; see above."""
+        rows, wanted = flat(prediction, targets)
+        foreseen, pressed = rows > 0, wanted > 0
+        return {
+            "loss": (float(self.loss(prediction, targets).detach()) * len(wanted), len(wanted)),
+            "accuracy": (float((foreseen & pressed).sum()), float((foreseen | pressed).sum())),
+        }
+
+
+@baselines.register
+def _(task: PianoRolls) -> dict[str, float]:
+    """Return the test loss of holding or releasing each key with the training set's probability, given its present
+    state (counted from 1).
+    """
+    train, test = (task._rolls[part].frames for part in ("train", "test"))
+    after, before = task._wanted("train").double(), train[task._predicted("train") - 1].double()
+    on = ((before * after).sum(0) + 1) / (before.sum(0) + 2)
+    off = (((1 - before) * after).sum(0) + 1) / ((1 - before).sum(0) + 2)
+    now = test[task._predicted("test") - 1].double()
+    nll = F.binary_cross_entropy(now * on + (1 - now) * off, task._wanted("test").double(), reduction="none")
+    return {"each key by its present state": float(nll.sum(1).mean())}
 
 
 def _check_size(path: Path) -> None:

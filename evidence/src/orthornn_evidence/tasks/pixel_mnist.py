@@ -42,8 +42,9 @@ from torch.nn import functional as F
 
 from orthornn._checks import check_choice, check_integer
 from orthornn.errors import DataError
+from orthornn.learn.tasks import Batch, Objective, Problem
 from orthornn.learn.tasks.streams import stream
-from orthornn.learn.tasks.task import Batch, Task, batch_rows, fresh_rows
+from orthornn.learn.tasks.task import Task, batch_rows, fresh_rows, judged
 
 from ..files.download import fetch_missing
 from ..files.idx import read_idx
@@ -82,14 +83,42 @@ class Pictures(NamedTuple):
 
 
 @dataclass(frozen=True)
+class _CrossEntropy(Objective):
+    """The cross-entropy in nats. frequencies: Of the classes of the training images, (K,)."""
+
+    trivial_formula: ClassVar[str] = "-sum_k p_k ln p_k over the class frequencies of the training images"
+
+    frequencies: Tensor
+
+    @property
+    def trivial_loss(self) -> float:
+        """The entropy in nats of the classes of the training images."""
+        return float(torch.special.entr(self.frequencies).sum())
+
+    @property
+    def trivial_metric(self) -> float:
+        """The share of the most frequent class among the training images."""
+        return float(self.frequencies.max())
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(prediction, targets)
+
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
+        """Return loss and accuracy, the share of images classified correctly."""
+        count = len(targets)
+        return {
+            "loss": (float(self.loss(prediction, targets)) * count, count),
+            "accuracy": (float((prediction.argmax(-1) == targets).sum()), count),
+        }
+
+
+@dataclass(frozen=True)
 class Images(Task):
     """The classification of images in the files of MNIST; subclasses show them as sequences."""
 
-    input = "real"
     output = "last"
     metric: ClassVar[str] = "accuracy"
     higher_is_better: ClassVar[bool] = True
-    trivial_formula: ClassVar[str] = "-sum_k p_k ln p_k over the class frequencies of the training images"
 
     data: str = "data/mnist"
     """Folder with the four original files, train-images-idx3-ubyte.gz and so on."""
@@ -113,27 +142,34 @@ class Images(Task):
             check_integer("validation_size", self.validation_size, 0)
         check_integer("split_seed", self.split_seed, 0)
 
-    @property
-    def output_size(self) -> int:
-        """The classes: one more than the highest label."""
-        return self._classes
+    def problem(self) -> Problem:
+        """Return the images; none for validation in helfrich2018."""
+        sizes = {"input_size": self._input_size(), "output_size": self._classes}
+        schema = {**sizes, "input": "real", "output": "last", "says": "classes", **self._preprocessing()}
+        return Problem(
+            schema,
+            self._train_batch,
+            lambda batch_size: self._batches(self._parts[1], batch_size, "validation"),
+            lambda batch_size: self._batches(self._test, batch_size, "test"),
+        )
 
-    @property
-    def trivial_loss(self) -> float:
-        """The entropy in nats of the classes of the training images."""
-        return float(torch.special.entr(self._frequencies).sum())
+    def objective(self) -> Objective:
+        """Return the cross-entropy, and the share of images classified correctly."""
+        return _CrossEntropy(self._frequencies, **judged(self))
 
-    @property
-    def trivial_metric(self) -> float:
-        """The share of the most frequent class among the training images."""
-        return float(self._frequencies.max())
+    @abstractmethod
+    def _input_size(self) -> int:
+        """Return the pixels of a step."""
+
+    def _preprocessing(self) -> dict[str, Any]:
+        """Return what pixels are multiplied with."""
+        return {"scale": 1 / self._white}
 
     def steps_per_epoch(self, batch_size: int) -> int | None:
         """Return the number of full batches of the training images."""
         return len(self._train.labels) // batch_size
 
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Return a batch of the training images."""
+    def _train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         train = self._train
         if self.variant == "vorontsov2017":
             check_integer("batch_size", batch_size, 1, len(train.labels))
@@ -144,26 +180,6 @@ class Images(Task):
         else:
             rows = batch_rows(step, batch_size, len(train.labels), seed)
         return self._arrange(train.take(rows), "train", seed, step)
-
-    def validation(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the validation images; none in helfrich2018."""
-        return self._batches(self._parts[1], batch_size, "validation")
-
-    def test(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the test images."""
-        return self._batches(self._test, batch_size, "test")
-
-    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """Return cross-entropy in nats."""
-        return F.cross_entropy(prediction, targets)
-
-    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
-        """Return loss and accuracy, the share of images classified correctly."""
-        count = len(targets)
-        return {
-            "loss": (float(self.loss(prediction, targets)) * count, count),
-            "accuracy": (float((prediction.argmax(-1) == targets).sum()), count),
-        }
 
     def files(self) -> dict[str, Path]:
         """Return the four files of the folder."""
@@ -271,9 +287,7 @@ class PixelMNIST(Images):
         super().__post_init__()
         check_integer("shift", self.shift, 0, _FARTHEST)
 
-    @property
-    def input_size(self) -> int:
-        """One pixel."""
+    def _input_size(self) -> int:
         return 1
 
     @property
@@ -281,10 +295,10 @@ class PixelMNIST(Images):
         """Pixels of an image."""
         return self._train.pixels.shape[1]
 
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: the factor of the pixels, and the permutation."""
+    def _preprocessing(self) -> dict[str, Any]:
+        """Return the same with the permutation."""
         order = np.random.RandomState(PERMUTATION_SEED).permutation(self.steps).tolist() if self.permuted else None
-        return {"scale": 1 / self._white, **({} if order is None else {"order": order})}
+        return {**super()._preprocessing(), **({} if order is None else {"order": order})}
 
     def _ordered(self, pixels: np.ndarray) -> np.ndarray:
         if not self.permuted:

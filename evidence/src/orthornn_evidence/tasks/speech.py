@@ -31,9 +31,11 @@ from orthornn._checks import check_integer, check_number
 from orthornn.errors import ArgumentError, DataError
 from orthornn.learn.files.audio import resample, write_wav
 from orthornn.learn.files.inflate import check_inflated
+from orthornn.learn.tasks import Batch, Objective, Problem
+from orthornn.learn.tasks.abilities import baselines, output_files, write_outputs
 from orthornn.learn.tasks.sequences import Ragged, flat, mean_of_each
 from orthornn.learn.tasks.splits import check_no_shares
-from orthornn.learn.tasks.task import Batch, Task, batch_rows
+from orthornn.learn.tasks.task import Task, batch_rows, judged
 
 from ..files.download import fetch_missing
 from . import speech_scores
@@ -65,12 +67,10 @@ class Speech(Task):
     """Predict the next frame of a spectrogram of speech."""
 
     name: ClassVar[str] = "speech"
-    input = "real"
     output = "all"
     predicts_ahead = True
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
-    trivial_formula: ClassVar[str] = "the squared distance in dB^2 of training frames from their mean frame"
 
     data: str = "data/speech"
     """Folder of TIMIT (with TRAIN and TEST), folder with train.zip, valid.zip and test.zip of WAV files, or any folder of
@@ -92,22 +92,24 @@ class Speech(Task):
         check_number("test_share", self.test_share, 0, 1)
         check_integer("split_seed", self.split_seed, 0)
 
-    @property
-    def input_size(self) -> int:
-        """129 bins."""
-        return BINS
-
-    @property
-    def output_size(self) -> int:
-        """129 bins."""
-        return BINS
-
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: frames in dB, standardized by the training part."""
+    def problem(self) -> Problem:
+        """Return the utterances: frames in dB, standardized by the training part, and the frames after them."""
         mean, deviation = self._scale
-        scaling = {"scale": 1 / deviation, "offset": -mean / deviation}
-        sound = {"features": "log-magnitude", "window": WINDOW, "hop": HOP}
-        return {**scaling, "target_scale": deviation, "target_offset": mean, "sample_rate": RATE, "sound": sound}
+        schema = {"input_size": BINS, "output_size": BINS, "input": "real", "output": "all", "says": "values"}
+        schema |= {"scale": 1 / deviation, "offset": -mean / deviation}
+        schema |= {"target_scale": deviation, "target_offset": mean, "sample_rate": RATE}
+        schema |= {"sound": {"features": "log-magnitude", "window": WINDOW, "hop": HOP}}
+        return Problem(
+            schema,
+            self._train_batch,
+            lambda batch_size: self._batches(self._validation, batch_size),
+            lambda batch_size: self._batches(self._test, batch_size),
+        )
+
+    def objective(self) -> Objective:
+        """Return the squared error; the trivial baseline is the mean frame of the training set."""
+        trivial = float(self._wanted(self._train).double().var(0, correction=0).mean())
+        return _Decibels(*self._scale, trivial=trivial, **judged(self))
 
     def summary_lines(self) -> list[str]:
         """Return the number and duration of the utterances, and a description of a step."""
@@ -126,50 +128,13 @@ class Speech(Task):
         """The length of the longest training utterance."""
         return int(self._train.frames.lengths.max()) - 1
 
-    @property
-    def trivial_loss(self) -> float:
-        """The squared error of the mean frame on the training set."""
-        return float(self._wanted(self._train).double().var(0, correction=0).mean())
-
-    def baselines(self) -> dict[str, float]:
-        """Return the test losses of the previous frame and of the training set's mean frame."""
-        wanted = self._wanted(self._test)
-        mean = self._wanted(self._train).double().mean(0)
-        before = self._test.features[self._predicted(self._test) - 1]
-        return {
-            "previous frame": float((wanted - before).square().mean(dtype=torch.float64)),
-            "mean frame of the training set": float((wanted - mean).square().mean()),
-        }
-
     def steps_per_epoch(self, batch_size: int) -> int:
         """Return the number of full batches of the training utterances."""
         return len(self._train.frames) // batch_size
 
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Return a batch of the training utterances."""
+    def _train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         rows = batch_rows(step, batch_size, len(self._train.frames), seed)
         return self._batch(self._train, rows.numpy())
-
-    def validation(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the validation utterances."""
-        return self._batches(self._validation, batch_size)
-
-    def test(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the test utterances."""
-        return self._batches(self._test, batch_size)
-
-    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """Return the mean squared error in dB^2."""
-        return self._errors(prediction, targets).mean()
-
-    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """Return loss and mse_utterance, both in dB^2."""
-        errors = self._errors(prediction, targets).detach().double()
-        of_each = mean_of_each(errors, targets)
-        return {
-            "loss": (float(errors.sum()), len(errors)),
-            "mse_utterance": (float(of_each.sum()), len(of_each)),
-        }
 
     def reconstruct(self, model: Any, utterance: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return a test utterance and its reconstructions from predicted frames, each (n,) float32 at 8 kHz.
@@ -208,35 +173,10 @@ class Speech(Task):
             for name, of_name in found.items()
         }
 
-    def output_files(self) -> list[str]:
-        """Return the names of three sounds."""
-        return ["true.wav", "model.wav", "previous-frame.wav"]
-
-    def write_outputs(self, model: Any, folder: Path) -> list[str]:
-        """Write the first test utterance as it is and as it is reconstructed; return the scores of the first ones."""
-        truth, sounds = self.reconstruct(model, 0)
-        for name, sound in {"true": truth, **sounds}.items():
-            write_wav(folder / f"{name.replace(' ', '-')}.wav", sound, RATE)
-        lines = []
-        scores = self.scores(model, _SCORED)
-        for name, of_name in scores.items():
-            shown = ", ".join(
-                f"{score} {'not computed' if value is None else f'{value:.3f}'}" for score, value in of_name.items()
-            )
-            lines.append(f"sound reconstructed from {name}, first {_SCORED} test utterances: {shown}")
-        absent = sorted({score for of_name in scores.values() for score, value in of_name.items() if value is None})
-        if absent:
-            lines.append(f"{', '.join(absent)}: package missing (extras speech and pesq), or no score defined")
-        return [*lines, f"sound: {', '.join(sorted(str(path) for path in folder.glob('*.wav')))}"]
-
     def _spectra(self, utterance: int) -> tuple[np.ndarray, Tensor, Tensor]:
         truth = self._test.sounds[utterance]
         spectra = frames(torch.from_numpy(truth))
         return truth, spectra, log_magnitude(spectra)
-
-    def _errors(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        rows, wanted = flat(prediction, targets)
-        return (rows * self._scale[1] + self._scale[0] - wanted).square().mean(-1)
 
     def _batch(self, part: Utterances, chosen: np.ndarray) -> Batch:
         steps = part.frames.steps(chosen, 1)
@@ -349,3 +289,65 @@ class Speech(Task):
                     (Path(new) / inside).write_bytes(content.read())
             for speaker in sorted(Path(new).iterdir()):
                 speaker.rename(folder / speaker.name)
+
+
+@dataclass(frozen=True)
+class _Decibels(Objective):
+    """The mean squared error in dB^2 of standardized predictions. mean, deviation: Of all training features."""
+
+    trivial_formula: ClassVar[str] = "the squared distance in dB^2 of training frames from their mean frame"
+
+    mean: float
+    deviation: float
+
+    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
+        return self._errors(prediction, targets).mean()
+
+    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
+        """Return loss and mse_utterance, both in dB^2."""
+        errors = self._errors(prediction, targets).detach().double()
+        of_each = mean_of_each(errors, targets)
+        return {
+            "loss": (float(errors.sum()), len(errors)),
+            "mse_utterance": (float(of_each.sum()), len(of_each)),
+        }
+
+    def _errors(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
+        rows, wanted = flat(prediction, targets)
+        return (rows * self.deviation + self.mean - wanted).square().mean(-1)
+
+
+@baselines.register
+def _(task: Speech) -> dict[str, float]:
+    """Return the test losses of the previous frame and of the training set's mean frame."""
+    wanted = task._wanted(task._test)
+    mean = task._wanted(task._train).double().mean(0)
+    before = task._test.features[task._predicted(task._test) - 1]
+    return {
+        "previous frame": float((wanted - before).square().mean(dtype=torch.float64)),
+        "mean frame of the training set": float((wanted - mean).square().mean()),
+    }
+
+
+@output_files.register
+def _(task: Speech) -> list[str]:
+    return ["true.wav", "model.wav", "previous-frame.wav"]
+
+
+@write_outputs.register
+def _(task: Speech, model: Any, folder: Path) -> list[str]:
+    """Write the first test utterance as it is and as it is reconstructed; return the scores of the first ones."""
+    truth, sounds = task.reconstruct(model, 0)
+    for name, sound in {"true": truth, **sounds}.items():
+        write_wav(folder / f"{name.replace(' ', '-')}.wav", sound, RATE)
+    lines = []
+    scores = task.scores(model, _SCORED)
+    for name, of_name in scores.items():
+        shown = ", ".join(
+            f"{score} {'not computed' if value is None else f'{value:.3f}'}" for score, value in of_name.items()
+        )
+        lines.append(f"sound reconstructed from {name}, first {_SCORED} test utterances: {shown}")
+    absent = sorted({score for of_name in scores.values() for score, value in of_name.items() if value is None})
+    if absent:
+        lines.append(f"{', '.join(absent)}: package missing (extras speech and pesq), or no score defined")
+    return [*lines, f"sound: {', '.join(sorted(str(path) for path in folder.glob('*.wav')))}"]

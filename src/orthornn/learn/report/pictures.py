@@ -190,13 +190,13 @@ def _norms(model: SequenceModel, task: Task) -> np.ndarray | None:
     if getattr(task, "download", False):  # a report fetches nothing
         task = replace(task, download=False)  # type: ignore[type-var]
     try:
-        inputs, targets = next(iter(task.validation(_SEQUENCES)), (None, None))
+        inputs, targets = next(iter(task.problem().validation(_SEQUENCES)), (None, None))
     except OrthornnError:
         return None
     if not isinstance(inputs, Tensor) or len(inputs) > _LONGEST:
         return None
     try:
-        norms = hidden_gradient_norms(model, inputs, lambda prediction: task.loss(prediction, targets))
+        norms = hidden_gradient_norms(model, inputs, lambda prediction: task.objective().loss(prediction, targets))
     except ArgumentError:  # a kind of core whose states cannot be followed
         return None
     return norms[-1].detach().numpy()

@@ -51,7 +51,7 @@ def prediction_figures(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[s
         return {}, []
     try:
         config, model = load_model(best.path, "chosen")
-        _ = config.task.input_size  # first, as an error of the task itself tells more
+        _ = config.task.problem()  # first, as an error of the task itself tells more
         check_data(best.path, config.task)
         found = predictions(model, config.task)
     except (OrthornnError, OSError) as error:
@@ -79,7 +79,7 @@ def prediction_figures(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[s
 def predictions(model: SequenceModel, task: Task) -> Predictions | None:
     """Return a network's predictions on the test part, as far as they are cheap; None for other kinds of targets."""
     outputs, targets, steps = [], [], 0
-    for pieces, batch in enumerate(task.test(1 if task.output == "all" else _BATCH), start=1):
+    for pieces, batch in enumerate(task.problem().test(1 if task.output == "all" else _BATCH), start=1):
         prediction = model(batch.inputs)
         rows, wanted = _rows(prediction, batch, task.output)
         if wanted.is_floating_point() != (wanted.dim() == 2) or (wanted.dim() == 2 and wanted.shape != rows.shape):

@@ -41,7 +41,8 @@ def check_data(run: Path, task: Task) -> None:
     """
     check_same_files(fingerprint(task), run)
     description = read_description(run)
-    made = {name: getattr(task, name) for name in ("input_size", "output_size", "input", "output")}
+    schema = task.problem().schema
+    made = {name: schema[name] for name in ("input_size", "output_size", "input", "output")}
     check_same_description({name: description[name] for name in made}, made, run)
 
 

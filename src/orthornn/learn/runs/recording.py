@@ -27,10 +27,9 @@ from ...modules import Transition
 from ...parametrizations.matrices import as_complex
 from ..fit import Fit, Observer
 from ..systems import SequenceModel
-from ..tasks import Batch
+from ..tasks import Batch, Objective, Problem
 from ..training.batch_splitting import to_device
 from ..training.config import RecordConfig
-from ..training.problem import Objective, Problem
 
 
 class Recorder(Observer):

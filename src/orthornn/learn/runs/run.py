@@ -15,10 +15,10 @@ from ..._warnings import warn
 from ...errors import ArgumentError, CheckpointError, DataError, NonFiniteError, OrthornnError
 from ...saved.run_files import CONFIG, RESULT, read_description
 from ..fit import Fit, Observer, tested
-from ..tasks import Batch
+from ..tasks import Batch, Classify
+from ..tasks.abilities import stored, whole_series
 from ..training import guards
 from ..training.config import RunConfig, read_config
-from ..training.description import describe
 from ..training.learner import outputs_of
 from ..training.penalized import check_smoothing
 from ..training.processes import Processes
@@ -84,7 +84,7 @@ class Run:
         selection = Selection(config.task.metric, higher_is_better=config.task.higher_is_better)
         self._best_weights = BestWeights(selection, config.patience)
         calls = _Calls(observers if self.trainer.processes.first else ())
-        self._recorder = Recorder(self.trainer.model, self.trainer.problem, config.task, config.record)
+        self._recorder = Recorder(self.trainer.model, self.trainer.problem, self.trainer.objective, config.record)
         self._observers: list[Observer] = [calls, self._recorder, self._best_weights, _Orthogonality(self)]
         self.fit = Fit(self.trainer, self._observers, validate_first=self.trainer.warm)
         self.directory: RunDirectory | None = None
@@ -101,7 +101,7 @@ class Run:
             return
         if not (path / CONFIG).exists():  # else it says so below, and nothing is written into it
             try:
-                task = self.config.task.stored(path)
+                task = stored(self.config.task, path)
             except OSError as error:
                 if isinstance(error, OrthornnError):
                     raise
@@ -109,7 +109,7 @@ class Run:
             if task is not self.config.task:
                 self.config = dataclasses.replace(self.config, task=task)
         task = self.config.task
-        self._store(RunDirectory.create(path, self.config, describe(task), fingerprint(task)))
+        self._store(RunDirectory.create(path, self.config, task.problem().schema, fingerprint(task)))
 
     def _store(self, directory: RunDirectory, saved_step: int | None = None) -> None:
         """Write records and checkpoints into a directory. saved_step: That of the checkpoint that it is resumed
@@ -154,7 +154,7 @@ class Run:
             processes.wait()
             if processes.first:
                 check_same_files(fingerprint(config.task), path)
-                check_same_description(read_description(path), describe(config.task), path)
+                check_same_description(read_description(path), config.task.problem().schema, path)
             run = cls(changed, processes=processes, observers=observers)
             restore(found, run.fit, run._best_weights.selection, path)
             run._recorder.skip(run.fit.records, run.trainer.step)
@@ -280,13 +280,15 @@ class Run:
         recorded = tested(self.fit.records, step)
         if recorded is not None:
             return recorded
-        return self._with_best_weights(lambda: self._tested(self.config.task.test(self.config.evaluation_batch))) or {}
+        return (
+            self._with_best_weights(lambda: self._tested(self.trainer.problem.test(self.config.evaluation_batch))) or {}
+        )
 
     def _whole_tested(self, in_windows: dict[str, float], threshold: float | None) -> dict[str, float]:
         """Return the test metrics of whole series, if the test cuts them; warn if they are far worse than in
         windows.
         """
-        batches = self.config.task.test_of_whole_series(self.config.evaluation_batch)
+        batches = whole_series(self.config.task, self.config.evaluation_batch)
         first = next(batches, None)
         if first is None or not in_windows:
             return {}
@@ -304,9 +306,12 @@ class Run:
 
     def _decided(self) -> tuple[float | None, dict[str, float], dict[str, float]]:
         """Return the threshold of the weights as they are, and the metrics of validation and test with it."""
-        task, size = self.config.task, self.config.evaluation_batch
-        threshold = task.choose_threshold(outputs_of(self.trainer, task.validation(size)))
-        parts = (task.validation(size), task.test(size))
+        problem, size, task = self.trainer.problem, self.config.evaluation_batch, self.config.task
+        assert isinstance(task, Classify)
+        assert task.threshold is not None
+        outputs = outputs_of(self.trainer, problem.validation(size))
+        threshold = task.objective().chosen_threshold(task.threshold, outputs)
+        parts = (problem.validation(size), problem.test(size))
         return threshold, *(self._tested(part, threshold) for part in parts)  # type: ignore[return-value]
 
     def _tested(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
@@ -353,14 +358,15 @@ def _trivial_loss(config: RunConfig) -> float:
         ArgumentError: If a batch has more sequences than the data, or labels are smoothed that are not classes.
     """
     task = config.task
-    loss = task.trivial_loss
+    problem, objective = task.problem(), task.objective()
+    loss = objective.trivial_loss
     if not loss > 0:
         raise DataError(
             f"Expected training targets that differ, but got the same ones in {task.name}, whose trivial baseline has the "
             f"loss {loss:g}. Give it other data, or divide them by another split_seed."
         )
     if task.steps_per_epoch(config.batch_size) == 0:
-        task.train_batch(0, config.batch_size, config.seed)  # raises: a batch has more than all there are
+        problem.train(0, config.batch_size, config.seed)  # raises: a batch has more than all there are
     if config.penalties.label_smoothing:
-        check_smoothing(task, task.train_batch(0, config.batch_size, config.seed).targets)
+        check_smoothing(objective, problem.train(0, config.batch_size, config.seed).targets)
     return loss

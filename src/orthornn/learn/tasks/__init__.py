@@ -9,9 +9,11 @@ from .characters import Characters
 from .classify import Classify
 from .copying import Copying
 from .forecast import Forecast
+from .objective import Objective
+from .problem import Batch, Problem
 from .registry import Tasks
 from .regress import Regress
-from .task import Batch, Task
+from .task import Task
 
 __all__ = [
     "TASKS",
@@ -22,6 +24,8 @@ __all__ = [
     "Classify",
     "Copying",
     "Forecast",
+    "Objective",
+    "Problem",
     "Regress",
     "Task",
 ]

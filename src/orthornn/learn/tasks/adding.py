@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -29,8 +29,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..._checks import check_choice, check_integer
+from .objective import Objective
+from .problem import Batch, Problem
 from .streams import stream
-from .task import LARGEST, Batch, Task, batch_rows
+from .task import LARGEST, Task, batch_rows, judged
 
 Variant = Literal["mhammedi2017", "mhammedi2017-code", "helfrich2018", "vorontsov2017", "vorontsov2017-code"]
 _FIXED_SEED = 0  # fixed and held-out sequences do not depend on the seed of a run
@@ -41,11 +43,9 @@ class Adding(Task):
     """Add the two marked numbers of a sequence."""
 
     name: ClassVar[str] = "adding"
-    input = "real"
     output = "last"
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
-    trivial_formula: ClassVar[str] = "the variance of the sum of two uniform numbers, 1/6 (of half the sum, 1/24)"
 
     T: int = 400
     """Steps of a sequence."""
@@ -67,52 +67,33 @@ class Adding(Task):
         check_integer("test_size", self.test_size, 1, LARGEST)
 
     @property
-    def input_size(self) -> int:
-        """The number and the marker."""
-        return 2
-
-    @property
-    def output_size(self) -> int:
-        """The sum."""
-        return 1
-
-    @property
     def steps(self) -> int:
         """T."""
         return self.T
-
-    @property
-    def trivial_loss(self) -> float:
-        """The variance of the sum of two uniform numbers, a quarter of it for half the sum."""
-        return 2 / 12 * self._scale**2
 
     def steps_per_epoch(self, batch_size: int) -> int | None:
         """Return the batches of the fixed set, or None where every batch is fresh."""
         return self.train_size // batch_size if self.variant == "helfrich2018" else None
 
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Return a fresh batch, or one of the fixed set."""
+    def problem(self) -> Problem:
+        """Return fresh batches, or those of the fixed set: a number and its marker in, the sum out."""
+        schema = {"input_size": 2, "output_size": 1, "input": "real", "output": "last", "says": "values"}
+        held_out = (
+            partial(self._held_out, "validation", self.validation_size),
+            partial(self._held_out, "test", self.test_size),
+        )
+        return Problem(schema, self._train_batch, *held_out)
+
+    def objective(self) -> Objective:
+        """Return the mean squared error."""
+        return _SquaredError(trivial=2 / 12 * self._scale**2, **judged(self))
+
+    def _train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         if self.variant == "helfrich2018":
             values, marks = self._fixed
             rows = batch_rows(step, batch_size, self.train_size, seed)
             return self._arrange(values[rows.numpy()], marks[rows.numpy()])
         return self._arrange(*self._draw(stream("train", seed, step), batch_size))
-
-    def validation(self, batch_size: int) -> Iterator[Batch]:
-        """Yield `validation_size` sequences."""
-        return self._held_out("validation", self.validation_size, batch_size)
-
-    def test(self, batch_size: int) -> Iterator[Batch]:
-        """Yield `test_size` sequences."""
-        return self._held_out("test", self.test_size, batch_size)
-
-    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean squared error."""
-        return F.mse_loss(prediction, targets)
-
-    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
-        """Return the loss, the mean squared error."""
-        return {"loss": (float(self.loss(prediction, targets)) * len(targets), len(targets))}
 
     @property
     def _scale(self) -> float:
@@ -154,3 +135,16 @@ class Adding(Task):
         inputs[marks, sequences, 1] = 1
         targets = values[sequences, marks].sum(1, keepdims=True) * np.float32(self._scale)
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
+
+
+@dataclass(frozen=True)
+class _SquaredError(Objective):
+    """The mean squared error."""
+
+    trivial_formula: ClassVar[str] = "the variance of the sum of two uniform numbers, 1/6 (of half the sum, 1/24)"
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        return F.mse_loss(prediction, targets)
+
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
+        return {"loss": (float(self.loss(prediction, targets)) * len(targets), len(targets))}

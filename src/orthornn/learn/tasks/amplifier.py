@@ -17,7 +17,7 @@ deviations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -31,10 +31,13 @@ from torch import Tensor
 from ..._checks import check_integer, check_number
 from ...errors import ArgumentError, DataError
 from ..files.audio import read_audio, write_wav
+from .abilities import output_files, write_outputs
 from .circuit import overdrive
+from .objective import Objective
+from .problem import Batch, Problem
 from .splits import counts
 from .streams import stream
-from .task import Batch, Task
+from .task import Task, judged
 
 DRY, WET = "dry.wav", "wet.wav"
 _PIECE = 16384  # samples of validation and test at once
@@ -45,13 +48,10 @@ class Amplifier(Task):
     """Learn an audio effect from a dry and a wet recording."""
 
     name: ClassVar[str] = "amplifier"
-    input = "real"
     output = "all"
     metric: ClassVar[str] = "esr"
     higher_is_better: ClassVar[bool] = False
-    trivial_formula: ClassVar[str] = "1, the ESR of silence"
     batch_size: ClassVar[int] = 32
-    carries_state: ClassVar[bool] = True
 
     data: str = "data/amplifier"
     """Folder with dry.wav and wet.wav, or only the dry sound file (WAV, FLAC, OGG)."""
@@ -79,16 +79,6 @@ class Amplifier(Task):
         check_number("test_share", self.test_share, 0, 1)
 
     @property
-    def input_size(self) -> int:
-        """The dry sample."""
-        return 1
-
-    @property
-    def output_size(self) -> int:
-        """The wet sample."""
-        return 1
-
-    @property
     def steps(self) -> int:
         """Samples of a stream in an update."""
         return self.truncation
@@ -98,16 +88,17 @@ class Amplifier(Task):
         """The rate of the files in Hz."""
         return self._read[2]
 
-    @property
-    def trivial_loss(self) -> float:
-        """The ESR of silence."""
-        self._scale  # noqa: B018  # what is wrong with the data shows before the run
-        return 1.0
-
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: both sounds are divided by their standard deviations in the training part."""
+    def problem(self) -> Problem:
+        """Return the segments: dry samples in, wet ones out, divided by their standard deviations in the training part."""
         dry, wet, _ = self._scale
-        return {"scale": 1 / dry, "target_scale": wet, "sample_rate": self.rate}
+        schema = {"input_size": 1, "output_size": 1, "input": "real", "output": "all", "says": "values"}
+        schema |= {"scale": 1 / dry, "target_scale": wet, "sample_rate": self.rate}
+        parts = (lambda batch_size: self._pieces("validation"), lambda batch_size: self._pieces("test"))
+        return Problem(schema, self._train_batch, *parts)
+
+    def objective(self) -> Objective:
+        """Return the error after pre-emphasis; silence has the ESR 1."""
+        return _ErrorToSignal(self.emphasis, self._scale[2], self.steps_per_epoch, trivial=1.0, **judged(self))
 
     def summary_lines(self) -> list[str]:
         """Return how long the recordings are, and how they are divided."""
@@ -127,11 +118,7 @@ class Amplifier(Task):
         check_integer("batch_size", batch_size, 1, count, f"The training part has {count} segments.")
         return max(1, (end - start) // batch_size // self.truncation - 1)
 
-    def begins(self, step: int, batch_size: int) -> bool:
-        """Return whether this step is the first of an epoch."""
-        return step % self.steps_per_epoch(batch_size) == 0
-
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
+    def _train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         """Return the segments of this step, one of each stream."""
         segments = self.steps_per_epoch(batch_size)
         epoch, place = divmod(step, segments)
@@ -143,30 +130,6 @@ class Amplifier(Task):
         if not place:
             batch.targets[: self.skipped] = torch.nan
         return batch
-
-    def validation(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the validation part, piece by piece."""
-        return self._pieces("validation")
-
-    def test(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the test part, piece by piece."""
-        return self._pieces("test")
-
-    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean squared error after pre-emphasis, over the mean energy of the training part."""
-        counted = ~self._emphasized(targets).isnan()
-        return self._emphasized(targets - prediction)[counted].square().mean() / self._scale[2]
-
-    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, float]]:
-        """Return the loss, the ESR and the ESR without pre-emphasis."""
-        error = (targets - prediction).double()
-        counted, emphasized = ~targets.isnan(), ~self._emphasized(targets).isnan()
-
-        def energy(values: Tensor, of: Tensor) -> float:
-            return float(values[of].square().sum())
-
-        ratio = (energy(self._emphasized(error), emphasized), energy(self._emphasized(targets.double()), emphasized))
-        return {"loss": ratio, "esr": ratio, "plain_esr": (energy(error, counted), energy(targets.double(), counted))}
 
     def sounds(self, part: str = "test") -> dict[str, np.ndarray]:
         """Return the dry and the wet samples of a part, (n,) float32."""
@@ -181,23 +144,6 @@ class Amplifier(Task):
                 y, state = model.stream(batch.inputs, state)
                 found.append(y[~batch.targets.isnan()].float().cpu())
         return torch.cat(found).numpy() * np.float32(self._scale[1])
-
-    def output_files(self) -> list[str]:
-        """Return the names of three sounds."""
-        return ["dry.wav", "wet.wav", "learned.wav"]
-
-    def write_outputs(self, model: Any, folder: Path) -> list[str]:
-        """Write the test part: dry, wet, and as the network makes it."""
-        files = {
-            folder / f"{name}.wav": sound for name, sound in {**self.sounds(), "learned": self.effect(model)}.items()
-        }
-        for file, sound in files.items():
-            write_wav(file, sound, self.rate)
-        return [f"sound of the test part: {', '.join(map(str, files))}"]
-
-    def _emphasized(self, values: Tensor) -> Tensor:
-        """Return values (T, ...) after pre-emphasis, (T - 1, ...); a single one as it is."""
-        return values if len(values) == 1 else values[1:] - self.emphasis * values[:-1]
 
     def _pieces(self, part: str) -> Iterator[Batch]:
         at, end = self._bounds[part]
@@ -280,3 +226,54 @@ class Amplifier(Task):
         if self.drive != Amplifier.drive:
             raise ArgumentError("Expected drive only where the circuit makes the wet recording. Leave it out.")
         return dry.astype(np.float64), wet.astype(np.float64), rate
+
+
+@dataclass(frozen=True)
+class _ErrorToSignal(Objective):
+    """The error after pre-emphasis. energy: The mean one of the training part. segments: Returns those of a stream."""
+
+    trivial_formula: ClassVar[str] = "1, the ESR of silence"
+    carries_state: ClassVar[bool] = True
+
+    emphasis: float
+    energy: float
+    segments: Callable[[int], int]
+
+    def begins(self, step: int, batch_size: int) -> bool:
+        """Return whether this step is the first of an epoch."""
+        return step % self.segments(batch_size) == 0
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean squared error after pre-emphasis, over the mean energy of the training part."""
+        counted = ~self._emphasized(targets).isnan()
+        return self._emphasized(targets - prediction)[counted].square().mean() / self.energy
+
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, float]]:
+        """Return the loss, the ESR and the ESR without pre-emphasis."""
+        error = (targets - prediction).double()
+        counted, emphasized = ~targets.isnan(), ~self._emphasized(targets).isnan()
+
+        def energy(values: Tensor, of: Tensor) -> float:
+            return float(values[of].square().sum())
+
+        ratio = (energy(self._emphasized(error), emphasized), energy(self._emphasized(targets.double()), emphasized))
+        return {"loss": ratio, "esr": ratio, "plain_esr": (energy(error, counted), energy(targets.double(), counted))}
+
+    def _emphasized(self, values: Tensor) -> Tensor:
+        """Return values (T, ...) after pre-emphasis, (T - 1, ...); a single one as it is."""
+        return values if len(values) == 1 else values[1:] - self.emphasis * values[:-1]
+
+
+@output_files.register
+def _(task: Amplifier) -> list[str]:
+    return ["dry.wav", "wet.wav", "learned.wav"]
+
+
+@write_outputs.register
+def _(task: Amplifier, model: Any, folder: Path) -> list[str]:
+    """Write the test part: dry, wet, and as the network makes it."""
+    sounds = {**task.sounds(), "learned": task.effect(model)}
+    files = {folder / f"{name}.wav": sound for name, sound in sounds.items()}
+    for file, sound in files.items():
+        write_wav(file, sound, task.rate)
+    return [f"sound of the test part: {', '.join(map(str, files))}"]

@@ -31,9 +31,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -43,10 +43,13 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import DataError
+from .abilities import baselines
+from .objective import Objective
+from .problem import Batch, Problem
 from .sequences import Ragged, flat, mean_of_each
 from .splits import check_no_shares, shares
 from .streams import stream
-from .task import Batch, Task, batch_rows
+from .task import Task, batch_rows, judged
 
 Variant = Literal["mhammedi2017", "mhammedi2017-code", "vorontsov2017", "vorontsov2017-code"]
 PTB_FILES = {"train": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
@@ -66,12 +69,10 @@ class Characters(Task):
     """Predict the characters of a text, one or more steps ahead."""
 
     name: ClassVar[str] = "characters"
-    input = "tokens"
     output = "all"
     predicts_ahead = True
     metric: ClassVar[str] = "bpc"
     higher_is_better: ClassVar[bool] = False
-    trivial_formula: ClassVar[str] = "-sum_c p_c ln p_c over the frequencies of the training characters"
 
     data: str = "data/ptb"
     """Folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt; or any one text file in UTF-8, whose lines are then
@@ -108,26 +109,25 @@ class Characters(Task):
         check_number("test_share", self.test_share, 0, 1)
         check_integer("split_seed", self.split_seed, 0)
 
-    @property
-    def input_size(self) -> int:
-        """The symbols."""
-        return self._texts[1]
+    def problem(self) -> Problem:
+        """Return the lines: symbols in, and the symbols that are `ahead` steps later out."""
+        vocabulary = [*self._texts[1]]
+        sizes = {"input_size": len(vocabulary), "output_size": len(vocabulary)}
+        schema = {**sizes, "input": "tokens", "output": "all", "says": "classes", "vocabulary": vocabulary}
+        held_out = partial(self._held_out, "validation"), partial(self._held_out, "test")
+        return Problem(schema, self._train_batch, *held_out)
 
-    @property
-    def output_size(self) -> int:
-        """The symbols."""
-        return self._texts[1]
-
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: the symbols of the training part, in the order of the token classes."""
-        alphabet = sorted(set("".join(self._prepared(self._lines()["train"], "train"))))
-        return {"vocabulary": [*alphabet, *["\ufffd"] * (self.input_size - len(alphabet))]}
+    def objective(self) -> Objective:
+        """Return the cross-entropy; the trivial baseline knows how frequent the predicted characters are."""
+        frequencies = self._pairs("train").sum(0)
+        entropy = float(torch.special.entr(frequencies / frequencies.sum()).sum())
+        return _BitsPerCharacter(trivial=entropy, **judged(self))
 
     def summary_lines(self) -> list[str]:
         """Return how many lines and characters there are in each part."""
         lengths = {name: self._part(name).lines.lengths for name in ("train", "validation", "test")}
         parts = [f"{len(own)} for {name} ({own.sum()} characters)" for name, own in lengths.items()]
-        return [f"{self.data}: lines: {', '.join(parts)}; {self.input_size} different characters"]
+        return [f"{self.data}: lines: {', '.join(parts)}; {len(self._texts[1])} different characters"]
 
     def files(self) -> dict[str, Path]:
         """Return the text, or the three of the Penn Treebank."""
@@ -139,26 +139,6 @@ class Characters(Task):
         """The length of the longest training line."""
         return int(self._part("train").lines.lengths.max()) - self.ahead
 
-    @property
-    def trivial_loss(self) -> float:
-        """The entropy in nats of the predicted characters of the training lines."""
-        frequencies = self._pairs("train").sum(0)
-        return float(torch.special.entr(frequencies / frequencies.sum()).sum())
-
-    @property
-    def trivial_metric(self) -> float:
-        """The same in bits."""
-        return self.trivial_loss / math.log(2)
-
-    def baselines(self) -> dict[str, float]:
-        """Return the loss of predicting from one character, by the frequencies of what comes `ahead` steps after it
-        (each counted once more).
-        """
-        after = self._pairs("train") + 1
-        log_probability = (after / after.sum(1, keepdim=True)).log()
-        test = self._pairs("test")
-        return {"frequencies after the present character": float(-(test * log_probability).sum() / test.sum())}
-
     def steps_per_epoch(self, batch_size: int) -> int:
         """Return batches of the training lines."""
         lines = self._part("train").lines
@@ -167,39 +147,13 @@ class Characters(Task):
         counts = np.unique(lines.lengths, return_counts=True)[1]
         return int((-(-counts // batch_size)).sum())
 
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Return a batch of the training lines."""
+    def _train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         lines = self._part("train").lines
         if self.batching == "packed":
             return self._batch("train", batch_rows(step, batch_size, len(lines), seed).numpy())
         check_integer("batch_size", batch_size, 1)
         epoch, place = divmod(step, self.steps_per_epoch(batch_size))
         return self._batch("train", _equal_batches(lines, batch_size, seed, epoch)[place])
-
-    def validation(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the validation lines."""
-        return self._held_out("validation", batch_size)
-
-    def test(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the test lines."""
-        return self._held_out("test", batch_size)
-
-    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """Return cross-entropy in nats, the mean over all characters."""
-        return F.cross_entropy(*flat(prediction, targets))
-
-    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
-        """Return loss in nats, bpc and bpc_line in bits (see above), and accuracy, the share of characters predicted."""
-        rows, wanted = flat(prediction, targets)
-        nats = F.cross_entropy(rows, wanted, reduction="none").double()
-        lines = mean_of_each(nats, targets)
-        total, count = float(nats.sum()), len(nats)
-        return {
-            "loss": (total, count),
-            "bpc": (total / math.log(2), count),
-            "bpc_line": (float(lines.sum()) / math.log(2), len(lines)),
-            "accuracy": (float((rows.argmax(-1) == wanted).sum()), count),
-        }
 
     def _batch(self, part: str, chosen: np.ndarray) -> Batch:
         text = self._part(part)
@@ -218,7 +172,7 @@ class Characters(Task):
         """Return how often each symbol is followed, `ahead` steps later in its line, by each: (symbols, symbols)
         float64.
         """
-        text, size = self._part(part), self.input_size
+        text, size = self._part(part), len(self._texts[1])
         there = torch.ones(len(text.symbols), dtype=torch.bool)
         ends = torch.from_numpy(text.lines.starts + text.lines.lengths)
         for back in range(1, self.ahead + 1):
@@ -228,21 +182,21 @@ class Characters(Task):
         return torch.bincount(pairs, minlength=size * size).double().view(size, size)
 
     @cached_property
-    def _texts(self) -> tuple[dict[str, Text], int]:
-        """The lines of each part, and the number of symbols."""
+    def _texts(self) -> tuple[dict[str, Text], str]:
+        """The lines of each part, and the symbols of the training part, with one for all others if there are some."""
         parts = {part: self._prepared(lines, part) for part, lines in self._lines().items()}
         codes = {part: _codes("".join(lines)) for part, lines in parts.items()}
         alphabet = np.unique(codes["train"])
         unseen = any(not np.isin(np.unique(part), alphabet).all() for part in codes.values())
-        size = len(alphabet) + unseen
-        kind = np.uint8 if size <= 256 else np.int32
+        symbols = "".join(map(chr, alphabet.tolist())) + "\ufffd" * bool(unseen)
+        kind = np.uint8 if len(symbols) <= 256 else np.int32
         table = np.full(max(int(part.max()) for part in codes.values()) + 1, len(alphabet), kind)
         table[alphabet] = np.arange(len(alphabet))
         texts = {
             part: Text(torch.from_numpy(table[codes[part]]), Ragged(np.fromiter(map(len, lines), np.int64)))
             for part, lines in parts.items()
         }
-        return texts, size
+        return texts, symbols
 
     def _prepared(self, lines: list[str], part: str) -> list[str]:
         if self.max_length is not None:
@@ -285,6 +239,45 @@ class Characters(Task):
             )
         check_no_shares(self, "one text file", path)
         return {part: read_text(path / name).removesuffix("\n").split("\n") for part, name in PTB_FILES.items()}
+
+
+@dataclass(frozen=True)
+class _BitsPerCharacter(Objective):
+    """The cross-entropy in nats, the mean over all characters."""
+
+    trivial_formula: ClassVar[str] = "-sum_c p_c ln p_c over the frequencies of the training characters"
+
+    @property
+    def trivial_metric(self) -> float:
+        """The same in bits."""
+        return self.trivial_loss / math.log(2)
+
+    def loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
+        return F.cross_entropy(*flat(prediction, targets))
+
+    def metrics(self, prediction: Tensor, targets: Tensor | PackedSequence) -> dict[str, tuple[float, float]]:
+        """Return loss in nats, bpc and bpc_line in bits (see above), and accuracy, the share of characters predicted."""
+        rows, wanted = flat(prediction, targets)
+        nats = F.cross_entropy(rows, wanted, reduction="none").double()
+        lines = mean_of_each(nats, targets)
+        total, count = float(nats.sum()), len(nats)
+        return {
+            "loss": (total, count),
+            "bpc": (total / math.log(2), count),
+            "bpc_line": (float(lines.sum()) / math.log(2), len(lines)),
+            "accuracy": (float((rows.argmax(-1) == wanted).sum()), count),
+        }
+
+
+@baselines.register
+def _(task: Characters) -> dict[str, float]:
+    """Return the loss of predicting from one character, by the frequencies of what comes `ahead` steps after it (each
+    counted once more).
+    """
+    after = task._pairs("train") + 1
+    log_probability = (after / after.sum(1, keepdim=True)).log()
+    test = task._pairs("test")
+    return {"frequencies after the present character": float(-(test * log_probability).sum() / test.sum())}
 
 
 def read_text(path: Path) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,17 +17,20 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from .decision_threshold import best_threshold, decided, read_threshold
+from .objective import Objective
+from .problem import Batch
 from .sequences import flat
 from .table_data import IGNORED
 
 
 @dataclass(frozen=True)
-class ClassObjective:
+class ClassObjective(Objective):
     """Cross-entropy. counts: Of the training targets of each class, float64 (K,). weights: Of the classes, float32 (K,)."""
+
+    trivial_formula: ClassVar[str] = "-sum_k p_k ln p_k over the class frequencies of the training targets"
 
     counts: Tensor
     weights: Tensor | None = None
-    every_step: bool = False
 
     @property
     def frequencies(self) -> Tensor:
@@ -47,7 +50,7 @@ class ClassObjective:
 
     def rows(self, output: Tensor, targets: Tensor | PackedSequence) -> tuple[Tensor, Tensor]:
         """Return the output (rows, K) and the targets (rows,), row by row."""
-        if self.every_step:
+        if self.output == "all":
             return flat(output, targets)
         assert isinstance(targets, Tensor)
         return output, targets
@@ -70,8 +73,13 @@ class ClassObjective:
         own = weight[wanted[known]]
         return (losses * own).sum() / own.sum()
 
-    def mass(self, targets: Tensor | PackedSequence) -> float:
+    def has_classes(self, targets: Any) -> bool:
+        """Return True."""
+        return True
+
+    def mass(self, batch: Batch) -> float:
         """Return the weight of all targets that are known."""
+        targets = batch.targets
         wanted = targets.data if isinstance(targets, PackedSequence) else targets
         known = wanted[wanted != IGNORED]
         return float(len(known) if self.weights is None else self.weights[known.cpu()].sum())

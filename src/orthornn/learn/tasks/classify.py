@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_float32
 from ...errors import ArgumentError, DataError
@@ -20,11 +19,15 @@ from ..files.label_types import type_of_labels
 from .class_objective import ClassObjective
 from .decision_threshold import read_threshold
 from .plain_baselines import classifiers
-from .table_data import IGNORED, Targets
-from .table_options import entries_in
+from .sequences import Ragged
+from .table_data import IGNORED, TargetCells, Targets
+from .table_options import entries_in, names_in
+from .table_sequences import Sequences
 from .table_source import takes_words_for_missing
+from .table_splits import Split
 from .table_task import TableTask, once
 from .table_values import strict_targets
+from .task import judged
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,6 @@ class Classify(TableTask):
     name: ClassVar[str] = "classify"
     metric: ClassVar[str] = "accuracy"
     higher_is_better: ClassVar[bool] = True
-    trivial_formula: ClassVar[str] = "-sum_k p_k ln p_k over the class frequencies of the training targets"
 
     every_step: bool = False
     """Predict a class at every step, instead of one after the last."""
@@ -57,49 +59,28 @@ class Classify(TableTask):
         """Either "all", with every_step, or "last"."""
         return "all" if self.every_step else "last"
 
-    @property
-    def output_size(self) -> int:
-        """The classes."""
-        return len(self.classes)
-
-    @property
-    def classes(self) -> list[str]:
-        """The labels, in the order of the outputs: by number if all are numbers, else by name."""
-        return self._classes()
-
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing with the classes' names, and the type of their column if it is not text."""
-        kind = type_of_labels(located(self.data), self.table_source().table, self._target, self.classes)
-        return {**super().preprocessing(), "labels": self.classes, **({} if kind is None else {"label_type": kind})}
-
     @once
     def objective(self) -> ClassObjective:
         """Return the cross-entropy, with the weights of the classes."""
-        targets = self.table_data().parts["train"].targets
-        counts = torch.bincount(targets[targets != IGNORED], minlength=len(self.classes)).double()
-        return ClassObjective(counts, _weights(self, self.classes, counts), self.every_step)
+        targets, classes = self.table().data.parts["train"].targets, self.table().classes
+        counts = torch.bincount(targets[targets != IGNORED], minlength=len(classes)).double()
+        return ClassObjective(counts, _weights(self, classes, counts), **judged(self))
 
-    def has_classes(self, targets: Any) -> bool:
-        """Return True."""
-        return True
+    def _output_size(self) -> int:
+        return len(self.table().classes)
 
-    def spread_loss(self, prediction: Tensor, targets: Tensor | PackedSequence) -> Tensor:
-        """Return the cross-entropy to the (weighted) class frequencies of the training targets."""
-        return self.objective().spread_loss(prediction, targets)
-
-    def choose_threshold(self, outputs: Iterable[tuple[Tensor, Any]]) -> float | None:
-        """Return the threshold of the second class by predictions and targets of the validation part, if one is asked for."""
-        return None if self.threshold is None else self.objective().chosen_threshold(self.threshold, outputs)
-
-    def rows(self, prediction: Tensor, targets: Tensor | PackedSequence) -> tuple[Tensor, Tensor]:
-        """Return the prediction (rows, K) and the targets (rows,), row by row."""
-        return self.objective().rows(prediction, targets)
+    def _preprocessing(self) -> dict[str, Any]:
+        """Return the same with the classes' names, and the type of their column if it is not text."""
+        table, classes = self.table().source.table, [*self.table().classes]
+        kind = type_of_labels(located(self.data), table, names_in(self.target)[0], classes)
+        typed = {} if kind is None else {"label_type": kind}
+        return {"says": "classes", **super()._preprocessing(), "labels": classes, **typed}
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
         return classifiers()
 
     def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        found = np.full((len(targets), len(self.classes)), np.finfo(np.float32).tiny)
+        found = np.full((len(targets), len(self.table().classes)), np.finfo(np.float32).tiny)
         probabilities = method.predict_proba(features)
         found[:, method.classes_] = probabilities.clip(np.finfo(np.float32).tiny)
         errors = self.objective().errors(found, targets)
@@ -107,86 +88,93 @@ class Classify(TableTask):
             del errors["loss"]
         return errors
 
-    @property
-    def _target(self) -> str:
-        """The column of the classes."""
-        return self.target_columns[0]
-
-    @once
-    def _classes(self) -> list[str]:
-        found = sorted({label for label in self._labels() if label is not None and label != self.ignore})
-        try:
-            return sorted(found, key=float)  # 7 and 007 by name
-        except ValueError:
-            return found
-
-    @once
-    def _labels(self) -> np.ndarray:
-        """Return the labels in the order of the table."""
-        table = self.table_source().table
-        if len(self.target_columns) != 1:
-            raise DataError(f"Expected one target to classify, but got {self.target!r}.")
-        labels = table.labels(self._target, "target")
-        if self.ignore is not None and self.ignore not in set(labels):
-            known = ", ".join(map(str, sorted({str(label) for label in labels})[:20]))
-            raise DataError(
-                f"Expected ignore to be a label of {self._target!r}, but got {self.ignore!r}. Name one of {known}."
-            )
-        return labels
-
-    def _strata(self) -> np.ndarray | None:
+    def _strata(self, cells: TargetCells, sequences: Sequences) -> np.ndarray | None:
         if not self.stratified or self.every_step:
             return None
-        sequences = self.table_sequences()
-        return self._labels()[sequences.order][sequences.rows.starts + sequences.rows.lengths - 1]
+        assert cells.labels is not None
+        return cells.labels[sequences.order][sequences.rows.starts + sequences.rows.lengths - 1]
 
     def _summary_of_targets(self) -> list[str]:
         counts = self.objective().counts.long().tolist()
-        most = [f"{label} {count}" for label, count in zip(self.classes, counts)]
+        most = [f"{label} {count}" for label, count in zip(self.table().classes, counts)]
         return [f"classes: {listed(most)} in training"]
 
-    def _raw_targets(self, table: Table) -> np.ndarray:
-        labels = table.labels(self._target, "target")
-        return np.array([None if label == self.ignore else label for label in labels], object)
+    def _target_cells(self, table: Table) -> TargetCells:
+        return read_classes(self, table)
 
-    def _read_targets(self, table: Table) -> np.ndarray:
-        labels = self._labels()
-        if strict_targets(self).any() and None in labels:
-            row = list(labels).index(None)
-            words = "; or if it is the name of a class, such as None or NA: default_na='empty', --default-na empty"
-            raise DataError(
-                f"Expected a label for every step in {table.path}, column {self._target!r}, but got none in "
-                f"{table.row(row)}. Fill it in, or leave such steps out of the loss: missing='hold', --missing hold"
-                f"{words * takes_words_for_missing(self)}."
-            )
-        number = {label: code for code, label in enumerate(self.classes)}
-        if len(number) < 2:
-            raise DataError(
-                f"Expected at least 2 classes, but {table.path}, column {self._target!r}, has "
-                f"{f'only {shown(next(iter(number)))}' if number else 'no label'}. Add sequences of another class, or name "
-                f"another column with target, --target."
-            )
-        if self.threshold is not None and len(number) > 2:
-            raise DataError(
-                f"Expected 2 classes for threshold={self.threshold!r}, but {table.path}, column {self._target!r}, has "
-                f"{len(number)}. Leave the threshold out; class_weights shifts the balance of several classes."
-            )
-        return np.array([number.get(label, IGNORED) for label in labels])
+    def _targets(self, cells: TargetCells, sequences: Sequences, split: Split) -> Targets:
+        return _class_targets(self, cells.values[sequences.order], sequences.rows)
 
-    def _targets(self) -> Targets:
-        sequences = self.table_sequences()
-        targets, rows = self._target_cells()[sequences.order], sequences.rows
-        if self.output == "last":
-            last = np.repeat(targets[rows.starts + rows.lengths - 1], rows.lengths)
-            same = last == targets
-            if not same.all():
-                gone = self.ignore is None and bool((same | (targets == IGNORED) | (last == IGNORED)).all())
-                raise DataError(
-                    f"Expected one label in all rows of a sequence, but {self.data}, column {self._target!r}, "
-                    f"{'is missing in some of its rows. Repeat it in all of them' if gone else 'changes within one'}. For a "
-                    f"class at every step: every_step=True, --every-step."
-                )
-        return Targets(targets, targets != IGNORED)
+
+def read_classes(options: Classify, table: Table) -> TargetCells:
+    """Return the class of every row. DataError for labels that nobody spoke of, or that are too few or too many."""
+    labels, column = _labels(options, table), names_in(options.target)[0]
+    classes = _in_order({label for label in labels if label is not None and label != options.ignore})
+    if strict_targets(options).any() and None in labels:
+        row = list(labels).index(None)
+        words = "; or if it is the name of a class, such as None or NA: default_na='empty', --default-na empty"
+        raise DataError(
+            f"Expected a label for every step in {table.path}, column {column!r}, but got none in "
+            f"{table.row(row)}. Fill it in, or leave such steps out of the loss: missing='hold', --missing hold"
+            f"{words * takes_words_for_missing(options)}."
+        )
+    if len(classes) < 2:
+        raise DataError(
+            f"Expected at least 2 classes, but {table.path}, column {column!r}, has "
+            f"{f'only {shown(classes[0])}' if classes else 'no label'}. Add sequences of another class, or name "
+            f"another column with target, --target."
+        )
+    if options.threshold is not None and len(classes) > 2:
+        raise DataError(
+            f"Expected 2 classes for threshold={options.threshold!r}, but {table.path}, column {column!r}, has "
+            f"{len(classes)}. Leave the threshold out; class_weights shifts the balance of several classes."
+        )
+    number = {label: code for code, label in enumerate(classes)}
+    return TargetCells(np.array([number.get(label, IGNORED) for label in labels]), labels, classes)
+
+
+def raw_labels(options: Classify, table: Table) -> np.ndarray:
+    """Return the label of every row as the file has it, (R,); None where there is none."""
+    labels = table.labels(names_in(options.target)[0], "target")
+    return np.array([None if label == options.ignore else label for label in labels], object)
+
+
+def _labels(options: Classify, table: Table) -> np.ndarray:
+    """Return the labels in the order of the table."""
+    if len(names_in(options.target)) != 1:
+        raise DataError(f"Expected one target to classify, but got {options.target!r}.")
+    column = names_in(options.target)[0]
+    labels = table.labels(column, "target")
+    if options.ignore is not None and options.ignore not in set(labels):
+        known = ", ".join(map(str, sorted({str(label) for label in labels})[:20]))
+        raise DataError(
+            f"Expected ignore to be a label of {column!r}, but got {options.ignore!r}. Name one of {known}."
+        )
+    return labels
+
+
+def _in_order(classes: set[str]) -> list[str]:
+    """Return the classes by number if all are numbers, else by name."""
+    by_name = sorted(classes)
+    try:
+        return sorted(by_name, key=float)  # 7 and 007 by name
+    except ValueError:
+        return by_name
+
+
+def _class_targets(options: Classify, targets: np.ndarray, rows: Ragged) -> Targets:
+    """Return the classes (R,) in the order of the sequences. DataError if one changes where each sequence has one."""
+    if options.output == "last":
+        last = np.repeat(targets[rows.starts + rows.lengths - 1], rows.lengths)
+        same = last == targets
+        if not same.all():
+            gone = options.ignore is None and bool((same | (targets == IGNORED) | (last == IGNORED)).all())
+            raise DataError(
+                f"Expected one label in all rows of a sequence, but {options.data}, column {names_in(options.target)[0]!r}, "
+                f"{'is missing in some of its rows. Repeat it in all of them' if gone else 'changes within one'}. For a "
+                f"class at every step: every_step=True, --every-step."
+            )
+    return Targets(targets, targets != IGNORED)
 
 
 def _weights(options: Classify, classes: Sequence[str], counts: Tensor) -> Tensor | None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -37,8 +37,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..._checks import check_choice, check_integer
+from .objective import Objective
+from .problem import Batch, Problem
 from .streams import stream
-from .task import LARGEST, Batch, Task
+from .task import LARGEST, Task, judged
 
 _HELD_OUT_SEED = 0  # validation and test sequences do not depend on the seed of a run
 
@@ -55,7 +57,6 @@ class Copying(Task):
     output = "all"
     metric: ClassVar[str] = "recall"
     higher_is_better: ClassVar[bool] = True
-    trivial_formula: ClassVar[str] = "items ln(symbols) / (T + 2 items)"
 
     T: int = 100
     """Steps between the symbols and their recall."""
@@ -81,67 +82,38 @@ class Copying(Task):
         check_integer("test_size", self.test_size, 1, LARGEST)
 
     @property
-    def input(self) -> Literal["tokens", "real"]:  # type: ignore[override]
-        """Classes; numbers in vorontsov2017-code."""
-        return "real" if self.variant == "vorontsov2017-code" else "tokens"
-
-    @property
-    def input_size(self) -> int:
-        """Symbols, blank and marker; 1 in vorontsov2017-code."""
-        return self.symbols + 2 if self.input == "tokens" else 1
-
-    @property
-    def output_size(self) -> int:
-        """Symbols, blank and marker."""
-        return self.symbols + 2
-
-    @property
     def steps(self) -> int:
         """T + 2 items."""
         return self.T + 2 * self.items
 
-    @property
-    def trivial_loss(self) -> float:
-        """items ln(symbols) / (T + 2 items)."""
-        return self.items * math.log(self.symbols) / self.steps
+    def problem(self) -> Problem:
+        """Return fresh batches, or those of the fixed set; inputs are classes, or numbers in vorontsov2017-code."""
+        numbers, classes = self.variant == "vorontsov2017-code", self.symbols + 2
+        schema = {
+            "input_size": 1 if numbers else classes,
+            "output_size": classes,
+            "input": "real" if numbers else "tokens",
+            "output": "all",
+            "says": "classes",
+        }
+        held_out = (
+            partial(self._held_out, "validation", self.validation_size),
+            partial(self._held_out, "test", self.test_size),
+        )
+        return Problem(schema, self._train_batch, *held_out)
 
-    @property
-    def trivial_metric(self) -> float:
-        """The recall of a guess, 1 / symbols."""
-        return 1 / self.symbols
+    def objective(self) -> Objective:
+        """Return the cross-entropy, and the share of the symbols recalled."""
+        trivial_loss = self.items * math.log(self.symbols) / self.steps
+        asked = None if self.variable else self.items
+        return _Recall(self.symbols, asked, trivial=trivial_loss, **judged(self))
 
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Return a fresh batch, or the next of the fixed set."""
+    def _train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
         if self.variant == "helfrich2018-code":
             rows = (np.arange(batch_size) + step * batch_size) % _FIXED_SIZE
             symbols, delays = self._fixed
             return self._arrange(symbols[:, rows], delays[rows])
         return self._arrange(*self._draw(stream("train", seed, step), batch_size))
-
-    def validation(self, batch_size: int) -> Iterator[Batch]:
-        """Yield `validation_size` sequences."""
-        return self._held_out("validation", self.validation_size, batch_size)
-
-    def test(self, batch_size: int) -> Iterator[Batch]:
-        """Yield `test_size` sequences."""
-        return self._held_out("test", self.test_size, batch_size)
-
-    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """Return cross-entropy in nats, the mean over all steps."""
-        return F.cross_entropy(prediction.flatten(0, 1), targets.flatten())
-
-    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
-        """Return loss and recall, the share of the symbols recalled (chance: 1 / symbols)."""
-        if self.variable:
-            asked = targets != 0
-            hits = prediction[asked].argmax(-1) == targets[asked]
-        else:
-            hits = prediction[-self.items :].argmax(-1) == targets[-self.items :]
-        loss = float(self.loss(prediction, targets))
-        return {
-            "loss": (loss * targets.numel(), targets.numel()),
-            "recall": (float(hits.sum()), hits.numel()),
-        }
 
     @cached_property
     def _fixed(self) -> tuple[np.ndarray, np.ndarray]:
@@ -167,7 +139,7 @@ class Copying(Task):
             inputs[-self.items - early] = self.symbols + 1
             targets[-self.items :] = drawn
         shown = torch.from_numpy(inputs)
-        if self.input == "real":
+        if self.variant == "vorontsov2017-code":
             shown = shown.unsqueeze(-1).to(torch.float32)
         return Batch(shown, torch.from_numpy(targets))
 
@@ -176,3 +148,34 @@ class Copying(Task):
         drawn, delays = self._draw(stream(purpose, _HELD_OUT_SEED), size)
         for start in range(0, size, batch_size):
             yield self._arrange(drawn[:, start : start + batch_size], delays[start : start + batch_size])
+
+
+@dataclass(frozen=True)
+class _Recall(Objective):
+    """The cross-entropy in nats, the mean over all steps. items: At the end, to recall; None where their place varies."""
+
+    trivial_formula: ClassVar[str] = "items ln(symbols) / (T + 2 items)"
+
+    symbols: int
+    items: int | None
+
+    @property
+    def trivial_metric(self) -> float:
+        """The recall of a guess."""
+        return 1 / self.symbols
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(prediction.flatten(0, 1), targets.flatten())
+
+    def metrics(self, prediction: Tensor, targets: Tensor) -> dict[str, tuple[float, int]]:
+        """Return loss and recall, the share of the symbols recalled (chance: 1 / symbols)."""
+        if self.items is None:
+            asked = targets != 0
+            hits = prediction[asked].argmax(-1) == targets[asked]
+        else:
+            hits = prediction[-self.items :].argmax(-1) == targets[-self.items :]
+        loss = float(self.loss(prediction, targets))
+        return {
+            "loss": (loss * targets.numel(), targets.numel()),
+            "recall": (float(hits.sum()), hits.numel()),
+        }

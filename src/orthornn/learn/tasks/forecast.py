@@ -17,15 +17,18 @@ import torch
 
 from ..._checks import check_choice, check_integer
 from ...errors import ArgumentError
+from .abilities import baselines, plain_baselines, warm_start
 from .backtest import LARGEST_BACKTEST, Backtest, backtest, check_backtest, origins_of
-from .forecast_baselines import Past, forecast_baselines, lags_of, past_of, usual_changes
-from .forecast_objective import ForecastObjective
+from .forecast_baselines import forecast_baselines, lags_of, past_of, usual_changes
+from .forecast_objective import ForecastObjective, scales_of_outputs
 from .linear_start import start_linear
 from .plain_baselines import Baseline, last_steps
-from .regress import Numbers, known_targets
-from .table_options import modes_of
-from .table_task import once
+from .regress import Numbers, known_targets, loss_of
+from .table_data import TableData
+from .table_options import Forecasting, modes_of, names_in
+from .table_task import TableTask, once
 from .target_transform import transformed
+from .task import judged
 
 LARGEST_HORIZON = 10_000
 LARGEST_EMBEDDING = 4096
@@ -37,24 +40,23 @@ class Forecast(Numbers):
 
     name: ClassVar[str] = "forecast"
     output = "all"
-    sees_target: ClassVar[bool] = True
     predicts_ahead = True
 
-    ahead: int = 1  # type: ignore[misc]
+    ahead: int = 1
     """Steps ahead to forecast."""
-    skipped: int = 16  # type: ignore[misc]
+    skipped: int = 16
     """First steps of a sequence or window, which have no loss; also the order of the linear autoregression."""
     horizons: int | None = None
     """Number of steps to forecast at once, from the next one on. Default: only the step at --ahead."""
     quantiles: str | None = None
     """Quantiles of each forecast, separated by commas, such as 0.1,0.5,0.9. Default: the mean."""
-    known: str | None = None  # type: ignore[misc]
+    known: str | None = None
     """Columns whose values are known ahead, such as prices or a calendar, separated by commas; the network also reads
     them at the steps to forecast. Default: none."""
-    embedding: int | None = None  # type: ignore[misc]
+    embedding: int | None = None
     """Size of a trained vector for each of several series, which the network reads at every step; the series are then
     divided by time, unless --split-by is given. Default: no vectors."""
-    new_series: Literal["error", "mean"] = "error"  # type: ignore[misc]
+    new_series: Literal["error", "mean"] = "error"
     """Vector of a series that training did not have: an error, or the mean of all vectors."""
     history: bool = True
     """Let validation and test begin with the steps before them, if sequences are divided by time."""
@@ -93,14 +95,11 @@ class Forecast(Numbers):
             )
 
     @property
-    def leads(self) -> tuple[int, ...]:
-        """How many steps ahead the forecasts are."""
-        return (self.ahead,) if self.horizons is None else tuple(range(1, self.horizons + 1))
-
-    @property
-    def context(self) -> int:  # type: ignore[override]
-        """Steps before a stretch of validation or test that its first windows begin with."""
-        return self.skipped + self.leads[0] if self.history else 0
+    def forecasting(self) -> Forecasting:
+        """The steps ahead, and the other options of a forecast."""
+        leads = (self.ahead,) if self.horizons is None else tuple(range(1, self.horizons + 1))
+        context = self.skipped + leads[0] if self.history else 0
+        return Forecasting(leads, self.skipped, context, self.known, self.embedding, self.new_series)
 
     @property
     def levels(self) -> list[float]:
@@ -118,95 +117,25 @@ class Forecast(Numbers):
             )
         return found
 
-    @property
-    def output_size(self) -> int:
-        """The targets, for each of the steps ahead, for each quantile."""
-        return len(self.output_names)
-
-    @property
-    def output_names(self) -> list[str]:
-        """The names of the outputs: `demand` for one step ahead, `demand+3`, `demand+3 q0.9`."""
-        ends = [f" q{level:g}" for level in self.levels] or [""]
-        return [
-            f"{column}{f'+{lead}' if self.horizons else ''}{end}"
-            for lead in self.leads
-            for column in self.target_columns
-            for end in ends
-        ]
-
-    def answers(self, targets: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return what is to be predicted at these rows of one sequence: (rows, H C), the nearest step first."""
-        return np.concatenate([targets[rows + lead] for lead in self.leads], 1)
-
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing with a name, a mean and a deviation for each output, and the quantiles."""
-        mean, deviation = (scale.tolist() for scale in self.objective().scales_of_outputs())
-        targets = {"target_scale": deviation, "target_offset": mean, "labels": self.output_names}
-        levels = {"quantiles": self.levels} if self.levels else {}
-        return {**super().preprocessing(), **targets, **levels}
-
-    @once
-    def past(self) -> Past:
-        """Return what is known at each row of the table."""
-        return past_of(self.table_data(), self.table_split())
-
     @once
     def objective(self) -> ForecastObjective:
         """Return the squared error or the pinball loss, in the scale of the training part."""
-        data, count = self.table_data(), len(self.leads)
-        own = data.targets
-        usual = usual_changes(self, data, self.table_split(), self.past())
+        read, count = self.table(), len(self.forecasting.leads)
+        data, own = read.data, read.data.targets
+        usual = usual_changes(self, data, read.split, past_of(data, read.split))
         mean, deviation, usual = (np.tile(scale, count) for scale in (own.mean, own.deviation, usual))
         known, levels = known_targets(data, "train"), tuple(self.levels)
-        return ForecastObjective(mean, deviation, known, self.target_transform, True, usual, levels)
+        return ForecastObjective(mean, deviation, known, self.target_transform, usual, levels, **judged(self))
 
-    def baselines(self) -> dict[str, float]:
-        """Return the test losses of the mean, of persistence and of linear autoregression."""
-        if self.levels:
-            return {}
-        data, objective, order = self.table_data(), self.objective(), max(1, self.skipped)
-        train, test = (data.parts[part].rows[data.parts[part].counted] for part in ("train", "test"))
-        persistent = np.tile(self.past().targets[test], len(self.leads))
-        persistent = (persistent - objective.mean) / objective.deviation
-        weights = np.linalg.lstsq(lags_of(data, self.past(), train, order), objective.known.numpy(), rcond=None)[0]
-        linear = torch.from_numpy(lags_of(data, self.past(), test, order) @ weights)
-        return {
-            **super().baselines(),
-            "persistence": self._test_loss(torch.from_numpy(persistent)),
-            f"linear autoregression of order {order}": self._test_loss(linear),
-        }
+    def _output_size(self) -> int:
+        return len(output_names(self))
 
-    def table_metrics(self, found: np.ndarray, wanted: np.ndarray, description: Mapping[str, Any]) -> dict[str, float]:
-        """Return the metrics of forecasts (rows, O) and the values received (rows, H C), both in the targets' own units.
-
-        Without mase, for which the training data are needed. description: What description.json holds.
-        """
-        scale, offset = (np.asarray(description[name]) for name in ("target_scale", "target_offset"))
-        count = max(1, len(self.levels))
-        mean, deviation = offset[::count], scale[::count]
-        found, wanted = (transformed(values, self.target_transform) for values in (found, wanted))
-        usual, levels = np.full(len(mean), np.nan), tuple(self.levels)
-        own = ForecastObjective(mean, deviation, torch.empty(0), self.target_transform, True, usual, levels)
-        sums = own.sums((found - offset) / scale, (wanted - mean) / deviation)
-        return {name: total / number for name, (total, number) in sums.items() if number}
-
-    def warm_start(self, model: Any) -> bool:
-        """Begin with linear autoregression where a model reads the last steps; return whether it does.
-
-        Which one is chosen by the validation part; see linear_start.py. With quantiles every one begins at that of the
-        errors in training.
-        """
-        if model.recent is None:
-            return False
-        train, validation = (self._lagged(part, model.recent.lags) for part in ("train", "validation"))
-        start_linear(model, train, validation, self._own_past(), self.levels)
-        return True
-
-    def plain_baselines(self) -> list[Baseline]:
-        """Return also persistence and, where the file is one series, seasonal naive and exponential smoothing."""
-        return super().plain_baselines() + forecast_baselines(
-            self.table_data(), self.past(), self.leads, self.objective()
-        )
+    def _preprocessing(self) -> dict[str, Any]:
+        """Return the same with a name, a mean and a deviation for each output, and the quantiles."""
+        mean, deviation = (scale.tolist() for scale in scales_of_outputs(self.objective()))
+        targets = {"target_scale": deviation, "target_offset": mean, "labels": output_names(self)}
+        levels = {"quantiles": self.levels} if self.levels else {}
+        return {**super()._preprocessing(), **targets, **levels}
 
     def summary_lines(self) -> list[str]:
         """Return also the origins of a backtest. DataError where there are none, MissingPackageError without its package."""
@@ -214,16 +143,9 @@ class Forecast(Numbers):
         if self.backtest is None:
             return lines
         check_backtest()
-        count = len(origins_of(self.table_data(), self.backtest))
+        count = len(origins_of(self.table().data, self.backtest))
         each = f", in each of {count} series" if count > 1 else ""
         return [*lines, f"backtest: {self.backtest} origin{'s' if self.backtest > 1 else ''} in the test part{each}"]
-
-    def backtested(self, networks: Mapping[str, Any]) -> Backtest | None:
-        """Return the backtest of trained networks, by name; None unless it is asked for."""
-        if self.backtest is None:
-            return None
-        data, known = self.table_data(), self.past().targets
-        return backtest(data, known, self.leads, self.objective(), self.backtest, networks)
 
     def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         found = np.asarray(method.predict(features)).reshape(targets.shape)
@@ -234,21 +156,101 @@ class Forecast(Numbers):
         residuals = train.targets - np.asarray(method.predict(own)).reshape(train.targets.shape)
         return replace(self.objective(), residuals=residuals).errors(found, targets)
 
-    def _own_past(self) -> list[tuple[int, float]]:
-        """Return for each answer (H C,) the input that is its own past, and the factor between their standardized values."""
-        data = self.table_data()
-        names = [channel.name for channel in data.channels]
-        if not {*self.target_columns} <= {*names}:
-            return []
-        places = [names.index(column) for column in self.target_columns]
-        factors = (data.deviation[places] / data.targets.deviation).tolist()
-        return [*zip(places, factors)] * len(self.leads)
 
-    def _lagged(self, name: str, lags: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the last steps (rows, k I) and the answers (rows, H C) of a part, where all of them are there."""
-        data, part = self.table_data(), self.table_data().parts[name]
-        targets = part.targets.double().numpy()
-        chosen = part.counted & ~np.isnan(targets).any(1)
-        inputs = part.inputs[:, : data.plain_inputs].double().numpy()
-        rows = last_steps(inputs, part.pieces.lengths, lags, data.later_inputs)
-        return rows[chosen], targets[chosen]
+@baselines.register
+def _(task: Forecast) -> dict[str, float]:
+    """Return the test losses of the mean, of persistence and of linear autoregression."""
+    if task.levels:
+        return {}
+    read, objective, order = task.table(), task.objective(), max(1, task.skipped)
+    data, past = read.data, past_of(read.data, read.split)
+    train, test = (data.parts[part].rows[data.parts[part].counted] for part in ("train", "test"))
+    persistent = np.tile(past.targets[test], len(task.forecasting.leads))
+    persistent = (persistent - objective.mean) / objective.deviation
+    weights = np.linalg.lstsq(lags_of(data, past, train, order), objective.known.numpy(), rcond=None)[0]
+    linear = torch.from_numpy(lags_of(data, past, test, order) @ weights)
+    return {
+        **baselines.dispatch(Numbers)(task),
+        "persistence": loss_of(data, torch.from_numpy(persistent)),
+        f"linear autoregression of order {order}": loss_of(data, linear),
+    }
+
+
+@plain_baselines.register
+def _(task: Forecast) -> list[Baseline]:
+    """Return also persistence and, where the file is one series, seasonal naive and exponential smoothing."""
+    read, leads = task.table(), task.forecasting.leads
+    past = past_of(read.data, read.split)
+    found = plain_baselines.dispatch(TableTask)(task)
+    return found + forecast_baselines(read.data, past, leads, task.objective())
+
+
+@warm_start.register
+def _(task: Forecast, model: Any) -> bool:
+    """Begin with linear autoregression where a model reads the last steps; return whether it does.
+
+    Which one is chosen by the validation part; see linear_start.py. With quantiles every one begins at that of the
+    errors in training.
+    """
+    if model.recent is None:
+        return False
+    train, validation = (_lagged(task.table().data, part, model.recent.lags) for part in ("train", "validation"))
+    start_linear(model, train, validation, _own_past(task), task.levels)
+    return True
+
+
+def _own_past(task: Forecast) -> list[tuple[int, float]]:
+    """Return for each answer (H C,) the input that is its own past, and the factor between their standardized values."""
+    data, columns = task.table().data, names_in(task.target)
+    names = [channel.name for channel in data.channels]
+    if not {*columns} <= {*names}:
+        return []
+    places = [names.index(column) for column in columns]
+    factors = (data.deviation[places] / data.targets.deviation).tolist()
+    return [*zip(places, factors)] * len(task.forecasting.leads)
+
+
+def _lagged(data: TableData, name: str, lags: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the last steps (rows, k I) and the answers (rows, H C) of a part, where all of them are there."""
+    part = data.parts[name]
+    targets = part.targets.double().numpy()
+    chosen = part.counted & ~np.isnan(targets).any(1)
+    inputs = part.inputs[:, : data.plain_inputs].double().numpy()
+    rows = last_steps(inputs, part.pieces.lengths, lags, data.later_inputs)
+    return rows[chosen], targets[chosen]
+
+
+def output_names(task: Forecast) -> list[str]:
+    """Return the names of the outputs: `demand` for one step ahead, `demand+3`, `demand+3 q0.9`."""
+    ends = [f" q{level:g}" for level in task.levels] or [""]
+    return [
+        f"{column}{f'+{lead}' if task.horizons else ''}{end}"
+        for lead in task.forecasting.leads
+        for column in names_in(task.target)
+        for end in ends
+    ]
+
+
+def metrics_in_units(
+    task: Forecast, found: np.ndarray, wanted: np.ndarray, description: Mapping[str, Any]
+) -> dict[str, float]:
+    """Return the metrics of forecasts (rows, O) and the values received (rows, H C), both in the targets' own units.
+
+    Without mase, for which the training data are needed. description: What description.json holds.
+    """
+    scale, offset = (np.asarray(description[name]) for name in ("target_scale", "target_offset"))
+    count = max(1, len(task.levels))
+    mean, deviation = offset[::count], scale[::count]
+    found, wanted = (transformed(values, task.target_transform) for values in (found, wanted))
+    usual, levels = np.full(len(mean), np.nan), tuple(task.levels)
+    own = ForecastObjective(mean, deviation, torch.empty(0), task.target_transform, usual, levels, **judged(task))
+    sums = own.sums((found - offset) / scale, (wanted - mean) / deviation)
+    return {name: total / number for name, (total, number) in sums.items() if number}
+
+
+def backtested(task: Forecast, networks: Mapping[str, Any]) -> Backtest:
+    """Return the backtest that a task asks for, of trained networks by name."""
+    assert task.backtest is not None
+    data, split = task.table().data, task.table().split
+    known = past_of(data, split).targets
+    return backtest(data, known, task.forecasting.leads, task.objective(), task.backtest, networks)

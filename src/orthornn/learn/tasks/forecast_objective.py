@@ -65,12 +65,13 @@ class ForecastObjective(NumberObjective):
             found = (found[..., None] + np.nanquantile(self.residuals, self.levels, 0).T).reshape(len(found), -1)
         return {name: total / count for name, (total, count) in self.sums(found, targets).items() if count}
 
-    def scales_of_outputs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and deviation of every output, those of an answer for each of its quantiles."""
-        count = max(1, len(self.levels))
-        return np.repeat(self.mean, count), np.repeat(self.deviation, count)
-
     def in_units(self, output: Tensor) -> Tensor:
         """Return an output (..., O) in the targets' own units."""
-        mean, deviation = (torch.from_numpy(scale).to(output) for scale in self.scales_of_outputs())
+        mean, deviation = (torch.from_numpy(scale).to(output) for scale in scales_of_outputs(self))
         return in_units(output * deviation + mean, self.transform)
+
+
+def scales_of_outputs(objective: ForecastObjective) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and deviation of every output, those of an answer for each of its quantiles."""
+    count = max(1, len(objective.levels))
+    return np.repeat(objective.mean, count), np.repeat(objective.deviation, count)

@@ -7,45 +7,45 @@ are those of transformed targets, but for the metrics in the targets' own units.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from .regression_metrics import own_scores, sums
+from .objective import Objective
+from .problem import Batch
+from .regression_metrics import own_scores, sums, with_r2
 from .sequences import flat
 from .target_transform import in_units
 
 
 @dataclass(frozen=True)
-class NumberObjective:
+class NumberObjective(Objective):
     """The squared error.
 
     mean, deviation: Of each output, (O,). known: The standardized training targets that enter the loss, float64 (rows, O).
-    transform: Of the targets. every_step: Whether there is an output at every step.
+    transform: Of the targets.
     """
+
+    trivial_formula: ClassVar[str] = "the variance of the standardized training targets"
 
     mean: np.ndarray
     deviation: np.ndarray
     known: Tensor
     transform: str | None = None
-    every_step: bool = False
 
     @property
     def trivial_loss(self) -> float:
         """The squared error of the training targets' mean, on the training targets, standardized."""
         return float((self.known - self.known.nanmean(0)).square().nanmean())
 
-    @property
-    def trivial_metric(self) -> float:
-        """The same."""
-        return self.trivial_loss
-
     def rows(self, output: Tensor, targets: Tensor | PackedSequence) -> tuple[Tensor, Tensor]:
         """Return output and targets row by row, (rows, O) each."""
-        rows, wanted = flat(output, targets) if self.every_step else (output, targets)
+        rows, wanted = flat(output, targets) if self.output == "all" else (output, targets)
         assert isinstance(wanted, Tensor)
         return rows, wanted
 
@@ -55,8 +55,13 @@ class NumberObjective:
         there = ~wanted.isnan()
         return (rows[there] - wanted[there]).square().mean()
 
-    def mass(self, targets: Tensor | PackedSequence) -> float:
+    def summarized(self, means: Mapping[str, float]) -> dict[str, float]:
+        """Return the metrics with r2, where it is defined."""
+        return with_r2(means)
+
+    def mass(self, batch: Batch) -> float:
         """Return how many targets there are."""
+        targets = batch.targets
         wanted = targets.data if isinstance(targets, PackedSequence) else targets
         return int((~wanted.isnan()).sum())
 

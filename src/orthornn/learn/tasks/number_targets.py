@@ -7,8 +7,8 @@ import numpy as np
 from ...errors import DataError
 from ..files.cells import listed
 from ..files.columns import Table
-from .table_data import Targets, moments
-from .table_options import TableOptions
+from .table_data import TargetCells, Targets, moments
+from .table_options import TableOptions, names_in
 from .table_series import numbers_to_transform
 from .table_splits import Split
 from .table_values import INFINITE, strict_targets
@@ -17,10 +17,10 @@ from .target_transform import transformed
 
 def raw_numbers(options: TableOptions, table: Table) -> np.ndarray:
     """Return the targets of every row as the file has them, (R, O)."""
-    return np.stack([numbers_to_transform(options, table, name, "target") for name in options.target_columns], 1)
+    return np.stack([numbers_to_transform(options, table, name, "target") for name in names_in(options.target)], 1)
 
 
-def read_numbers(options: TableOptions, table: Table) -> np.ndarray:
+def read_numbers(options: TableOptions, table: Table) -> TargetCells:
     """Return the same as the network learns them. DataError for a missing one that nobody spoke of, or an infinite one."""
     targets = raw_numbers(options, table)
     wrong = (np.isnan(targets) & strict_targets(options) | np.isinf(targets)).any(1)
@@ -33,7 +33,7 @@ def read_numbers(options: TableOptions, table: Table) -> np.ndarray:
             f"{table.row(row)}, as in {int(wrong.sum())} row(s) in all. "
             f"{INFINITE if infinite else advice}"
         )
-    return transformed(targets, options.target_transform)
+    return TargetCells(transformed(targets, options.target_transform))
 
 
 def number_targets(options: TableOptions, targets: np.ndarray, split: Split) -> Targets:
@@ -43,7 +43,9 @@ def number_targets(options: TableOptions, targets: np.ndarray, split: Split) -> 
     """
     pieces = split.pieces["train"]
     if options.output == "all":
-        rows = np.unique(np.concatenate([np.arange(at + options.leads[0], at + steps) for at, steps in pieces]))
+        rows = np.unique(
+            np.concatenate([np.arange(at + options.forecasting.leads[0], at + steps) for at, steps in pieces])
+        )
     else:
         rows = np.array([at + steps - 1 for at, steps in pieces])
     known = targets[rows]
@@ -52,9 +54,9 @@ def number_targets(options: TableOptions, targets: np.ndarray, split: Split) -> 
         raise DataError(
             f"Expected targets in the training part of {options.data}, but got none. Choose another split_seed, or add data."
         )
-    mean, deviation = moments(options, known, options.target_columns)
+    mean, deviation = moments(options, known, names_in(options.target))
     if not deviation.all():
-        same = [name for name, spread in zip(options.target_columns, deviation) if not spread]
+        same = [name for name, spread in zip(names_in(options.target), deviation) if not spread]
         raise DataError(
             f"Expected targets that differ in the training part of {options.data}, but {listed(same)} is the "
             f"same in all of it. Choose another split_seed, or leave it out of target, --target."

@@ -4,8 +4,8 @@ number_objective.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,13 +14,17 @@ from torch import Tensor
 from ..._checks import check_choice
 from ..files.cells import listed
 from ..files.columns import Table
+from .abilities import baselines
 from .number_objective import NumberObjective
-from .number_targets import number_targets, raw_numbers, read_numbers
+from .number_targets import number_targets, read_numbers
 from .plain_baselines import regressors
-from .regression_metrics import with_r2
-from .table_data import TableData, Targets
+from .table_data import TableData, TargetCells, Targets
+from .table_options import names_in
+from .table_sequences import Sequences
+from .table_splits import Split
 from .table_task import TableTask, once
 from .target_transform import TRANSFORMS
+from .task import judged
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,8 @@ class Numbers(TableTask):
 
     metric: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
-    trivial_formula: ClassVar[str] = "the variance of the standardized training targets"
-    without_effect: ClassVar[tuple[str, ...]] = ("stratified",)  # there are no classes
 
+    stratified: bool = field(default=True, metadata={"without_effect": True})  # there are no classes
     target_transform: Literal["log", "log1p"] | None = None  # type: ignore[misc]
     """Learn the logarithm of targets that change in proportion to their level: log for targets above 0, log1p, of
     1 + target, from 0 on. Predictions are in the units of the file. Default: the targets as they are."""
@@ -41,49 +44,31 @@ class Numbers(TableTask):
         if self.target_transform is not None:
             check_choice("target_transform", self.target_transform, TRANSFORMS)
 
-    @property
-    def output_size(self) -> int:
-        """The target columns."""
-        return len(self.target_columns)
-
     @once
     def objective(self) -> NumberObjective:
         """Return the squared error, in the scale of the training part."""
-        data, every_step = self.table_data(), self.output == "all"
+        data, how = self.table().data, self.target_transform
         mean, deviation = data.targets.mean, data.targets.deviation
-        return NumberObjective(mean, deviation, known_targets(data, "train"), self.target_transform, every_step)
+        return NumberObjective(mean, deviation, known_targets(data, "train"), how, **judged(self))
 
-    def baselines(self) -> dict[str, float]:
-        """Return the test loss of the mean of the training targets."""
-        return {"mean of the training targets": self._test_loss(known_targets(self.table_data(), "train").nanmean(0))}
+    def _output_size(self) -> int:
+        return len(names_in(self.target))
 
-    def summarized(self, means: Mapping[str, float]) -> dict[str, float]:
-        """Return the metrics with r2, where it is defined."""
-        return with_r2(means)
-
-    def in_units(self, prediction: Tensor) -> Tensor:
-        """Return a prediction (..., O) of a model in the targets' own units."""
-        return self.objective().in_units(prediction)
-
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing with the targets' names, means and deviations, since the network predicts
-        standardized values, and their transform, if there is one.
+    def _preprocessing(self) -> dict[str, Any]:
+        """Return the same with the targets' names, means and deviations, since the network predicts standardized values,
+        and their transform, if there is one.
         """
-        own = self.table_data().targets
+        own = self.table().data.targets
         scale = {"target_scale": own.deviation.tolist(), "target_offset": own.mean.tolist()}
-        targets = {**scale, "labels": self.target_columns}
         done = {} if self.target_transform is None else {"target_transform": self.target_transform}
-        return {**super().preprocessing(), **targets, **done}
-
-    def _test_loss(self, answer: Tensor) -> float:
-        return float((known_targets(self.table_data(), "test") - answer).square().nanmean())
+        return {"says": "values", **super()._preprocessing(), **scale, "labels": names_in(self.target), **done}
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
         return regressors()
 
     def _summary_of_targets(self) -> list[str]:
-        how, own = self.target_transform, self.table_data().targets
-        names = [name if how is None else f"{how}({name})" for name in self.target_columns]
+        how, own = self.target_transform, self.table().data.targets
+        names = [name if how is None else f"{how}({name})" for name in names_in(self.target)]
         said = [f"{name} {m:.4g} ± {d:.3g}" for name, m, d in zip(names, own.mean, own.deviation)]
         known = np.isfinite(own.values)
         partly = int((known.any(1) & ~known.all(1)).sum())
@@ -92,14 +77,11 @@ class Numbers(TableTask):
         )
         return [f"targets, mean and standard deviation in training: {listed(said)}", *left_out]
 
-    def _raw_targets(self, table: Table) -> np.ndarray:
-        return raw_numbers(self, table)
-
-    def _read_targets(self, table: Table) -> np.ndarray:
+    def _target_cells(self, table: Table) -> TargetCells:
         return read_numbers(self, table)
 
-    def _targets(self) -> Targets:
-        return number_targets(self, self._target_cells()[self.table_sequences().order], self.table_split())
+    def _targets(self, cells: TargetCells, sequences: Sequences, split: Split) -> Targets:
+        return number_targets(self, cells.values[sequences.order], split)
 
 
 @dataclass(frozen=True)
@@ -115,6 +97,18 @@ class Regress(Numbers):
     def output(self) -> Literal["all", "last"]:  # type: ignore[override]
         """Either "all", with every_step, or "last"."""
         return "all" if self.every_step else "last"
+
+
+@baselines.register
+def _(task: Numbers) -> dict[str, float]:
+    """Return the test loss of the mean of the training targets."""
+    data = task.table().data
+    return {"mean of the training targets": loss_of(data, known_targets(data, "train").nanmean(0))}
+
+
+def loss_of(data: TableData, answer: Tensor) -> float:
+    """Return the test loss of standardized answers, (O,) or (rows, O)."""
+    return float((known_targets(data, "test") - answer).square().nanmean())
 
 
 def known_targets(data: TableData, part: str) -> Tensor:

@@ -10,7 +10,7 @@ step is left out and the others are packed, so nothing is computed for it, and t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from .channels import Channel
 from .elapsed import elapsed, unit_of
 from .sequences import Ragged
 from .splits import PARTS
-from .table_options import TableOptions
+from .table_options import TableOptions, names_in
 from .table_roles import Roles
 from .table_sequences import Sequences
 from .table_source import Source
@@ -67,6 +67,16 @@ class Targets:
     def counted(self, targets: np.ndarray) -> np.ndarray:
         """Return which targets, as `tensor` has them, enter the loss: bool (rows,)."""
         return targets != IGNORED if targets.dtype.kind == "i" else ~np.isnan(targets[:, 0])
+
+
+class TargetCells(NamedTuple):
+    """The targets of a table in its own order: values as `Targets.values`, labels (R,) and their classes if they are
+    such.
+    """
+
+    values: np.ndarray
+    labels: np.ndarray | None = None
+    classes: Sequence[str] = ()
 
 
 class Part(NamedTuple):
@@ -114,6 +124,23 @@ class TableData:
         return _standardized(self.features[rows], self.mean, self.deviation)
 
 
+@dataclass(frozen=True)
+class ReadTable:
+    """A table that was read for training: each value is made from those before it.
+
+    classes: The labels that are predicted, in the order of the outputs; none for numbers. stratified: Whether the parts have
+        the same shares of each class.
+    """
+
+    source: Source
+    sequences: Sequences
+    roles: Roles
+    split: Split
+    data: TableData
+    classes: Sequence[str]
+    stratified: bool
+
+
 def data_of(
     options: TableOptions,
     source: Source,
@@ -130,7 +157,7 @@ def data_of(
     training = split.training_rows
     channels = channels_of(options, table, roles, order[training])
     own = np.unique(np.repeat(np.arange(len(rows)), rows.lengths)[training])
-    series = [] if options.embedding is None else sorted({str(sequences.names[place]) for place in own})
+    series = [] if options.forecasting.embedding is None else sorted({str(sequences.names[place]) for place in own})
     stretches = None if split.stretches is None else np.array([steps for _, _, steps in split.stretches])
     features = features_of(options, table, channels, sequences, series, stretches)
     observed = observed_of(options, table, channels, sequences, features)
@@ -162,6 +189,14 @@ def moments(options: TableOptions, values: np.ndarray, names: list[str]) -> tupl
     return mean, np.where(differ, deviation, 0.0)
 
 
+def answers(leads: Sequence[int], targets: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return what is to be predicted at these rows of one sequence: the classes (rows,), or numbers (rows, H C), the
+    nearest step first.
+    """
+    later = [targets[rows + lead] for lead in leads]
+    return later[0] if len(later) == 1 else np.concatenate(later, 1)
+
+
 def batches_of_whole_test(options: TableOptions, data: TableData, batch_size: int) -> Iterator[Batch]:
     """Yield the test steps that enter the loss, with the steps of their series before them, at most MOST_STEPS."""
     test, targets = data.parts["test"], data.targets
@@ -174,7 +209,7 @@ def batches_of_whole_test(options: TableOptions, data: TableData, batch_size: in
             rows = np.arange(max(start, start + own[0] - MOST_STEPS), start + own[-1] + 1)
             chosen.append(rows[data.observed[rows]])
     rows = np.concatenate(chosen)
-    wanted = targets.tensor(options.answers(targets.values, rows), counts[rows])
+    wanted = targets.tensor(answers(options.forecasting.leads, targets.values, rows), counts[rows])
     part = Part(data.standardized(rows), wanted, Ragged(np.array([len(own) for own in chosen])), rows, counts[rows])
     yield from batches_of(options, part, max(1, min(batch_size, 4 * MOST_STEPS // int(part.pieces.lengths.max()))))
 
@@ -201,7 +236,7 @@ def _transformed_inputs(options: TableOptions, channels: list[Channel]) -> list[
     return [
         place
         for place, channel in enumerate(channels)
-        if channel.column in options.target_columns and channel.kind in kinds
+        if channel.column in names_in(options.target) and channel.kind in kinds
     ]
 
 
@@ -219,7 +254,7 @@ def _scale(
             f"Say what a missing value means with missing, --missing, or name fewer inputs."
         )
     mean, deviation = moments(options, seen, [channel.name for channel in channels])
-    if options.embedding is not None:
+    if options.forecasting.embedding is not None:
         mean[-1] = deviation[-1] = 0.0  # a number of a series stays as it is
     if options.irregular:
         mean[-1], deviation[-1] = 0.0, np.median(seen[:, -1])
@@ -239,9 +274,9 @@ def _part(
 ) -> Part:
     chosen, counted, lengths, ends = [], [], [], []
     for at, steps in split.pieces[part]:
-        rows = np.arange(at, at + steps - options.leads[-1])
-        enters = np.all([targets.there[rows + lead] for lead in options.leads], 0) & (
-            np.arange(len(rows)) >= options.skipped
+        rows = np.arange(at, at + steps - options.forecasting.leads[-1])
+        enters = np.all([targets.there[rows + lead] for lead in options.forecasting.leads], 0) & (
+            np.arange(len(rows)) >= options.forecasting.skipped
         )
         seen = observed[rows]
         rows, enters = rows[seen], enters[seen]
@@ -255,11 +290,11 @@ def _part(
         raise DataError(
             f"Expected something to predict for {part}, but {options.data} leaves {len(split.pieces[part])} "
             f"piece(s), none with an observed step and a target that enters the loss. Give it more data or larger shares"
-            f"{', or a smaller skipped' if options.skipped else ''}."
+            f"{', or a smaller skipped' if options.forecasting.skipped else ''}."
         )
     rows, there = np.concatenate(chosen), np.concatenate(counted)
     if options.output == "all":
-        wanted = targets.tensor(options.answers(targets.values, rows), there)
+        wanted = targets.tensor(answers(options.forecasting.leads, targets.values, rows), there)
     else:
         wanted = targets.tensor(targets.values[ends], np.ones(len(ends), bool))
     return Part(standard[torch.from_numpy(rows)], wanted, Ragged(np.array(lengths)), rows, there)

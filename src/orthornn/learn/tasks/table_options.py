@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from typing import ClassVar, Literal
-
-import numpy as np
+from typing import ClassVar, Literal, NamedTuple
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError
@@ -17,11 +15,25 @@ from .channels import MODES
 from .task import Task
 
 
+class Forecasting(NamedTuple):
+    """The options of a forecast; the defaults are those of classification and regression.
+
+    leads: How many steps later than the input the targets are, ascending. skipped: First steps of a piece without a loss.
+    context: Steps before a stretch of validation or test that its first windows begin with. known: Columns whose values are
+        known ahead. embedding: Numbers of a vector for each series. new_series: What is done with one without a vector.
+    """
+
+    leads: tuple[int, ...] = (0,)
+    skipped: int = 0
+    context: int = 0
+    known: str | None = None
+    embedding: int | None = None
+    new_series: Literal["error", "mean"] = "error"
+
+
 @dataclass(frozen=True)
 class TableOptions(Task):
     """The fields that classification, regression and forecasting have."""
-
-    input = "real"
 
     data: Source = "data.csv"
     """File (.csv, .tsv, also .gz; .parquet, .feather, .npz, .npy, .ts) with one row per step, or folder of sounds, with
@@ -135,35 +147,19 @@ class TableOptions(Task):
         check_integer("split_seed", self.split_seed, 0)
         if self.window is not None:
             check_integer("window", self.window, 2)
-        self.sound_format.check()
+        sound_format(self).check()
 
-    sees_target: ClassVar[bool] = False
-    skipped: ClassVar[int] = 0  # first steps of a piece without a loss; a field in Forecast
-    ahead: ClassVar[int] = 0  # how much later than the input the target is; a field in Forecast
-    known: ClassVar[str | None] = None  # columns whose values are known ahead; a field in Forecast
-    embedding: ClassVar[int | None] = None  # numbers of a vector for each series; a field in Forecast
-    new_series: ClassVar[Literal["error", "mean"]] = "error"  # of which there is no vector; a field in Forecast
     target_transform: ClassVar[str | None] = None  # of targets that are numbers; a field in Numbers
-    context: ClassVar[int] = 0  # steps before a stretch of validation or test that its first windows begin with
 
     @property
-    def leads(self) -> tuple[int, ...]:
-        """How much later than the input the targets are; several for a forecast of several steps at once."""
-        return (self.ahead,)
+    def forecasting(self) -> Forecasting:
+        """The options of a forecast, or what stands for them in another task."""
+        return Forecasting()
 
-    def answers(self, targets: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return what is to be predicted at these rows of one sequence: (rows, ...), its targets `leads` rows later."""
-        return targets[rows + self.leads[-1]]
 
-    @property
-    def target_columns(self) -> list[str]:
-        """The names of what is predicted."""
-        return names_in(self.target)
-
-    @property
-    def sound_format(self) -> SoundFormat:
-        """The form in which sounds are read."""
-        return SoundFormat(self.sample_rate, self.sound, self.window_ms, self.hop_ms, self.mels)
+def sound_format(options: TableOptions) -> SoundFormat:
+    """Return the form in which sounds are read."""
+    return SoundFormat(options.sample_rate, options.sound, options.window_ms, options.hop_ms, options.mels)
 
 
 def names_in(text: str) -> list[str]:

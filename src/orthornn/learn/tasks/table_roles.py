@@ -33,13 +33,13 @@ def roles_of(options: TableOptions, table: Table, sequences: Sequences) -> Roles
     """Return the parts of the columns. DataError for options that name none; warns of columns that are not read."""
     own = sequence_column(options, table), mask_column(options, table)
     inputs = _inputs(options, table, sequences, {*own, options.time, options.split, options.group})
-    known = [table.check(name, "known") for name in names_in(options.known or "")]
-    others = {*own, options.time, options.split, options.group, *options.target_columns}
+    known = [table.check(name, "known") for name in names_in(options.forecasting.known or "")]
+    others = {*own, options.time, options.split, options.group, *names_in(options.target)}
     strange = [name for name in known if name in others or known.count(name) > 1]
-    if strange or (options.known is not None and not known):
+    if strange or (options.forecasting.known is not None and not known):
         raise DataError(
             f"Expected known to name columns whose values are known ahead, each once and none with another part to "
-            f"play, but got {options.known!r}. {table.path} has {listed(table.columns)}."
+            f"play, but got {options.forecasting.known!r}. {table.path} has {listed(table.columns)}."
         )
     return Roles(inputs, known, *own)
 
@@ -60,8 +60,8 @@ def _inputs(options: TableOptions, table: Table, sequences: Sequences, others: s
     strange = [name for name in words if table.check(name, "categories") in others]
     if strange:
         raise DataError(f"Expected categories to be inputs, but got {strange[0]!r}, which has another part to play.")
-    if not options.sees_target:
-        others = {*others, *options.target_columns}
+    if not options.predicts_ahead:
+        others = {*others, *names_in(options.target)}
     found, left = [], {}
     for name in table.columns:
         if name in others:
@@ -94,7 +94,7 @@ def _warn_of_inputs(options: TableOptions, table: Table, found: list[str], left:
     if left:
         seen = listed(f"{name} ({why})" for name, why in left.items())
         warn(f"{table.path}: the network does not see {seen}. {silence}")
-    clocks = [name for name in found if name not in options.target_columns and _is_clock(options, table, name)]
+    clocks = [name for name in found if name not in names_in(options.target) and _is_clock(options, table, name)]
     if clocks:
         warn(
             f"{table.path}: the network sees {listed(clocks)}, which grows by the same amount from row to row, as a "
@@ -117,13 +117,13 @@ def _named_inputs(options: TableOptions, table: Table, inputs: str) -> list[str]
     if twice is not None:
         raise DataError(f"Expected each column once in inputs, but got {twice!r} several times. Name it once.")
     words = [table.check(name, "categories") for name in names_in(options.categories or "")]
-    unseen = next((name for name in words if name not in (*names, *names_in(options.known or ""))), None)
+    unseen = next((name for name in words if name not in (*names, *names_in(options.forecasting.known or ""))), None)
     if unseen is not None:
         raise DataError(
             f"Expected categories to be among the inputs, but got {unseen!r}, which the network does not see. Add it to "
             f"inputs, --inputs, or leave it out of categories, --categories."
         )
-    seen = [name for name in names if name in options.target_columns and not options.sees_target]
+    seen = [name for name in names if name in names_in(options.target) and not options.predicts_ahead]
     if seen:
         warn(
             f"{table.path}: the network sees the target {seen[0]} of the step that it predicts, which is not known "

@@ -89,5 +89,5 @@ def mask_column(options: TableOptions, table: Table) -> str | None:
 def _by_its_name(options: TableOptions, table: Table, name: str) -> str | None:
     """Return `name` if there is such a column and no option gives it another part to play."""
     taken: set[str | None] = {*names_in(options.inputs or ""), *names_in(options.categories or "")}
-    taken |= {*options.target_columns, options.sequence, options.time, options.mask, options.split, options.group}
+    taken |= {*names_in(options.target), options.sequence, options.time, options.mask, options.split, options.group}
     return name if name in table.columns and name not in taken else None

@@ -17,7 +17,7 @@ from ..files.frames import Frame
 from .channels import Channel
 from .elapsed import elapsed
 from .sequences import Ragged
-from .table_options import TableOptions
+from .table_options import TableOptions, names_in
 from .table_sequences import sequence_column, sequences_of
 from .table_source import read_table
 from .table_values import features_of, observed_of
@@ -43,7 +43,7 @@ def read_new(options: TableOptions, path: Path | Frame, description: Mapping[str
     """
     known: dict[str, list[object]] = {}
     if description.get("labels"):
-        known |= {column: list(description["labels"]) for column in options.target_columns}
+        known |= {column: list(description["labels"]) for column in names_in(options.target)}
     if description.get("series"):
         known[description["sequence"]] = list(description["series"])
     for channel in Channel.of(description):
@@ -182,8 +182,8 @@ def _named_alike(options: TableOptions, table: Table, columns: Sequence[str], fe
     if features is not None:
         return table
     names = {f"x{place}": name for place, name in enumerate(columns)}
-    if len(options.target_columns) == 1 and options.target_columns[0] not in names.values():
-        names["y"] = options.target_columns[0]
+    if len(names_in(options.target)) == 1 and names_in(options.target)[0] not in names.values():
+        names["y"] = names_in(options.target)[0]
     if options.sequence is not None and options.sequence not in names.values():
         names["sequence"] = options.sequence
     renamed = {names.get(name, name): column for name, column in table.columns.items()}

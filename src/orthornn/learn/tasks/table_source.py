@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,9 +12,9 @@ from ...errors import ArgumentError, DataError
 from ..files.cells import is_missing, listed
 from ..files.columns import Table, is_text, joined, read_columns
 from ..files.csv_format import CsvFormat, spellings
-from ..files.frames import Frame, located, shown_name, store
+from ..files.frames import Frame, located, shown_name
 from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
-from .table_options import TableOptions
+from .table_options import TableOptions, names_in, sound_format
 
 
 class Source(NamedTuple):
@@ -28,7 +27,7 @@ class Source(NamedTuple):
 def read_source(options: TableOptions) -> Source:
     """Return the table of the options' files. DataError or ArgumentError where they and the options do not fit."""
     table = read_table(options, located(options.data))
-    targets = options.target_columns
+    targets = names_in(options.target)
     if not targets:
         raise DataError(f"Expected target to name a column; {table.path} has {listed(table.columns)}.")
     twice = next((name for name in targets if targets.count(name) > 1), None)
@@ -68,7 +67,7 @@ def read_table(
     own = {name: tuple(sorted(set(filter(is_missing, cells)))) for name, cells in known.items()}
     words_of = tuple((name, cells) for name, cells in own.items() if cells)
     text = text_format(options)._replace(commas=tuple(commas), words_of=words_of)
-    return read_columns(path, text, options.sound_format)
+    return read_columns(path, text, sound_format(options))
 
 
 def text_format(options: TableOptions) -> CsvFormat:
@@ -100,20 +99,13 @@ def files_of(options: TableOptions) -> dict[str, Path]:
     return found
 
 
-def stored(options: Any, folder: Path) -> Any:
-    """Return the options with DataFrames as Parquet files in a folder."""
-    found = {name: getattr(options, name) for name in ("data", "test_data", "validation_data")}
-    frames = {name: store(value, folder) for name, value in found.items() if isinstance(value, Frame)}
-    return replace(options, **frames) if frames else options
-
-
 def _check_options_of_files(options: TableOptions) -> None:
     """Raise ArgumentError for an option of text files or of sounds where there are none, or that is not read."""
     given = [located(path) for path in (options.data, options.validation_data, options.test_data) if path is not None]
     marks = {name: getattr(options, name) for name in ("separator", "decimal", "thousands", "na", "encoding")}
     marks["default_na"] = None if options.default_na == "usual" else options.default_na
     names = ("sample_rate", "sound", "window_ms", "hop_ms", "mels")
-    form = options.sound_format
+    form = sound_format(options)
     sounds = {name: value for name, value, usual in zip(names, form, SoundFormat()) if value != usual}
     for unread, kind, found in (
         (

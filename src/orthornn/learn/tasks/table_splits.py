@@ -92,7 +92,7 @@ def split_of(options: TableOptions, source: Source, sequences: Sequences, strata
     found: dict[str, list[tuple[int, int]]] = {part: [] for part in PARTS}
     starts = np.repeat(rows.starts, rows.lengths)
     for part, at, steps in stretches:
-        before = 0 if part == "train" else min(options.context, at - int(starts[at]))
+        before = 0 if part == "train" else min(options.forecasting.context, at - int(starts[at]))
         found[part] += _windows(options, at - before, steps + before, part == "train")
     return Split(found, stretches)
 
@@ -128,10 +128,10 @@ def _divides_sequences(own: _Divided) -> bool:
     options, said, rows = own.options, own.said, own.rows
     if options.output == "last" or options.split_by == "sequences":
         return True
-    if options.split_by == "time" or len(rows) == 1 or options.embedding is not None:
+    if options.split_by == "time" or len(rows) == 1 or options.forecasting.embedding is not None:
         return False
     if said is None:  # a forecast of two series has no third one for a part: they are divided by time
-        return not (options.sees_target and len(rows) < len(PARTS) and options.group is None)
+        return not (options.predicts_ahead and len(rows) < len(PARTS) and options.group is None)
     return _constant(said, rows) and len({*said, "validation"}) <= int((said[rows.starts] == "").sum()) + 3
 
 
@@ -319,7 +319,7 @@ def _in_time(own: _Divided, at: int, steps: int, missing: list[str]) -> list[tup
 
 def _windows(options: TableOptions, start: int, length: int, overlapping: bool) -> list[tuple[int, int]]:
     """Return windows such that every step that can have a loss has one: exactly one, if not overlapping."""
-    skipped, lead = options.skipped, options.leads[-1]
+    skipped, lead = options.forecasting.skipped, options.forecasting.leads[-1]
     window = max(_STEPS, 3 * skipped) if options.window is None else options.window
     new = window - skipped - lead
     if new < 1:

@@ -3,36 +3,37 @@
 A file (columns.py) has one row per step. Rows with one value in the column `sequence` are a sequence, in the order of
 the file or of the column `time`. The same rules hold for every format, for training and for new data.
 
-What a task reads is made in turn, each once, by functions that return values: the source (table_source.py), its sequences
-(table_sequences.py), which column is what (table_roles.py), the parts (table_splits.py), and the data (table_data.py).
-They warn, and raise what is wrong.
+`table` reads it, once, by functions that return values, each from those before it: the source (table_source.py), its
+sequences (table_sequences.py), which column is what (table_roles.py), the parts (table_splits.py), and the data
+(table_data.py). They warn, and raise what is wrong.
 """
 
 from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from torch import Tensor
 
 from ..files.columns import Table
-from ..files.frames import Frame
+from ..files.frames import Frame, store
 from . import plain_baselines as plain
+from .abilities import plain_baselines, stored, whole_series
 from .channels import described
+from .problem import Batch, Problem
 from .splits import PARTS
-from .table_data import TableData, Targets, batch_of, batches_of, batches_of_whole_test, data_of
-from .table_options import TableOptions, modes_of
-from .table_roles import Roles, roles_of
+from .table_data import ReadTable, TargetCells, Targets, batch_of, batches_of, batches_of_whole_test, data_of
+from .table_options import TableOptions, modes_of, names_in, sound_format
+from .table_roles import roles_of
 from .table_sequences import Sequences, sequences_of
-from .table_series import Series, read_new, series_of
-from .table_source import Source, files_of, read_source, stored
+from .table_source import files_of, read_source
 from .table_splits import Split, split_of
 from .table_summary import summary_of
-from .task import Batch, batch_rows
+from .task import batch_rows
 
 Made = TypeVar("Made")
 
@@ -51,67 +52,52 @@ def once(make: Callable[[Any], Made]) -> Callable[[Any], Made]:
 
 
 class TableTask(TableOptions):
-    """Sequences of a table as batches, with their plain baselines and a summary."""
+    """The common part of classification, regression and forecasting."""
 
     def files(self) -> dict[str, Path]:
         """Return the files of training, validation and test."""
         return files_of(self)
 
-    def stored(self, folder: Path) -> TableTask:
-        """Return the task with DataFrames as Parquet files in a folder."""
-        return stored(self, folder)
-
     @once
-    def table_source(self) -> Source:
-        """Return the table of all files."""
-        return read_source(self)
+    def table(self) -> ReadTable:
+        """Return the data. DataError or ArgumentError for what is wrong with them."""
+        source = read_source(self)
+        for name in names_in(self.target):
+            source.table.check(name, "target")
+        cells = self._target_cells(source.table)
+        sequences = sequences_of(self, *source)
+        roles = roles_of(self, source.table, sequences)
+        strata = self._strata(cells, sequences)
+        split = split_of(self, source, sequences, strata)
+        data = data_of(self, source, sequences, roles, split, lambda: self._targets(cells, sequences, split))
+        return ReadTable(source, sequences, roles, split, data, cells.classes, strata is not None)
 
-    @once
-    def table_sequences(self) -> Sequences:
-        """Return the rows of the table by sequence."""
-        return sequences_of(self, *self.table_source())
-
-    @once
-    def table_roles(self) -> Roles:
-        """Return which column is what."""
-        return roles_of(self, self.table_source().table, self.table_sequences())
-
-    @once
-    def table_split(self) -> Split:
-        """Return the parts of the table."""
-        self._target_cells(), self.table_roles()  # what is wrong with them is said first
-        return split_of(self, self.table_source(), self.table_sequences(), self._strata())
-
-    @once
-    def table_data(self) -> TableData:
-        """Return the inputs and the targets in their parts."""
-        split = self.table_split()
-        return data_of(self, self.table_source(), self.table_sequences(), self.table_roles(), split, self._targets)
+    def problem(self) -> Problem:
+        """Return the pieces of the parts in batches."""
+        data = self.table().data
+        train, validation, test = (data.parts[part] for part in PARTS)
+        sizes = {"input_size": len(data.channels), "output_size": self._output_size()}
+        schema = {**sizes, "input": "real", "output": self.output, **self._preprocessing()}
+        return Problem(
+            schema,
+            lambda step, size, seed: batch_of(self, train, batch_rows(step, size, len(train.pieces), seed).numpy()),
+            lambda size: batches_of(self, validation, size),
+            lambda size: batches_of(self, test, size),
+        )
 
     @abstractmethod
-    def objective(self) -> Any:
-        """Return what is learned, as functions of the output and the targets: see class_objective.py, number_objective.py."""
-
-    @once
-    def _target_cells(self) -> np.ndarray:
-        """Return the targets (R, ...) in the order of the table, as `Targets.values` has them."""
-        for name in self.target_columns:
-            self.table_source().table.check(name, "target")
-        return self._read_targets(self.table_source().table)
+    def _output_size(self) -> int:
+        """Return the width of a prediction."""
 
     @abstractmethod
-    def _read_targets(self, table: Table) -> np.ndarray:
-        """Return the same. DataError for a target that nothing can learn."""
+    def _target_cells(self, table: Table) -> TargetCells:
+        """Return the targets in the order of the table. DataError for a target that nothing can learn."""
 
     @abstractmethod
-    def _raw_targets(self, table: Table) -> np.ndarray:
-        """Return the targets of every row as the file has them: labels (R,), or numbers (R, O)."""
-
-    @abstractmethod
-    def _targets(self) -> Targets:
+    def _targets(self, cells: TargetCells, sequences: Sequences, split: Split) -> Targets:
         """Return the targets of all rows."""
 
-    def _strata(self) -> np.ndarray | None:
+    def _strata(self, cells: TargetCells, sequences: Sequences) -> np.ndarray | None:
         """Return the class of every sequence, if the parts are to have the same shares of each; else None."""
         return None
 
@@ -126,29 +112,25 @@ class TableTask(TableOptions):
     @property
     def batch_size(self) -> int:  # type: ignore[override]
         """32, or all training pieces if they are fewer."""
-        return min(32, len(self.table_data().parts["train"].pieces))
-
-    @property
-    def input_size(self) -> int:
-        """The input columns."""
-        return len(self.table_data().channels)
+        return min(32, len(self.table().data.parts["train"].pieces))
 
     @property
     def steps(self) -> int:
         """The length of the longest training piece."""
-        return int(self.table_data().parts["train"].pieces.lengths.max())
+        return int(self.table().data.parts["train"].pieces.lengths.max())
 
-    def preprocessing(self) -> dict[str, Any]:
-        """Return the preprocessing: input columns are standardized by the training part."""
-        data, table, modes = self.table_data(), self.table_source().table, modes_of(self.missing)
+    def _preprocessing(self) -> dict[str, Any]:
+        """Return what was done to the data: input columns are standardized by the training part."""
+        read, modes = self.table(), modes_of(self.missing)
+        data, table = read.data, read.source.table
         scaling = {"scale": (1 / data.deviation).tolist(), "offset": (-data.mean / data.deviation).tolist()}
         found = {**described(data.channels), **scaling}
-        if self.embedding is not None:
-            found |= {"series": data.series, "embedding": self.embedding}
+        if self.forecasting.embedding is not None:
+            found |= {"series": data.series, "embedding": self.forecasting.embedding}
         if self.irregular:
             found["time_unit"] = float(data.deviation[-1])
-        if self.table_roles().sequence is not None:
-            found["sequence"] = self.table_roles().sequence
+        if read.roles.sequence is not None:
+            found["sequence"] = read.roles.sequence
         numbers = [channel for channel in data.channels if channel.kind == "number"]
         holds = [channel.name for channel in numbers if modes.get(channel.column, modes[""]) == "hold"]
         if holds:
@@ -158,79 +140,33 @@ class TableTask(TableOptions):
         if table.features:
             found["features"] = table.features
         if table.sound:
-            found |= {"sample_rate": self.sample_rate, "sound": self.sound_format.described()}
+            found |= {"sample_rate": self.sample_rate, "sound": sound_format(self).described()}
         if data.transformed:
             found["transformed_inputs"] = data.transformed
         return found
 
     def summary_lines(self) -> list[str]:
         """Return what was read from the file and what each column is for."""
-        stratified = self._strata() is not None
-        made = self.table_source(), self.table_sequences(), self.table_roles(), self.table_split(), self.table_data()
-        return summary_of(self, *made, stratified, self._summary_of_targets())
+        return summary_of(self, self.table(), self._summary_of_targets())
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """Return the number of full batches of the training pieces."""
-        return len(self.table_data().parts["train"].pieces) // batch_size
-
-    def train_batch(self, step: int, batch_size: int, seed: int) -> Batch:
-        """Return a batch of the training pieces."""
-        part = self.table_data().parts["train"]
-        return batch_of(self, part, batch_rows(step, batch_size, len(part.pieces), seed).numpy())
-
-    def validation(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the validation pieces."""
-        return batches_of(self, self.table_data().parts["validation"], batch_size)
-
-    def test(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the test pieces."""
-        return batches_of(self, self.table_data().parts["test"], batch_size)
-
-    def test_of_whole_series(self, batch_size: int) -> Iterator[Batch]:
-        """Yield the test steps once more, in series from their first step on, if they are tested in windows."""
-        if not self.table_split().whole:
-            yield from batches_of_whole_test(self, self.table_data(), batch_size)
-
-    @property
-    def trivial_loss(self) -> float:
-        """The loss of the best answer that is always the same, on the training targets."""
-        return self.objective().trivial_loss
-
-    @property
-    def trivial_metric(self) -> float:
-        """The metric of that answer."""
-        return self.objective().trivial_metric
-
-    def loss(self, prediction: Tensor, targets: Any) -> Tensor:
-        """Return the mean loss over the targets that are known."""
-        return self.objective().loss(prediction, targets)
-
-    def mass(self, batch: Batch) -> float:
-        """Return how many targets are known, or their weight."""
-        return self.objective().mass(batch.targets)
-
-    def metrics(self, prediction: Tensor, targets: Any, **decision: Any) -> Mapping[str, tuple[float, float]]:
-        """Return (sum, count) by name. decision: `threshold`, of a classifier."""
-        return self.objective().metrics(prediction, targets, **decision)
-
-    def plain_baselines(self) -> list[plain.Baseline]:
-        """Return logistic or ridge regression and gradient boosting, on the same parts."""
-        parts = {part: self._samples(part) for part in PARTS}
-        return plain.fitted(self._plain_methods(), parts, self._plain_metrics)
+        return len(self.table().data.parts["train"].pieces) // batch_size
 
     def _plain_metrics(self, method: Any, features: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Return the metrics of a fitted plain method."""
-        return self.objective().errors(np.asarray(method.predict(features)).reshape(targets.shape), targets)
+        objective: Any = self.objective()
+        return objective.errors(np.asarray(method.predict(features)).reshape(targets.shape), targets)
 
     def _samples(self, name: str) -> plain.Samples:
         """Return the features of a part for plain methods, and its targets."""
-        data = self.table_data()
+        data = self.table().data
         part = data.parts[name]
         rows, lengths, targets = part.inputs[:, : data.plain_inputs].numpy(), part.pieces.lengths, part.targets.numpy()
         counted = data.targets.counted(targets)
         if self.output == "all":
             counted &= part.counted
-            steps = max(1, self.skipped or plain.LAST_STEPS)
+            steps = max(1, self.forecasting.skipped or plain.LAST_STEPS)
             kept = plain.last_steps(rows, lengths, steps, data.later_inputs)
             return plain.Samples({"flattened steps": kept[counted]}, targets[counted])
         steps = min(plain.FLAT_STEPS, self.steps)
@@ -242,14 +178,24 @@ class TableTask(TableOptions):
             found[plain.SERIES] = plain.stretched(rows, lengths, self.steps)[counted]
         return plain.Samples(found, targets[counted])
 
-    def read_new(self, path: Path | Frame, description: Mapping[str, Any]) -> Table:
-        """Return another file, read as the training data were. description: What description.json holds."""
-        return read_new(self, path, description)
 
-    def series(self, path: Path | Frame | Table, description: Mapping[str, Any], targets: bool) -> list[Series]:
-        """Return the sequences of another file, or of what was read of it, with its targets if they are asked for.
+@plain_baselines.register
+def _(task: TableTask) -> list[plain.Baseline]:
+    """Return logistic or ridge regression and gradient boosting, on the same parts."""
+    parts = {part: task._samples(part) for part in PARTS}
+    return plain.fitted(task._plain_methods(), parts, task._plain_metrics)
 
-        description: What description.json holds of the network.
-        """
-        table = path if isinstance(path, Table) else read_new(self, path, description)
-        return series_of(self, table, description, self._raw_targets if targets else None)
+
+@whole_series.register
+def _(task: TableTask, batch_size: int) -> Iterator[Batch]:
+    """Yield the test steps once more, in series from their first step on, if they are tested in windows."""
+    if not task.table().split.whole:
+        yield from batches_of_whole_test(task, task.table().data, batch_size)
+
+
+@stored.register
+def _(task: TableTask, folder: Path) -> TableTask:
+    """Return the task with DataFrames as Parquet files in a folder."""
+    found = {name: getattr(task, name) for name in ("data", "test_data", "validation_data")}
+    frames: dict[str, Any] = {name: store(value, folder) for name, value in found.items() if isinstance(value, Frame)}
+    return replace(task, **frames) if frames else task

@@ -30,7 +30,7 @@ def channels_of(options: TableOptions, table: Table, roles: Roles, rows: np.ndar
 
     rows: The rows of the table that are in the training part.
     """
-    read = {*roles.inputs, *roles.known, *options.target_columns}
+    read = {*roles.inputs, *roles.known, *names_in(options.target)}
     unread = [name for name in modes_of(options.missing) if name and name not in read]
     if unread:
         raise ArgumentError(
@@ -39,23 +39,24 @@ def channels_of(options: TableOptions, table: Table, roles: Roles, rows: np.ndar
         )
     now = [channel for name in roles.inputs for channel in _channels_of_column(options, table, rows, name, "inputs")]
     known = [channel for name in roles.known for channel in _channels_of_column(options, table, rows, name, "known")]
-    if len(known) * len(options.leads) > _MOST_KNOWN:
+    if len(known) * len(options.forecasting.leads) > _MOST_KNOWN:
         raise ArgumentError(
             f"Expected known columns to make at most {_MOST_KNOWN} inputs, but got {len(known)} for each of "
-            f"{len(options.leads)} steps. Name fewer, or forecast fewer steps."
+            f"{len(options.forecasting.leads)} steps. Name fewer, or forecast fewer steps."
         )
     series = []
-    if options.embedding is not None:
+    embedding = options.forecasting.embedding
+    if embedding is not None:
         if roles.sequence is None:
             raise DataError(
-                f"Expected several series for embedding={options.embedding}, but {options.data} is one. Name the column that "
+                f"Expected several series for {embedding=}, but {options.data} is one. Name the column that "
                 f"tells them apart with sequence, --sequence."
             )
         series = [Channel(roles.sequence, "series")]
     if options.irregular:
         assert options.time is not None
         series = [Channel(options.time, "elapsed")]
-    found = [*now, *(channel._replace(lead=lead) for lead in options.leads for channel in known), *series]
+    found = [*now, *(channel._replace(lead=lead) for lead in options.forecasting.leads for channel in known), *series]
     first: dict[str, Channel] = {}
     for channel in found:
         other = first.setdefault(channel.name, channel)
@@ -89,7 +90,7 @@ def _channels_of_column(options: TableOptions, table: Table, rows: np.ndarray, n
             f"another split_seed, or leave it out of inputs, --inputs."
         )
     more = [Channel(name, "missing")] if mode == "indicator" and gone.any() else []
-    how = options.target_transform if name in options.target_columns else None  # the mean of what the network reads
+    how = options.target_transform if name in names_in(options.target) else None  # the mean of what the network reads
     return [Channel(name, kind, float(in_units(transformed(values[~gone], how).mean(), how))), *more]
 
 
@@ -113,7 +114,7 @@ def features_of(
     if unseen.any():
         labels = table.labels(channels[-1].column, "sequence")[order[unseen]]
         names = listed(sorted(set(map(str, labels))))
-        if options.new_series == "error":
+        if options.forecasting.new_series == "error":
             raise DataError(
                 f"Expected series that were in the training part in {table.path}, but got others, for which there is no "
                 f"vector: {names}. Leave them out; or train with the mean of all vectors for them, "
@@ -170,4 +171,4 @@ def observed_of(
 def strict_targets(options: TableOptions) -> np.ndarray:
     """Return whether a missing target is an error: bool (O,), of each column."""
     modes = modes_of(options.missing)
-    return np.array([modes.get(name, modes[""]) == "error" for name in options.target_columns])
+    return np.array([modes.get(name, modes[""]) == "error" for name in names_in(options.target)])

@@ -10,6 +10,7 @@ from ..._warnings import warn
 if TYPE_CHECKING:
     from ...saved.checkpoint import Checkpoints, read_checkpoint
     from ...saved.run_files import read_description, read_result
+    from ..fine_tuning import FineTuning, fine_tune
     from ..runs.directory import RunDirectory
     from ..runs.log import read_metrics
     from ..runs.loop import resume, run_to_end, train
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         ScheduleConfig,
         read_config,
     )
-    from .fine_tuning import FineTuning, fine_tune
     from .processes import Processes
     from .trainer import Trainer
 
@@ -41,6 +41,7 @@ _CONFIG = (
 _MODULES = {
     "...saved.checkpoint": ("Checkpoints", "read_checkpoint"),
     "...saved.run_files": ("read_description", "read_result"),
+    "..fine_tuning": ("FineTuning", "fine_tune"),
     "..runs.directory": ("RunDirectory",),
     "..runs.log": ("read_metrics",),
     "..runs.loop": ("run_to_end", "resume", "train"),
@@ -48,7 +49,6 @@ _MODULES = {
     "..runs.run": ("Run",),
     "..runs.trained": ("load_model",),
     ".config": _CONFIG,
-    ".fine_tuning": ("FineTuning", "fine_tune"),
     ".processes": ("Processes",),
     ".trainer": ("Trainer",),
 }

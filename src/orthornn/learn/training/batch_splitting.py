@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
 
 from ...errors import ArgumentError
-from ..tasks import Batch
-from .problem import Objective
+from ..tasks import Batch, Objective
 
 
 def split_batch(objective: Objective, batch: Batch, parts: int) -> list[tuple[Batch, float]]:

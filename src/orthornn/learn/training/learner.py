@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -15,13 +15,12 @@ from ..._recording import recording
 from ...errors import ArgumentError, NonFiniteError
 from ...kernels import denormals_as_zero
 from ..systems import SequenceModel
-from ..tasks import Batch
+from ..tasks import Batch, Objective, Problem
 from . import guards
 from .batch_splitting import split_batch, to_device
 from .config import RunConfig
 from .optimizer import make_optimizer
 from .penalized import penalized_loss
-from .problem import Objective, Problem
 from .processes import Processes
 from .schedule import make_scheduler, rates_after
 
@@ -38,8 +37,6 @@ class Learner:
     smaller_updates: How the caller gets them, as a sentence, for errors.
     """
 
-    smaller_updates = guards.SMALLER_UPDATES
-
     def __init__(
         self,
         problem: Problem,
@@ -47,10 +44,12 @@ class Learner:
         model: SequenceModel,
         config: RunConfig,
         processes: Processes | None = None,
+        smaller_updates: str = guards.SMALLER_UPDATES,
     ) -> None:
         self.problem, self.objective, self.model, self.config = problem, objective, model, config
         self.processes = processes or Processes()
         check_parts(objective, config, self.processes)
+        self._smaller_updates = smaller_updates
         self.stop = self.step = 0
         self._carried: Any = None  # the state from which the sequences of the next batch go on
         self._after: Any = None  # the state after the last forward pass
@@ -106,10 +105,17 @@ class Learner:
         self._carried, self._after = detached(self._after), None
         return value
 
-    def validated(self, metric: float) -> None:
-        """Tell the schedule how a validation went."""
+    def validated(self, metrics: Mapping[str, float]) -> None:
+        """Tell the schedule how a validation went. NonFiniteError if its loss is NaN or infinite."""
+        if not math.isfinite(metrics["loss"]):
+            bad = guards.not_finite(self.model.named_parameters())
+            raise NonFiniteError(
+                f"Expected a finite validation loss, but got {metrics['loss']} after update {self.step}. "
+                f"{'The outputs overflow' if bad is None else f'{bad} is not finite'}: the updates were too large. "
+                f"{self._smaller_updates}"
+            )
         if isinstance(self._scheduler, ReduceLROnPlateau):
-            self._scheduler.step(metric)
+            self._scheduler.step(metrics[self.objective.metric])
 
     def _check_optimizer(self) -> None:
         """Raise ValueError if what the optimizer remembers of a parameter does not have its shape."""
@@ -167,15 +173,15 @@ class Learner:
     def _check(self, loss: float, batch: Batch) -> None:
         if not math.isfinite(loss):
             config = self.config
+            cause = guards.likely_cause(self.model, batch, self._smaller_updates)
             raise NonFiniteError(
-                f"Expected a finite training loss, but got {loss} at step {self.step} (seed {config.seed}). "
-                f"{guards.likely_cause(self.model, batch, self.smaller_updates)} The batch is task.train_batch({self.step}, "
-                f"{config.batch_size}, {config.seed})."
+                f"Expected a finite training loss, but got {loss} at step {self.step} (seed {config.seed}). {cause} The "
+                f"batch is task.problem().train({self.step}, {config.batch_size}, {config.seed})."
             )
 
     @recording()
     def evaluate(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
-        """Return the task's metrics over these batches. threshold: What `choose_threshold` returned."""
+        """Return the metrics over these batches. threshold: Of a decision between two classes."""
         sums: dict[str, float] = {}
         counts: dict[str, float] = {}
         decision = {} if threshold is None else {"threshold": threshold}

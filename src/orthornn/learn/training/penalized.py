@@ -12,9 +12,8 @@ from ... import penalties
 from ...errors import ArgumentError
 from ...modules import OrthogonalRNN, Transition
 from ...modules.tracing import tracing
-from ..tasks import Batch
+from ..tasks import Batch, Objective
 from .config import PenaltyConfig
-from .problem import Objective
 
 _NONE = PenaltyConfig()
 

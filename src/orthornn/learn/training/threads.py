@@ -17,7 +17,6 @@ from ...kernels.backends.cpp import extension
 from ...modules import DeltaRNN, OrthogonalBlocks, OrthogonalRNN, ReflectionRNN
 from ...saved.network import make_model
 from .config import RunConfig
-from .description import describe
 
 _WHOLE = (OrthogonalRNN, OrthogonalBlocks, ReflectionRNN, DeltaRNN)  # their kernels run over whole sequences
 _MOST = 64
@@ -33,7 +32,7 @@ def useful_threads(config: RunConfig) -> int:
     if cores == 1 or config.device != "cpu":
         return cores
     with torch.random.fork_rng(devices=[]):
-        core = make_model(config.model, describe(config.task), device="meta").core
+        core = make_model(config.model, config.task.problem().schema, device="meta").core
     if isinstance(core, _WHOLE) and extension.missing() is None:
         return cores
     per_step = config.batch_size * sum(parameter.numel() for parameter in core.parameters())

@@ -12,11 +12,11 @@ from ...saved.network import make_model
 from ...saved.sizes import check_memory
 from ..systems import SequenceModel
 from ..systems.input_angles import sequences_of
+from ..tasks.abilities import warm_start
+from . import guards
 from .config import RunConfig
-from .description import describe
 from .learner import Learner, check_parts
 from .penalized import check_penalties
-from .problem import TaskProblem
 from .processes import Processes
 
 _FIRST = 256  # sequences that a model may look at before its first update, and the numbers in them
@@ -30,14 +30,20 @@ class Trainer(Learner):
     warm: Whether initial values of the model are from the training data.
     """
 
-    def __init__(self, config: RunConfig, processes: Processes | None = None) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        processes: Processes | None = None,
+        smaller_updates: str = guards.SMALLER_UPDATES,
+    ) -> None:
         processes, task = processes or Processes(), config.task
-        check_parts(task, config, processes)
+        objective = task.objective()
+        check_parts(objective, config, processes)
         outside = torch.get_rng_state()
         torch.manual_seed(config.seed)
         try:
             model, self.warm = _built(config)
-            super().__init__(TaskProblem(task), task, model, config, processes)
+            super().__init__(task.problem(), objective, model, config, processes, smaller_updates)
         finally:
             torch.set_rng_state(outside)
 
@@ -51,12 +57,12 @@ def _built(config: RunConfig) -> tuple[SequenceModel, bool]:
             f"device is {config.device!r}, but torch {torch.__version__} sees no CUDA device. Use a machine with "
             f"an NVIDIA GPU and a CUDA build of torch, or device 'cpu'."
         )
-    description = describe(task)
+    description = task.problem().schema
     check_memory(config.model, description)
     model = make_model(config.model, description)
     check_penalties(model, config.penalties)
     config.model.start(model.core, _first_sequences(config, model), model.elapsed)
-    return model, task.warm_start(model)
+    return model, warm_start(task, model)
 
 
 def _first_sequences(config: RunConfig, model: SequenceModel) -> Iterator[torch.Tensor]:
@@ -64,9 +70,10 @@ def _first_sequences(config: RunConfig, model: SequenceModel) -> Iterator[torch.
     they are long, or have times.
     """
     task, size, numbers = config.task, config.batch_size, 0
+    train = task.problem().train
     batches, every = -(-_FIRST // size), task.steps_per_epoch(size)
     for step in range(batches if every is None else max(1, min(batches, every))):
-        inputs = task.train_batch(step, size, config.seed).inputs
+        inputs = train(step, size, config.seed).inputs
         if model.token_classes is not None:
             raise ArgumentError(
                 f"Expected inputs of numbers, whose frequencies angles='inputs' asks for, but {task.name} has tokens. Pass "

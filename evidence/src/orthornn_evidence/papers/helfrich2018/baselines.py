@@ -54,7 +54,7 @@ def baseline_rates(setting: Setting) -> Plan:
             found = {name: runs.of(name) for name in systems if name.endswith(f"-{where}")}
             curves = {name.removesuffix(f"-{where}"): own[0].curve("validation") for name, own in found.items() if own}
             shown[where] = curves
-            ends = {name: curve[1][-1] / task.trivial_loss for name, curve in curves.items() if curve[1]}
+            ends = {name: curve[1][-1] / task.objective().trivial_loss for name, curve in curves.items() if curve[1]}
             finished = {name for name in ends if all(one.finished for one in found[f"{name}-{where}"])}
             for name, ratio in ends.items():
                 what = f"{name.replace('-', ', rate ')}, {where}, validation loss over baseline"
@@ -65,7 +65,7 @@ def baseline_rates(setting: Setting) -> Plan:
                 if len(own) == len(_RATES):
                     best = min(own, key=lambda run: own[run])
                     findings.append(f"{where}: the rate of the {name} is {best.removeprefix(f'{name}-')}.")
-        baselines = {where: task.trivial_loss for where, (task, _, _) in tasks.items()}
+        baselines = {where: task.objective().trivial_loss for where, (task, _, _) in tasks.items()}
         return ResultTable(rows, findings, draw=panels(shown, log=True, baselines=baselines), size=(11, 4.2))
 
     return Plan(systems, tabulate)

@@ -104,7 +104,7 @@ def against_baseline(runs: Runs) -> list[str]:
         for one in own:
             name = called(system) if len(own) == 1 else f"{called(system)}, seed {one.seed}"
             steps, losses = one.curve("validation")
-            trivial = one.task.trivial_loss
+            trivial = one.task.objective().trivial_loss
             under = [step for step, loss in zip(steps, losses) if loss < trivial / 10]
             if under:
                 said.append(f"{name}: held-out loss first below a tenth of the baseline at update {under[0]:.0f}.")

@@ -50,7 +50,7 @@ def figure1(setting: Setting) -> Plan:
     def tabulate(runs: Runs) -> ResultTable:
         rows = runs.rows_at_end("loss", form="{:.1e}", names={name: called(name) for name in systems})
         shown = {f"T = {T}": curves(runs, [s for s in systems if s.endswith(f"T{T}")], "train") for T in (1000, 2000)}
-        baselines = {f"T = {T}": Copying(T=T).trivial_loss for T in (1000, 2000)}
+        baselines = {f"T = {T}": Copying(T=T).objective().trivial_loss for T in (1000, 2000)}
         return ResultTable(
             rows, against_baseline(runs), draw=panels(shown, log=True, baselines=baselines), size=(11, 4.2)
         )

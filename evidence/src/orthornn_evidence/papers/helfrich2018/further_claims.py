@@ -47,13 +47,13 @@ def _compared(setting: Setting, models: dict[str, Model], words: Mapping[str, st
             for name, own in found.items():
                 ends = [one.selected("loss")["last"] for one in own]
                 values = [end.get("test", end.get("validation")) for end in ends if end is not None]
-                ratios = [value / task.trivial_loss for value in values if value is not None]
+                ratios = [value / task.objective().trivial_loss for value in values if value is not None]
                 if ratios:
                     what = f"{words[name]}, {where}, test loss over baseline"
                     note = "" if all(one.finished for one in own) else "unfinished"
                     mean = statistics.fmean(ratios)
                     rows.append(Row(what, mean, seeds=len(ratios), selection="last", form="{:.2g}", note=note))
-        baselines = {where: task.trivial_loss for where, (task, _, _) in tasks.items()}
+        baselines = {where: task.objective().trivial_loss for where, (task, _, _) in tasks.items()}
         return ResultTable(rows, draw=panels(shown, log=True, baselines=baselines), size=(11, 4.2))
 
     return Plan(systems, tabulate, seeds=setting.at(1, 1, 5))
@@ -135,7 +135,7 @@ def released_code(setting: Setting) -> Plan:
     def tabulate(runs: Runs) -> ResultTable:
         found = {name: runs.of(name) for name in systems}
         shown = {"copying": {name: own[0].curve("validation") for name, own in found.items() if own}}
-        draw = panels(shown, log=True, baselines={"copying": text.trivial_loss})
+        draw = panels(shown, log=True, baselines={"copying": text.objective().trivial_loss})
         return ResultTable(runs.rows_at_end("loss", form="{:.1e}"), draw=draw)
 
     return Plan(systems, tabulate)

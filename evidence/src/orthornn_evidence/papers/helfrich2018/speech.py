@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from orthornn.learn.systems import SequenceModel
+from orthornn.learn.tasks.abilities import baselines
 from orthornn.learn.training import RecordConfig, load_model
 
 from ...tasks import Speech
@@ -85,7 +86,7 @@ def table2(setting: Setting) -> Plan:
             for name, scores in numbers.items()
             for score, value in scores.items()
         ]
-        said = [f"{name}: squared error {loss:.2f} dB^2 on the test set" for name, loss in task.baselines().items()]
+        said = [f"{name}: squared error {loss:.2f} dB^2 on the test set" for name, loss in baselines(task).items()]
         return ResultTable(rows, said)
 
     return Plan(systems, tabulate, beyond_records=True)

@@ -64,7 +64,7 @@ def tabulate_copying(names: Mapping[str, str]) -> Callable[[Runs], ResultTable]:
             own = runs.of(system)
             if not own:
                 continue
-            losses = [_last_test(run, "loss") / run.task.trivial_loss for run in own]
+            losses = [_last_test(run, "loss") / run.task.objective().trivial_loss for run in own]
             recalls = [_last_test(run, "recall") for run in own]
             minutes = statistics.fmean(run.minutes for run in own)
             note = "each: " + ", ".join(f"{loss:.3f}" for loss in losses)
@@ -91,7 +91,7 @@ def tabulate_copying(names: Mapping[str, str]) -> Callable[[Runs], ResultTable]:
                 if runs.of(system)
             }
             if lines:
-                trivial = runs.of(next(s for s in runs.systems if runs.of(s)))[0].task.trivial_loss
+                trivial = runs.of(next(s for s in runs.systems if runs.of(s)))[0].task.objective().trivial_loss
                 charts.curves(
                     figure.add_subplot(), lines, x="updates", y="loss", level=("trivial baseline", trivial), log=True
                 )

@@ -105,7 +105,7 @@ def at_initialization(setting: Setting) -> Plan:
         for name, start in _STARTS.items():
             torch.manual_seed(0)
             core = start(OrthogonalRNN(1, n, parametrization=SpectralMargin(0.0), nonlinearity="tanh"))
-            norms = hidden_gradient_norms(core, next(task.test(50)).inputs)[0]
+            norms = hidden_gradient_norms(core, next(task.problem().test(50)).inputs)[0]
             found = _readout_accuracy(core, task, images)
             what = f"{name}: gradient at t=0 over t={len(norms) - 1}"
             rows += [
@@ -121,10 +121,10 @@ def _readout_accuracy(core: OrthogonalRNN, task: PixelMNIST, images: int) -> flo
     """Return the share of the test images whose class logistic regression, fitted to the states of so many training images,
     reads off the last state.
     """
-    training = (task.train_batch(step, min(_BATCH, images), 0) for step in range(-(-images // _BATCH)))
+    training = (task.problem().train(step, min(_BATCH, images), 0) for step in range(-(-images // _BATCH)))
     states, classes = _last_states(core, training)
     mean, scale = states.mean(0), states.std(0) + 1e-9
-    readout = nn.Linear(states.shape[1], task.output_size, dtype=torch.float64)
+    readout = nn.Linear(states.shape[1], task.problem().schema["output_size"], dtype=torch.float64)
     optimizer = torch.optim.LBFGS(readout.parameters(), max_iter=300, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
@@ -134,7 +134,7 @@ def _readout_accuracy(core: OrthogonalRNN, task: PixelMNIST, images: int) -> flo
         return loss
 
     optimizer.step(closure)
-    states, classes = _last_states(core, task.test(_BATCH))
+    states, classes = _last_states(core, task.problem().test(_BATCH))
     with torch.no_grad():
         return float((readout((states - mean) / scale).argmax(-1) == classes).double().mean())
 

@@ -288,7 +288,10 @@ def released_code(setting: Setting) -> Plan:
     def tabulate(runs: Runs) -> ResultTable:
         rows = [
             Row(
-                f"{name}, test loss over baseline", end["test"] / one.task.trivial_loss, selection="last", form="{:.3f}"
+                f"{name}, test loss over baseline",
+                end["test"] / one.task.objective().trivial_loss,
+                selection="last",
+                form="{:.3f}",
             )
             for name in systems
             for one in runs.of(name)[:1]
@@ -296,7 +299,7 @@ def released_code(setting: Setting) -> Plan:
             if end is not None and "test" in end
         ]
         rows += [
-            Row(f"{name}, trivial baseline", config.task.trivial_loss, selection="computed", form="{:.4f}")
+            Row(f"{name}, trivial baseline", config.task.objective().trivial_loss, selection="computed", form="{:.4f}")
             for name, config in systems.items()
         ]
         return ResultTable(rows)

@@ -206,7 +206,7 @@ def adding_lengths(setting: Setting) -> Plan:
         for system, name in names.items():
             for one in runs.of(system)[:1]:
                 steps, losses = one.curve("validation")
-                left = [step for step, loss in zip(steps, losses) if loss < _LEFT * one.task.trivial_loss]
+                left = [step for step, loss in zip(steps, losses) if loss < _LEFT * one.task.objective().trivial_loss]
                 note = "" if left else f"not within {steps[-1]:.0f} updates"
                 what = f"{name}: updates until the loss is below nine tenths of the trivial one"
                 rows.append(Row(what, left[0] if left else None, form="{:.0f}", note=note))
@@ -221,8 +221,8 @@ def adding_lengths(setting: Setting) -> Plan:
 
 def _loss_of_always_1(task: Adding) -> float:
     """Return the trivial loss on the test sequences, which differs from 1/6 as these are finitely many."""
-    targets = torch.cat([batch.targets for batch in task.test(1000)])
-    return float(task.loss(torch.ones_like(targets), targets))
+    targets = torch.cat([batch.targets for batch in task.problem().test(1000)])
+    return float(task.objective().loss(torch.ones_like(targets), targets))
 
 
 @reproduces(
@@ -278,7 +278,7 @@ def nonlinearity(setting: Setting) -> Plan:
                 slopes = load_model(one.saved.path)[1].core.get_parameter("activation_l0")
                 rows.append(Row("learned slope, its mean at the end", float(slopes.detach().mean()), form="{:.3f}"))
         shown = {f"T = {T}": curves(runs, names, "validation", "loss")}
-        draw = panels(shown, log=True, baselines={f"T = {T}": copying(setting, T).trivial_loss})
+        draw = panels(shown, log=True, baselines={f"T = {T}": copying(setting, T).objective().trivial_loss})
         recalled = {row.what: row.value or 0.0 for row in rows}
         said = []
         if recalled.get("oplu, test recall", 1.0) < 0.5 < recalled.get("identity (slope 1), test recall", 0.0):

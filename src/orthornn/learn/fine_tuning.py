@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator
+import dataclasses
 from typing import NamedTuple
 
-import torch
-from torch import nn
-
-from ..._checks import check_float32, check_integer
-from ..._recording import recording
-from ...errors import ArgumentError, NonFiniteError
-from ...export.c import RoundedNetwork
-from ..tasks import Batch, Task
-from .config import RunConfig
+from .._checks import check_float32, check_integer
+from .._recording import recording
+from ..errors import ArgumentError
+from ..export.c import RoundedNetwork
+from .fit import Fit
+from .training.config import OptimizerConfig, RunConfig, ScheduleConfig
+from .training.learner import Learner
 
 _CLIP = 1.0
+_SMALLER = "Lower fine_tune_lr, --fine-tune-lr."
 
 
 class FineTuning(NamedTuple):
@@ -50,43 +48,28 @@ def fine_tune(network: RoundedNetwork, config: RunConfig, begin: int, steps: int
     check_integer("fine_tune", steps, 1)
     check_float32("fine_tune_lr", lr, "Pass 0.001, for example.", zero=False)
     task = config.task
-    if task.carries_state:
+    problem, objective = task.problem(), task.objective()
+    if objective.carries_state:
         raise ArgumentError(
             f"Expected a task whose batches begin with the network's own initial state, but got {task.name}, which carries "
             f"states over. Export without fine-tuning."
         )
-    before = _metrics(network, task, task.validation(config.evaluation_batch))
+    own = RunConfig(
+        optimizer=OptimizerConfig(lr=lr, clip_norm=_CLIP),
+        schedule=ScheduleConfig("cosine"),
+        steps=steps,
+        validate_every=steps + 1,
+        **{name: getattr(config, name) for name in ("batch_size", "seed", "evaluation_batch")},
+    )
+    later = dataclasses.replace(problem, train=lambda step, *which: problem.train(begin + step, *which))
+    learner = Learner(later, objective, network, own, smaller_updates=_SMALLER)  # type: ignore[arg-type]
+    before = learner.evaluate(problem.validation(own.evaluation_batch))
     weights = copy.deepcopy(network.state_dict())
-    optimizer = torch.optim.Adam(network.parameters(), lr)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    network.train()
-    for step in range(begin, begin + steps):
-        batch = task.train_batch(step, config.batch_size, config.seed)
-        optimizer.zero_grad()
-        loss = task.loss(network(batch.inputs), batch.targets)
-        if not math.isfinite(loss.item()):
-            raise NonFiniteError(
-                f"Expected a finite loss, but got {loss.item()} at update {step}. Lower fine_tune_lr, --fine-tune-lr."
-            )
-        loss.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), _CLIP)
-        optimizer.step()
-        schedule.step()
-    after = _metrics(network, task, task.validation(config.evaluation_batch))
+    Fit(learner).advance(lambda seconds: False)
+    after = learner.evaluate(problem.validation(own.evaluation_batch))
     sign = 1 if task.higher_is_better else -1
     used = not before or (sign * after[task.metric], -after["loss"]) >= (sign * before[task.metric], -before["loss"])
     if not used:
         network.load_state_dict(weights)
     network.eval()
     return FineTuning(before, after, used)
-
-
-@torch.no_grad()
-def _metrics(network: RoundedNetwork, task: Task, batches: Iterator[Batch]) -> dict[str, float]:
-    network.eval()
-    sums: dict[str, tuple[float, float]] = {}
-    for batch in batches:
-        for name, (total, count) in task.metrics(network(batch.inputs), batch.targets).items():
-            before = sums.get(name, (0.0, 0.0))
-            sums[name] = before[0] + total, before[1] + count
-    return task.summarized({name: total / count for name, (total, count) in sums.items() if count})
