@@ -331,7 +331,7 @@ def check_replaceable(paths: Iterable[Path]) -> None:
     foreign = [path for path in paths if not _may_replace(path)]
     if foreign:
         raise ArgumentError(
-            f"Expected {', '.join(map(str, foreign))} to be missing or written by orthornn, but something else exists there. "
+            f"Expected {', '.join(map(str, foreign))} to be missing or written by orthornn, but got something else. "
             f"Choose another folder or name, or pass force=True (--force) to replace it."
         )
 
