@@ -128,11 +128,24 @@ def test_a_seasonal_series(tmp_path):
     }
     assert max(found["seasonal naive, period 12"], found["exponential smoothing"]) < found["persistence"] / 4
     assert found["persistence"] == pytest.approx(baselines(task)["persistence"], rel=1e-3)
-    first = smoothed_forecasts(series, 210, 3, 12)
+    first = smoothed_forecasts(series, 210, [3, 1], 12)
     assert first is not None
     later = series.copy()
     later[260:] += 100  # what is not yet there changes nothing
-    np.testing.assert_array_equal(smoothed_forecasts(later, 210, 3, 12)[:260], first[:260])
+    np.testing.assert_array_equal(smoothed_forecasts(later, 210, [3, 1], 12)[:260], first[:260])
+    for place, lead in enumerate((3, 1)):
+        np.testing.assert_array_equal(smoothed_forecasts(series, 210, [lead], 12)[:, 0], first[:, place])
+
+
+def test_smoothing_is_fitted_once_for_all_leads_of_a_column(tmp_path, monkeypatch):
+    from statsmodels.tsa.holtwinters import ExponentialSmoothing
+
+    fits, fit = [], ExponentialSmoothing.fit
+    monkeypatch.setattr(ExponentialSmoothing, "fit", lambda self, **more: fits.append(self) or fit(self, **more))
+    columns = {name: np.sin(np.arange(200) / 5 + k) for k, name in enumerate("ab")}
+    task = Forecast(data=write(tmp_path / "s.csv", **columns), target="a,b", horizons=4, skipped=8, window=60)
+    assert "exponential smoothing" in {one.name for one in plain_baselines(task)}
+    assert len(fits) == 2
 
 
 def test_the_first_line_says_when_a_baseline_is_better(loud, capsys):

@@ -90,9 +90,9 @@ def forecast_baselines(
         if season is not None:
             places = [np.arange(len(values)) - (season * -(-lead // season) - lead) for lead in leads]
             answers[f"seasonal naive, period {season}"] = np.concatenate([values[p.clip(0)] for p in places], 1)
-        smooth = [smoothed_forecasts(column, past.train, lead, season) for lead in leads for column in values.T]
-        if all(column is not None for column in smooth):
-            answers["exponential smoothing"] = np.stack(smooth, 1)  # type: ignore[arg-type]
+        smooth = [smoothed_forecasts(column, past.train, leads, season) for column in values.T]
+        if all(one is not None for one in smooth):
+            answers["exponential smoothing"] = np.stack(smooth, 2).reshape(len(values), -1)  # type: ignore[arg-type]
     found = []
     for name, answer in answers.items():
         standard = (answer - objective.mean) / objective.deviation

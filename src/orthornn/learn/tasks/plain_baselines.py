@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,9 +180,9 @@ def season_of(series: np.ndarray) -> int | None:
     return int(peaks[correlation[peaks].argmax()])
 
 
-def smoothed_forecasts(series: np.ndarray, train: int, ahead: int, season: int | None) -> np.ndarray | None:
-    """Return the forecasts (T,) of exponential smoothing: at every step t, of step t + ahead. None if it cannot be
-    fitted.
+def smoothed_forecasts(series: np.ndarray, train: int, leads: Sequence[int], season: int | None) -> np.ndarray | None:
+    """Return the forecasts (T, leads) of exponential smoothing: at every step t, of step t + lead. None if it cannot be
+    fitted, which is done once for all leads.
 
     series: (T,), of which the first `train` steps are for the parameters; trend and season are additive.
     """
@@ -207,14 +207,14 @@ def smoothed_forecasts(series: np.ndarray, train: int, ahead: int, season: int |
     seasons = [float(value) for value in found["initial_seasons"]] if seasonal else [0.0]
     if not np.isfinite([alpha, beta, level, trend, *seasons]).all():
         return None
-    forecasts = np.full(len(series), np.nan)
+    forecasts = np.full((len(series), len(leads)), np.nan)
     for place, value in enumerate(series[begin:].tolist()):
         old, at = level, place % len(seasons)
         level = alpha * (value - seasons[at]) + (1 - alpha) * (level + trend)
         if gamma:
             seasons[at] = gamma * (value - old - trend) + (1 - gamma) * seasons[at]
         trend = beta * (level - old) + (1 - beta) * trend
-        forecasts[begin + place] = level + ahead * trend + seasons[(place + ahead) % len(seasons)]
+        forecasts[begin + place] = [level + lead * trend + seasons[(place + lead) % len(seasons)] for lead in leads]
     return forecasts
 
 
