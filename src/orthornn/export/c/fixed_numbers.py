@@ -92,45 +92,6 @@ static int32_t dot(const int8_t *a, const int16_t *x, int count)
     return sum;
 }}
 """,
-    "dots": """/* the same for {together} rows, or fewer if fewer are left */
-static void dots(int32_t *sums, const int8_t *a, const int16_t *x, int count, int rows)
-{{
-    int r;
-#ifdef ORTHORNN_DSP
-    if (rows >= {together}) {{
-        const int twice = 2 * count, thrice = 3 * count;
-        int32_t first = 0, second = 0, third = 0, fourth = 0;
-#pragma GCC unroll 2
-        for (r = count >> 2; r > 0; r--) {{
-            const int32_t low = two(x), high = two(x + 2);
-            int32_t word = two(a);
-            first = __smlad(__sxtb16(word), low, first);
-            first = __smlad(odd_bytes(word), high, first);
-            word = two(a + count);
-            second = __smlad(__sxtb16(word), low, second);
-            second = __smlad(odd_bytes(word), high, second);
-            word = two(a + twice);
-            third = __smlad(__sxtb16(word), low, third);
-            third = __smlad(odd_bytes(word), high, third);
-            word = two(a + thrice);
-            fourth = __smlad(__sxtb16(word), low, fourth);
-            fourth = __smlad(odd_bytes(word), high, fourth);
-            a += 4, x += 4;
-        }}
-        for (r = count & 3; r > 0; r--, a++, x++) {{
-            first += a[0] * *x;
-            second += a[count] * *x;
-            third += a[twice] * *x;
-            fourth += a[thrice] * *x;
-        }}
-        sums[0] = first, sums[1] = second, sums[2] = third, sums[3] = fourth;
-        return;
-    }}
-#endif
-    for (r = 0; r < {together} && r < rows; r++)
-        sums[r] = dot(a + (size_t)r * (size_t)count, x, count);
-}}
-""",
 }
 _INT16 = {
     "inner": """/* sum of a[j] x[j] */
@@ -151,8 +112,9 @@ static int32_t inner(const int16_t *a, const int16_t *x, int count)
     return inner(a, x, count);
 }}
 """,
-    "dots": """/* the same for {together} rows, or fewer if fewer are left */
-static void dots(int32_t *sums, const int16_t *a, const int16_t *x, int count, int rows)
+}
+_DOTS = """/* the same for {together} rows, or fewer if fewer are left */
+static void dots(int32_t *sums, const {matrix} *a, const int16_t *x, int count, int rows)
 {{
     int r;
 #ifdef ORTHORNN_DSP
@@ -161,11 +123,7 @@ static void dots(int32_t *sums, const int16_t *a, const int16_t *x, int count, i
         int32_t first = 0, second = 0, third = 0, fourth = 0;
 #pragma GCC unroll 2
         for (r = count >> 2; r > 0; r--) {{
-            const int32_t low = two(x), high = two(x + 2);
-            first = __smlad(two(a + 2), high, __smlad(two(a), low, first));
-            second = __smlad(two(a + count + 2), high, __smlad(two(a + count), low, second));
-            third = __smlad(two(a + twice + 2), high, __smlad(two(a + twice), low, third));
-            fourth = __smlad(two(a + thrice + 2), high, __smlad(two(a + thrice), low, fourth));
+{products}
             a += 4, x += 4;
         }}
         for (r = count & 3; r > 0; r--, a++, x++) {{
@@ -181,7 +139,28 @@ static void dots(int32_t *sums, const int16_t *a, const int16_t *x, int count, i
     for (r = 0; r < {together} && r < rows; r++)
         sums[r] = dot(a + (size_t)r * (size_t)count, x, count);
 }}
-""",
+"""
+_PRODUCTS = {  # of four columns with four rows, by the bits of a weight
+    8: """\
+            const int32_t low = two(x), high = two(x + 2);
+            int32_t word = two(a);
+            first = __smlad(__sxtb16(word), low, first);
+            first = __smlad(odd_bytes(word), high, first);
+            word = two(a + count);
+            second = __smlad(__sxtb16(word), low, second);
+            second = __smlad(odd_bytes(word), high, second);
+            word = two(a + twice);
+            third = __smlad(__sxtb16(word), low, third);
+            third = __smlad(odd_bytes(word), high, third);
+            word = two(a + thrice);
+            fourth = __smlad(__sxtb16(word), low, fourth);
+            fourth = __smlad(odd_bytes(word), high, fourth);""",
+    16: """\
+            const int32_t low = two(x), high = two(x + 2);
+            first = __smlad(two(a + 2), high, __smlad(two(a), low, first));
+            second = __smlad(two(a + count + 2), high, __smlad(two(a + count), low, second));
+            third = __smlad(two(a + twice + 2), high, __smlad(two(a + twice), low, third));
+            fourth = __smlad(two(a + thrice + 2), high, __smlad(two(a + thrice), low, fourth));""",
 }
 _NEXT_DOT = """/* row i of so many times x; every {together}th call makes the sums of the next ones, too */
 static int32_t next_dot(int32_t *sums, const {matrix} *a, const int16_t *x, int count, int i, int rows)
@@ -196,7 +175,7 @@ _HELPERS = {
     "odd_bytes": _ODD,
     "inner": "",
     "dot": "",
-    "dots": "",
+    "dots": _DOTS,
     "next_dot": _NEXT_DOT,
     "between": """/* value, clipped to +-limit; masks, not branches, so that every value takes the same time */
 static inline int32_t between(int32_t value, int32_t limit)
@@ -582,6 +561,7 @@ class FixedDialect(Dialect):
             "quotient": QUOTIENT_BITS,
             "largest": LARGEST,
             "together": TOGETHER,
+            "products": _PRODUCTS[self.fixed.bits],
             "others": TOGETHER - 1,
         }
         texts = _HELPERS | (_INT8 if self.fixed.bits == 8 else _INT16)
