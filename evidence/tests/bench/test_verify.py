@@ -110,7 +110,7 @@ def test_nothing_is_timed_after_a_failure(monkeypatch, capsys, tmp_path):
         raise AssertionError("timed")
 
     monkeypatch.setattr(benchmark, "interleave", never)
-    monkeypatch.setattr(benchmark, "product_rate", never)
+    monkeypatch.setattr(benchmark, "measured_rates", never)
     words = ["bench", "--cases", "wy-6-2-b2,cayley-5-b1", "--T", "9", "--no-chain", "--no-step", "--no-last-state"]
     assert cli.main(words) == 2
     printed = capsys.readouterr()

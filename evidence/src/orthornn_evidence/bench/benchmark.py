@@ -20,7 +20,8 @@ from .cases import Case, Work
 from .chain import ChainSpeed, chain_speed
 from .floors import Verdict, judge
 from .last_state import LastStateCost, last_state_cost
-from .machine import PRODUCT, PRODUCT_MULTIPLY_ADDS, product, product_rate
+from .limits import Limit, Rates, limit, measured_rates
+from .machine import PRODUCT, PRODUCT_MULTIPLY_ADDS, product
 from .memory import peak_bytes
 from .networks import NETWORKS, OURS, Runnable
 from .training_step import StepCost, medians_by_round, step_nonlinearity, training_step
@@ -61,7 +62,8 @@ class CaseResult:
     """The results of one case: verification, timings and memory.
 
     timings: by network, including a float32 matrix product. ratios: each peer's median over ours.
-    share: our rate over the product's. parameters, peak_bytes: by network. absent: reasons for missing peers.
+    share: our rate over the product's. limit: the least time of ours, None if none is derived. parameters, peak_bytes: by
+        network. absent: reasons for missing peers.
     """
 
     case: Case
@@ -70,6 +72,7 @@ class CaseResult:
     timings: dict[str, Timing]
     ratios: dict[str, Ratio]
     share: Ratio
+    limit: Limit | None
     parameters: dict[str, int]
     peak_bytes: dict[str, int]
     absent: dict[str, str]
@@ -81,7 +84,10 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a run; rates in multiply-adds per second."""
+    """The results of a run; rates in multiply-adds per second, bandwidths in bytes per second by the bytes of weights.
+
+    limits: The least time of each whole training step and of reading the last state, by the name of the case.
+    """
 
     environment: dict[str, Any]
     isa: str | None
@@ -89,10 +95,12 @@ class Results:
     threads: int
     rate_one_thread: float
     rate_all_threads: float
+    bandwidths: dict[int, float]
     cases: list[CaseResult]
     chain: ChainSpeed | None
     steps: list[StepCost]
     last_state: LastStateCost | None
+    limits: dict[str, Limit | None]
     verdicts: list[Verdict]
     notes: list[str]
 
@@ -133,9 +141,12 @@ def run(plan: BenchmarkPlan, say: Say = lambda line: None) -> Results:
         notes.append(
             f"The machine was busy: its load average was {load:.1f} before the run. Repeat it on an idle machine."
         )
-    one, every = product_rate(plan.work, 1), product_rate(plan.work)
-    say(f"float32 matrix product: {one / 1e9:.0f} G multiply-adds/s on one thread, {every / 1e9:.0f} on all")
-    cases = [_time_case(plan, case, verified, say) for case, verified in zip(plan.cases, verifications)]
+    rates = measured_rates([case for case, _ in wanted], plan.work)
+    say(
+        f"float32 matrix product: {rates.one_thread / 1e9:.0f} G multiply-adds/s on one thread, "
+        f"{rates.all_threads / 1e9:.0f} on all"
+    )
+    cases = [_time_case(plan, case, verified, rates, say) for case, verified in zip(plan.cases, verifications)]
     chain, steps, last_state = None, [], None
     if plan.last_state:
         last_state = last_state_cost(Case.parse(floors.LAST_STATE_CASE), plan.work, plan.rounds)
@@ -154,18 +165,20 @@ def run(plan: BenchmarkPlan, say: Say = lambda line: None) -> Results:
         isa=None if build is None else build.isa,
         work=plan.work,
         threads=torch.get_num_threads(),
-        rate_one_thread=one,
-        rate_all_threads=every,
+        rate_one_thread=rates.one_thread,
+        rate_all_threads=rates.all_threads,
+        bandwidths=rates.bandwidths,
         cases=cases,
         chain=chain,
         steps=steps,
         last_state=last_state,
+        limits={case.name: limit(case, work, rates) for case, work in wanted[len(plan.cases) :]},
         verdicts=_verdicts(plan, cases, chain, steps),
         notes=notes,
     )
 
 
-def _time_case(plan: BenchmarkPlan, case: Case, verification: Verification, say: Say) -> CaseResult:
+def _time_case(plan: BenchmarkPlan, case: Case, verification: Verification, rates: Rates, say: Say) -> CaseResult:
     work = plan.work
     wanted = [name for name in plan.peers if NETWORKS[name].form in (None, case.form)]
     absent = {name: reason for name in wanted if (reason := NETWORKS[name].missing()) is not None}
@@ -183,7 +196,7 @@ def _time_case(plan: BenchmarkPlan, case: Case, verification: Verification, say:
     timings = interleave(
         [*contenders, product(work)], plan.rounds, lambda done: say(f"{case.title}: round {done} of {plan.rounds}")
     )
-    per_run = case.multiply_adds() * case.batch * work.T
+    per_run = case.multiply_adds(work.passes) * case.batch * work.T
     share = ratio(timings[PRODUCT], timings[OURS])
     factor = per_run / PRODUCT_MULTIPLY_ADDS
     memory: dict[str, int] = {}
@@ -200,6 +213,7 @@ def _time_case(plan: BenchmarkPlan, case: Case, verification: Verification, say:
         timings=timings,
         ratios={network.name: ratio(timings[network.name], timings[OURS]) for network in networks[1:]},
         share=Ratio(factor * share.value, factor * share.low, factor * share.high, share.rounds),
+        limit=limit(case, work, rates),
         parameters={network.name: network.parameters for network in networks},
         peak_bytes=memory,
         absent=absent,

@@ -84,18 +84,36 @@ class Case:
         """The case in words."""
         return f"{self.network}, B = {self.batch}"
 
-    def multiply_adds(self) -> float:
-        """Return the multiply-adds per sequence and step: forward, backward chain and the gradient of W together.
+    def chain_multiply_adds(self) -> float:
+        """Return the multiply-adds per sequence and step of the recurrence, forward; its backward chain has as many.
 
-        dense: n^2 each. WY: 2nm + m^2/2, the same again, and 2nm + m^2. A base of rotations, which are fixed: 2n in each of
-        the first two. linear: 2n, 2n and n^2.
+        dense: n^2. WY: 2nm + m^2/2. A base of rotations, which are fixed: 2n more. linear: 2n.
         """
         if self.form == "linear":
-            return self.n**2 + 4.0 * self.n
+            return 2.0 * self.n
         if self.form == "cayley":
-            return 3.0 * self.n**2
-        base = 4.0 * self.n if self.form == "rotations" else 0.0
-        return 6.0 * self.n * self.m + 2.0 * self.m**2 + base
+            return float(self.n**2)
+        base = 2.0 * self.n if self.form == "rotations" else 0.0
+        return 2.0 * self.n * self.m + self.m**2 / 2 + base
+
+    def gradient_multiply_adds(self) -> float:
+        """Return the multiply-adds per sequence and step of the gradient of W: n^2, or 2nm + m^2 of reflections."""
+        return 2.0 * self.n * self.m + self.m**2 if self.has_reflections else float(self.n**2)
+
+    def multiply_adds(self, passes: Passes = "both") -> float:
+        """Return the multiply-adds per sequence and step: forward, backward chain and the gradient of W together."""
+        chain = self.chain_multiply_adds()
+        return chain if passes == "forward" else 2 * chain + self.gradient_multiply_adds()
+
+    def weight_bytes(self) -> float:
+        """Return the bytes of float32 weights that the recurrence reads in each step, forward or backward.
+
+        dense: n^2 numbers. WY: nm of the reflectors and m^2/2 of their triangle. Rotations: 2n, sines and cosines.
+        """
+        if self.form == "cayley":
+            return 4.0 * self.n**2
+        numbers = self.n * self.m + self.m**2 / 2 if self.has_reflections else 0.0
+        return 4.0 * (numbers + (2 * self.n if self.form in ("rotations", "linear") else 0))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The speed at which this machine multiplies float32 matrices, as a reference for the kernels."""
+"""The speed at which this machine multiplies float32 matrices and reads memory, as a reference for the kernels."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .cases import Work
 
 PRODUCT = "matrix product"
 _SIZE = 1024
+_BYTES_READ = 2**24
 PRODUCT_MULTIPLY_ADDS = float(_SIZE**3)
 
 
@@ -35,7 +36,16 @@ def threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def product_rate(work: Work, count: int | None = None, rounds: int = 3) -> float:
-    """Return the multiply-adds per second of the median product, with this many threads (None: torch's current number)."""
+def product_rate(work: Work, count: int | None = None, rounds: int = 5) -> float:
+    """Return the multiply-adds per second of the fastest product, with this many threads (None: torch's current number)."""
     with threads(count):
-        return PRODUCT_MULTIPLY_ADDS / interleave([product(work)], rounds)[PRODUCT].median
+        return PRODUCT_MULTIPLY_ADDS / min(interleave([product(work)], rounds)[PRODUCT].runs)
+
+
+def bandwidth(size: int, rounds: int = 5) -> float:
+    """Return the bytes per second at which one thread reads the same `size` bytes of float32 again and again, at best."""
+    again = max(1, _BYTES_READ // size)
+    values = torch.ones(max(1, size // 4)).expand(again, -1)
+    with threads(1):
+        runs = interleave([Contender("sum", values.sum)], rounds)["sum"].runs
+    return 4 * values.numel() / min(runs)

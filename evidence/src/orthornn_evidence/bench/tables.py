@@ -15,6 +15,7 @@ from orthornn.learn.timing import Ratio
 from .benchmark import CaseResult, Results
 from .floors import Verdict
 from .last_state import LastStateCost
+from .limits import Limit
 from .networks import NETWORKS, OURS
 
 RESULTS = "results.json"
@@ -31,6 +32,10 @@ def machine_lines(results: Results) -> list[str]:
         f"{results.isa or 'reference backend'}",
         f"float32 matrix product: {results.rate_one_thread / 1e9:.1f} G multiply-adds/s on one thread, "
         f"{results.rate_all_threads / 1e9:.1f} on all",
+        *(
+            f"one thread reads {size / 1024:.0f} KiB again and again at {rate / 1e9:.0f} GB/s"
+            for size, rate in results.bandwidths.items()
+        ),
         f"{passes} {'the last' if work.output == 'last' else 'every'} state; T={work.T}, input size 1, float32, "
         f"parametrization included; ours with {work.nonlinearity}",
     ]
@@ -43,6 +48,7 @@ def case_table(result: CaseResult) -> Table:
         Column("network", left=True),
         Column("parameters"),
         Column("ms"),
+        Column("limit ms"),
         Column("quartiles"),
         Column("us/step"),
         Column("slower than ours"),
@@ -61,6 +67,7 @@ def case_table(result: CaseResult) -> Table:
                 NETWORKS[name].summary,
                 str(parameters),
                 number(1e3 * timing.median),
+                _limit(result.limit) if name == OURS else "",
                 f"{number(1e3 * low)}..{number(1e3 * high)}",
                 number(result.microseconds_per_step(name)),
                 "" if ratio is None else f"{number(ratio.value)}x",
@@ -83,6 +90,12 @@ def case_table(result: CaseResult) -> Table:
         ),
         *(f"not measured: {name}: {reason}" for name, reason in result.absent.items() if name not in NETWORKS),
     ]
+    if result.limit is not None:
+        share = 100 * result.limit.seconds / result.timings[OURS].median
+        table.notes.append(
+            f"limit: what the measured rates allow, {result.limit.chain_by} limiting the recurrence; "
+            f"{NETWORKS[OURS].summary} is at {share:.0f} % of it"
+        )
     if result.peak_bytes:
         table.notes.append(MEMORY)
     return table
@@ -123,24 +136,31 @@ def step_table(results: Results) -> Table:
     """Return a table of whole updates of the training loop, and the part spent in the compiled kernels."""
     columns = [
         Column("training step", left=True),
-        *map(Column, ("update", "in the kernels", "outside", "share outside")),
+        *map(Column, ("update", "in the kernels", "their limit", "outside", "share outside")),
     ]
     table = Table("training steps: ms", columns)
     for step in results.steps:
-        times = [1e3 * timing.median for timing in (step.update, step.inside, step.outside)]
-        table.rows.append([step.case.title, *map(number, times), f"{100 * times[2] / times[0]:.0f} %"])
+        update, inside, outside = (1e3 * timing.median for timing in (step.update, step.inside, step.outside))
+        least = _limit(results.limits[step.case.name])
+        shown = [number(update), number(inside), least, number(outside), f"{100 * outside / update:.0f} %"]
+        table.rows.append([step.case.title, *shown])
     return table
 
 
-def last_state_table(result: LastStateCost) -> Table:
-    """Return the ways of reading the last state, compared with the cheapest."""
+def last_state_table(result: LastStateCost, least: Limit | None = None) -> Table:
+    """Return the ways of reading the last state, compared with the cheapest and with the limit of the recurrence."""
     columns = [Column("last state", left=True), *map(Column, ("ms", "us/step", "times output=last", "by round"))]
     table = Table(f"reading the last state: {result.case.title}, T = {result.T}, forward and backward", columns)
     for name, timing in result.timings.items():
         ratio = result.ratios[name]
         each = 1e6 * timing.median / result.T
         table.rows.append([name, number(1e3 * timing.median), number(each), f"{number(ratio.value)}x", spread(ratio)])
+    table.notes += [] if least is None else [f"limit: {_limit(least)} ms"]
     return table
+
+
+def _limit(least: Limit | None) -> str:
+    return "" if least is None else number(1e3 * least.seconds)
 
 
 def write_results(folder: Path, results: dict[str, Any], tables: Sequence[Table], lines: Sequence[str] = ()) -> None:

@@ -185,7 +185,8 @@ def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threa
     print("\n".join(lines))
     tables = [case_table(result) for result in results.cases]
     tables += [step_table(results)] if results.steps else []
-    tables += [last_state_table(results.last_state)] if results.last_state is not None else []
+    if results.last_state is not None:
+        tables.append(last_state_table(results.last_state, results.limits[results.last_state.case.name]))
     tables.append(verdict_table(results))
     _show(tables)
     write_results(folder, results.to_dict(), tables, lines)
