@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 import orthornn
 from orthornn import (
     Givens,
+    Hadamard,
     Householder,
     LeakyHouseholder,
     MatrixExponential,
@@ -82,6 +83,7 @@ METHODS: dict[str, list[tuple[str, Parametrization]]] = {
         ("FFT-like", Givens(layers="fft")),
         ("n layers", Givens()),
     ],
+    "hadamard": [("n = 64", Hadamard()), ("blocks of 8", Hadamard(block=8))],
     "leaky_householder": [("m = 32", LeakyHouseholder(reflections=32))],
     "restricted_unitary": [("n = 64", RestrictedUnitary())],
     "rotations": [("without decay", Rotations()), ("with decay", Rotations(decay=True))],

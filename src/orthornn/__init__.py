@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .modules.convert import convert
     from .parametrizations import (
         Givens,
+        Hadamard,
         Householder,
         LeakyHouseholder,
         MatrixExponential,
@@ -35,6 +36,7 @@ __all__ = [
     "GORU",
     "DeltaRNN",
     "Givens",
+    "Hadamard",
     "Householder",
     "LeakyHouseholder",
     "MatrixExponential",

@@ -15,6 +15,7 @@ from torch import nn
 
 from orthornn import (
     GORU,
+    Hadamard,
     Householder,
     OrthogonalRNN,
     OrthogonalRNNCell,
@@ -102,6 +103,15 @@ CASES = {
         lambda: OrthogonalRNN(2, 11, 2, parametrization=Rotations(), nonlinearity="tanh", gain=0.9),
         "rotations",
     ),
+    "signs": (
+        lambda: OrthogonalRNN(2, 64, 2, parametrization=Hadamard(), gain=0.9, nonlinearity="tanh", learn_h0=True),
+        "hadamard",
+    ),
+    "blocks of signs": (lambda: OrthogonalRNN(2, 24, parametrization=Hadamard(), nonlinearity="modrelu"), "hadamard"),
+    "linear transition of signs": (
+        lambda: OrthogonalRNN(2, 12, parametrization=Hadamard(block=2), nonlinearity="oplu", linear_transition=True),
+        "hadamard",
+    ),
     "no bias": (lambda: OrthogonalRNN(2, 6, parametrization=Householder(), bias=False, nonlinearity="relu"), "dense"),
     "torch": (lambda: nn.RNN(2, 6, 2, nonlinearity="relu"), "dense"),
     **{
@@ -173,7 +183,16 @@ def test_a_perceptron_reads_the_state(case, tmp_path):
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize(
-    "case", ["two layers, gain", "complex", "linear, rotations", "oplu, 7", "complex_modrelu, 8", "linear transition"]
+    "case",
+    [
+        "two layers, gain",
+        "complex",
+        "linear, rotations",
+        "oplu, 7",
+        "complex_modrelu, 8",
+        "linear transition",
+        "blocks of signs",
+    ],
 )
 def test_the_self_test_passes_under_sanitizers_without_a_warning(case, compiler, tmp_path):
     to_c(network(CASES[case][0]()), tmp_path, name="net_1")
@@ -242,6 +261,19 @@ def test_forms_agree_and_reflections_are_n_m_numbers(form, tmp_path):
     assert made.sizes.weights == 4 * (numbers + 2 * 40)
     x = torch.randn(50, 2)
     assert np.abs(Compiled(made).run(x) - core(x)[0].detach().numpy()).max() < tolerance(torch.float32, 100)
+
+
+def test_the_forms_of_signs_agree(tmp_path):
+    """A linear recurrence has all three; signs are packed eight to a byte."""
+    core = OrthogonalRNN(2, 48, parametrization=Hadamard(), bias=False, nonlinearity="identity")
+    model = SequenceModel(core, nn.Linear(48, 3)).eval()
+    x = torch.randn(50, 2)
+    expected = model(x.unsqueeze(1)).detach().squeeze(1).numpy()
+    for form in ("dense", "rotations", "hadamard"):
+        made = to_c(model, tmp_path / form, form=form)
+        assert [layer.form for layer in made.network.layers] == [form]
+        assert np.abs(Compiled(made).run(x) - expected).max() < tolerance(torch.float32, 500)
+    assert made.sizes.weights == 48 // 8 + 4 * (2 * 48 + 3 * 48 + 3)
 
 
 def test_states_run_side_by_side_and_reset(tmp_path):

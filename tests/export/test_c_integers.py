@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from orthornn import Householder, OrthogonalRNN, Rotations, Unconstrained
+from orthornn import Hadamard, Householder, OrthogonalRNN, Rotations, Unconstrained
 from orthornn.activations import ACTIVATIONS, LeakyReLU
 from orthornn.cli import main
 from orthornn.errors import ArgumentError, ArgumentTypeError, NonFiniteError, OrthornnWarning, ShapeError
@@ -37,6 +37,8 @@ CASES = {
     "linear pairs": {"parametrization": Householder(reflections=2), "nonlinearity": "oplu", "linear_transition": True},
     "rotations": {"parametrization": Rotations(), "nonlinearity": "tanh", "gain": 0.9},
     "two linear": {"num_layers": 2, "nonlinearity": "identity", "gain": 0.9},
+    "signs": {"parametrization": Hadamard(block=4), "nonlinearity": "tanh", "gain": 0.9},
+    "pairs of signs": {"parametrization": Hadamard(), "nonlinearity": "oplu", "num_layers": 2, "learn_h0": True},
 }
 
 
@@ -116,7 +118,7 @@ def test_calibration_on_sequences_of_several_lengths(tmp_path):
 @pytest.mark.parametrize("numbers", ["int8", "int16"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_c_and_its_twin_agree_to_the_bit(case, numbers, tmp_path):
-    size = 20 if case in ("complex", "complex_modrelu") else 21
+    size = 20 if case in ("complex", "complex_modrelu", "signs", "pairs of signs") else 21
     made = to_c(network(size, **CASES[case]), tmp_path, numbers=numbers, calibration=torch.randn(4, 50, 3))
     compiler = COMPILERS[len(case) % len(COMPILERS)]
     # clang has its sanitizers in programs only
@@ -181,6 +183,25 @@ def test_rounded_reflections_are_orthogonal():
     dense = fixed.FixedMatrix.of(W, 8, 1.0, "W")  # the same W, rounded entry by entry
     R = dense.q * (dense.multiplier.m / 2.0**dense.multiplier.shift)[:, None]
     assert np.abs(R.T @ R - np.eye(100)).max() > 1e-4
+
+
+@pytest.mark.parametrize("numbers", ["int8", "int16"])
+def test_a_sign_is_one_bit(numbers, tmp_path):
+    """W takes N/8 bytes; the step needs the sums of all units, and its twin adds up the same integers."""
+    core = OrthogonalRNN(2, 64, parametrization=Hadamard(), bias=False, nonlinearity="tanh")
+    made = to_c(core, tmp_path, numbers=numbers, calibration=torch.randn(4, 30, 2))
+    (layer,) = made.network.layers
+    assert layer.form == "hadamard"
+    scaling, V = 2 * 4 * 2, 64 * 2 * (1 if numbers == "int8" else 2)
+    table = 2 * 257
+    assert made.sizes.weights == 64 // 8 + V + table + scaling
+    assert made.sizes.ram == 2 * 64 + 4 * 64
+    assert made.sizes.multiply_adds == 64 * 6 + 64 + 64 * 2
+    h = np.random.default_rng(0).integers(-32767, 32768, (3, 64))
+    exact = layer.transform.sums(h)
+    assert exact.dtype == h.dtype
+    W = np.rint(layer.matrix() / layer.transform.scale).astype(np.int64)
+    assert np.array_equal(exact, h @ W.T)
 
 
 @pytest.mark.parametrize("bits", [8, 16])

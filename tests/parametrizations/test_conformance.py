@@ -13,6 +13,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from orthornn import (
     Givens,
+    Hadamard,
     Householder,
     LeakyHouseholder,
     MatrixExponential,
@@ -108,6 +109,11 @@ CASES = [
     Law(Givens(layers="fft", field="complex"), 1, 1),
     Law(Givens(layers="fft", field="complex"), 2, 4),
     Law(Givens(layers="fft", field="complex"), 5, 2 * 5 + 5),
+    Law(Hadamard(), 1, 1),
+    Law(Hadamard(), 5, 5),
+    Law(Hadamard(), 8, 8),
+    Law(Hadamard(block=2), 6, 6),
+    Law(Hadamard(block=4), 16, 16),
     Law(RestrictedUnitary(), 1, 1),
     Law(RestrictedUnitary(), 2, 4),
     Law(RestrictedUnitary(), 6, 7 * 6 - 7),

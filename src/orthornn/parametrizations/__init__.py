@@ -3,6 +3,7 @@
 from .cayley import ScaledCayley
 from .exponential import MatrixExponential
 from .givens import Givens
+from .hadamard import Hadamard
 from .householder import Householder
 from .leaky import LeakyHouseholder
 from .orthogonalize import orthogonalize
@@ -16,6 +17,7 @@ from .unconstrained import Unconstrained
 __all__ = [
     "BoundParametrization",
     "Givens",
+    "Hadamard",
     "Householder",
     "LeakyHouseholder",
     "MatrixExponential",

@@ -205,6 +205,15 @@ class BoundParametrization(nn.Module, ABC):
             free: The free tensors, in the order of `names`.
         """
 
+    def surrogate(self, *free: Tensor) -> Tensor | None:
+        """Return the smooth matrix whose gradient `forward` passes on, if W is constant almost everywhere in the free
+        tensors (straight-through gradients); otherwise None.
+
+        Args:
+            free: The free tensors, in the order of `names`.
+        """
+        return None
+
     @abstractmethod
     def right_inverse(self, W: Tensor) -> tuple[Tensor, ...]:
         """Return free tensors (and set this module's buffers in place) with forward(*free) == W.

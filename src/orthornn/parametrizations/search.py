@@ -6,6 +6,9 @@ quadratically if the distance is zero. The minimum found is local.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -67,13 +70,15 @@ def refine(
     return free, float(torch.linalg.vector_norm(_residual(method, free, W)))
 
 
-def _residual(method: BoundParametrization, free: tuple[Tensor, ...], W: Tensor) -> Tensor:
-    difference = method(*free) - W
+def _residual(matrix: Callable[..., Any], free: tuple[Tensor, ...], W: Tensor) -> Tensor:
+    difference = matrix(*free) - W
     return (torch.view_as_real(difference) if difference.is_complex() else difference).flatten()
 
 
 @torch.enable_grad()
 def _descend(method: BoundParametrization, start: tuple[Tensor, ...], W: Tensor) -> tuple[Tensor, ...]:
+    """Return the free tensors after a descent from `start`, of the distance of the surrogate if there is one."""
+    smooth = method if method.surrogate(*start) is None else method.surrogate
     free = tuple(value.clone().requires_grad_() for value in start)
     optimizer = torch.optim.LBFGS(
         free, max_iter=_ITERATIONS, tolerance_grad=1e-12, tolerance_change=1e-16, line_search_fn="strong_wolfe"
@@ -81,7 +86,7 @@ def _descend(method: BoundParametrization, start: tuple[Tensor, ...], W: Tensor)
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        value = _residual(method, free, W).square().sum()
+        value = _residual(smooth, free, W).square().sum()
         value.backward()
         return value
 

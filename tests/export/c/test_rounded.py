@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
-from orthornn import Householder, OrthogonalRNN
+from orthornn import Hadamard, Householder, OrthogonalRNN
 from orthornn.cli import main
 from orthornn.errors import ArgumentError
 from orthornn.export import RoundedNetwork, rounded, to_c
@@ -29,6 +29,7 @@ CASES = {
     "packed reflections": {"parametrization": Householder(reflections=4), "nonlinearity": "relu", "learn_h0": True},
     "linear transition": {"nonlinearity": "tanh", "linear_transition": True},
     "rotations": {"nonlinearity": "identity"},
+    "signs": {"parametrization": Hadamard(), "nonlinearity": "tanh"},
     "two layers": {"num_layers": 2, "nonlinearity": "prelu", "parametrization": Householder(reflections=2)},
     "complex": {"parametrization": Householder(field="complex", reflections=2), "nonlinearity": "relu"},
 }

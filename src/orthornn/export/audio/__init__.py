@@ -96,6 +96,8 @@ def to_audio(
     warn_of_large_offsets(description)
     warn_of_held_steps(description)
     folded = fold_network(model, description, form)
+    if form == "auto" and folded.layers[0].form == "hadamard":  # the audio class has no transform
+        folded = fold_network(model, description, "dense")
     _check(folded)
     check_against_module(folded, model, description)
     content = _json(folded, rate)
@@ -122,6 +124,7 @@ def _check(network: FoldedNetwork) -> None:
         f"nonlinearity={layer.phi.name!r}": layer.phi.name not in _CLASSES,
         "a perceptron as readout": network.H is not None,
         "a network that reads sequences in another order": network.order is not None,
+        "form='hadamard'": layer.form == "hadamard",
         "linear_transition=True": layer.linear and layer.phi.name != "identity",
     }
     found = [reason for reason, holds in reasons.items() if holds]

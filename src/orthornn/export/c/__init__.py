@@ -135,8 +135,9 @@ def to_c(
         numbers: ``"float32"``; or ``"int16"`` or ``"int8"``, which is the type of the weights next to an int16 state and
             32-bit sums. Integers need `calibration` or `input_range`, which determine the scales. OrthogonalBlocks, and
             networks with vectors of series or a perceptron as readout, need `calibration`. Default: ``"float32"``.
-        form: ``"dense"``, ``"reflections"`` (N M numbers) or ``"rotations"`` (linear layers with an orthogonal W) for
-            all layers; ``"auto"`` selects the form with the fewest multiply-adds for each layer. Default: ``"auto"``.
+        form: ``"dense"``, ``"reflections"`` (N M numbers), ``"rotations"`` (linear layers with an orthogonal W) or
+            ``"hadamard"`` (N bits, for :class:`orthornn.Hadamard`) for all layers; ``"auto"`` selects the form with the
+            fewest multiply-adds, or additions, for each layer. Default: ``"auto"``.
         calibration: Typical raw inputs (B, T, I) or (T, I), tokens (B, T), or a list of sequences of several lengths; only
             with integers. The largest values on these sequences determine the scales.
         input_range: Lowest and highest raw input; only with integers. The scales follow from a bound on the state that

@@ -1,8 +1,8 @@
 """The C functions of a network, as far as they are common to the number formats.
 
 A dialect provides the helpers and a few expressions of a number format; see float_numbers.py and fixed_numbers.py. The
-step of a layer is one loop over its units (or pairs of units) that writes the new state in place. Only a dense W needs
-extra memory, since every unit of the new state reads all of the old one.
+step of a layer is one loop over its units (or pairs of units) that writes the new state in place. Only a dense W and a
+transform need extra memory, since every unit of the new state reads all of the old one.
 """
 
 from __future__ import annotations
@@ -34,6 +34,26 @@ class LayerShape:
     phi: str
     linear: bool
     has_bias: bool
+    block: int = 0
+
+
+HADAMARD = """/* x = P (I x H) D h with Hadamard matrices H of `block` units: entry i of block a becomes number
+   i * blocks + a, so that all blocks are transformed together; bit j of signs is set if D turns the sign of unit j */
+static void hadamard({wide} *x, const {number} *h, const uint8_t *signs, int count, int block)
+{{
+    const int blocks = count / block;
+    int i, j, stride;
+    for (j = 0; j < count; j++)
+        x[j % block * blocks + j / block] = signs[j >> 3] >> (j & 7) & 1 ? -h[j] : h[j];
+    for (stride = blocks; stride < count; stride *= 2)
+        for (i = 0; i < count; i += 2 * stride)
+            for (j = i; j < i + stride; j++) {{
+                const {wide} a = x[j], b = x[j + stride];
+                x[j] = a + b;
+                x[j + stride] = a - b;
+            }}
+}}
+"""
 
 
 class Dialect:
@@ -82,6 +102,10 @@ class Dialect:
 
     def reflect(self, layer: LayerShape) -> str:
         """Return the statement that applies a layer's reflections to its state."""
+        raise NotImplementedError
+
+    def transform(self, layer: LayerShape, i: str) -> str:
+        """Return the expression of unit i of W h in the unit of sums, after `hadamard` has written to `sums`."""
         raise NotImplementedError
 
     def phi(self, layer: LayerShape, i: str) -> str:
@@ -163,6 +187,8 @@ def layer_step(layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) ->
     if has_matrix:
         out.add(f"{dialect.number} *const next = state->scratch;", f"const {dialect.matrix} *w = l{k}_W;")
         out.add(*([] if layer.phi in PAIRED else dialect.room("w")))
+    if layer.form == "hadamard":
+        out.add(f"{dialect.wide} *const sums = state->sums;")
     single = layer.inputs == 1 and not tokens
     if tokens:
         out.add(f"const int known = token < {layer.inputs};")
@@ -175,6 +201,8 @@ def layer_step(layer: LayerShape, dialect: Dialect, reads: str, tokens: bool) ->
         out.add(dialect.rotate(layer))
     if layer.reflections:
         out.add(dialect.reflect(layer))
+    if layer.form == "hadamard":
+        out.add(f"hadamard(sums, h, l{k}_signs, {n}, {layer.block});")
     paired = layer.phi in PAIRED
     half = n // 2
     gap = n - half
@@ -239,9 +267,12 @@ def _unit(
     """Declare the pre-activation of unit i, and the transition's part separately if it is outside of phi."""
     k, n = layer.index, layer.size
     rows = 0 if layer.phi in PAIRED else n
-    transition = (
-        dialect.product(f"l{k}_W", "w", "h", n, i, rows) if layer.form == "dense" else dialect.held(layer, f"h[{i}]")
-    )
+    if layer.form == "dense":
+        transition = dialect.product(f"l{k}_W", "w", "h", n, i, rows)
+    elif layer.form == "hadamard":
+        transition = dialect.transform(layer, i)
+    else:
+        transition = dialect.held(layer, f"h[{i}]")
     if tokens:
         taken = dialect.entry(f"l{k}_V", f"(known ? v[{i}] : 0)", None, i)
     elif single:
@@ -262,6 +293,7 @@ def _described(layer: LayerShape) -> str:
         "dense": "a dense transition",
         "reflections": f"{layer.reflections} reflections",
         "rotations": "rotations",
+        "hadamard": f"Hadamard matrices of {layer.block}",
     }[layer.form]
     after = f"W h + {layer.phi}(V x + b)" if layer.linear else f"{layer.phi}(W h + V x + b)"
     return f"{form}, {after}"

@@ -200,7 +200,7 @@ def _growth_on_the_way(layer: FoldedLayer) -> float:
     If that bound limits the norm, no entry exceeds it. If it limits every unit, as for tanh, a product of reflections can
     concentrate the norm of all units in one, and a rotation that of two.
     """
-    if layer.W is not None or not _has_bounded_units(layer):
+    if layer.W is not None or layer.transform is not None or not _has_bounded_units(layer):
         return 1.0
     gathered = layer.size if layer.U is not None else min(layer.size, 2)
     return max(1.0, math.sqrt(gathered) * _norm(layer))
@@ -209,7 +209,8 @@ def _growth_on_the_way(layer: FoldedLayer) -> float:
 def _norm(layer: FoldedLayer) -> float:
     """Return ||W||_2."""
     radius = float(np.linalg.norm(layer.matrix(), 2))
-    product = layer.U is not None or layer.base is not None  # of reflections and rotations, orthogonal but for rounding
+    # Of reflections, rotations or additions, orthogonal but for rounding.
+    product = layer.U is not None or layer.base is not None or layer.transform is not None
     return 1.0 if product and abs(radius - 1) < _ROUNDING else radius
 
 

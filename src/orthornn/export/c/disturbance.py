@@ -158,6 +158,10 @@ def _carried(made: FixedLayer, W: Array) -> float:
         unit = made.scale / (1 << PLACES)
         return _product(made.W, W, made.scale / unit, np.full(n, largest), unit)
     total, grown = 0.0, largest * n**0.5
+    if made.transform is not None and layer.transform is not None:  # exact sums times a rounded factor
+        unit = made.scale / (1 << PLACES)
+        factor = float(made.transform.m[0]) * 2.0**-made.transform.shift * 2.0**-PLACES
+        return abs(factor / layer.transform.scale - 1) * _norm(W) * grown + 0.5 * unit * n**0.5
     if made.base is not None and layer.base is not None:
         moved = sum(
             np.abs(q * 2.0**-made.base.places - exact)

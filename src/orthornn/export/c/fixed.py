@@ -13,6 +13,9 @@ Reflections are integers of any scale: H = I - (2/|q|^2) q q' does not depend on
 reflections is therefore orthogonal up to the rounding of its factors 2/|q|^2, int32 numbers, and of the state after each
 reflection.
 
+The sums of a transform are exact: up to 2^16 numbers of an int16 state, with signs, fit in int32. One multiplier brings them
+to the unit of sums.
+
 tanh is a table of 257 int16 between 0 and 8, with linear interpolation; the modulus and the unit vector of a complex
 unit are a square root and a division, bit by bit. A step executes the same instructions for all values, and so always
 takes the same time.
@@ -187,6 +190,7 @@ class FixedLayer:
     Attributes:
         layer: The layer before rounding. scale: Value of one unit of its int16 state.
         turns: Rotations whose state is int32, in the unit of sums; W, U and base are None then.
+        transform: Multiplier of the sums of a transform.
         parameter: Parameter of phi, in the unit of sums, or in multiples of 2^-16 for slopes.
     """
 
@@ -201,6 +205,7 @@ class FixedLayer:
     tanh: FixedTanh | None
     h0: Array
     turns: FixedRotations | None = None
+    transform: Multiplier | None = None
 
     def narrow(self, h: Array) -> Array:
         """Return a state as int16."""
@@ -214,7 +219,10 @@ class FixedLayer:
             h = self.base(h)
         if self.U is not None:
             h = self.U(h)
-        carried = h << PLACES if self.W is None else self.W(h)
+        if self.transform is not None and self.layer.transform is not None:
+            carried = self.transform(self.layer.transform.sums(h))
+        else:
+            carried = h << PLACES if self.W is None else self.W(h)
         z = taken if self.b is None else taken + self.b
         value = carried + self.phi(z) if self.layer.linear else self.phi(carried + z)
         return cut(scaled(value, 1, PLACES))
@@ -439,7 +447,21 @@ def _layer(
         if turns is None
         else np.rint(layer.h0 / unit).astype(np.int64),
         turns=turns,
+        transform=_transform(layer, k),
     )
+
+
+def _transform(layer: FoldedLayer, k: int) -> Multiplier | None:
+    """Return the multiplier of the sums of a transform, which int32 must hold."""
+    if layer.transform is None:
+        return None
+    if layer.transform.block > 1 << 16:
+        raise ArgumentError(
+            f"Expected Hadamard matrices of at most {1 << 16} units for integers, but layer {k} has "
+            f"{layer.transform.block}. Pass numbers='float32'."
+        )
+    factor = np.array([layer.transform.scale * (1 << PLACES)])
+    return Multiplier.of(factor, layer.transform.block * LARGEST, f"W of layer {k}")
 
 
 def _block(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .body import Dialect, LayerShape, Table
+from .body import HADAMARD, Dialect, LayerShape, Table
 from .fixed import FixedNetwork
 from .fixed_arithmetic import (
     LARGEST,
@@ -27,7 +27,7 @@ from .fixed_blocks import (
     TAIL_BITS,
     TAIL_TABLE,
 )
-from .float_numbers import packed, select_helpers
+from .float_numbers import bits_of, packed, select_helpers
 
 TOGETHER = 4
 """Rows of a matrix whose products are made together, so that each number of the vector is read once for all."""
@@ -245,6 +245,7 @@ static void reflect(int16_t *h, const {matrix} *u, const int32_t *m, int count, 
     }}
 }}
 """,
+    "hadamard": HADAMARD,
     "size_of": """static int32_t size_of(int32_t z)
 {{
     const int32_t sign = -(int32_t)(z < 0);
@@ -450,8 +451,10 @@ class FixedDialect(Dialect):
         return "int16_t" if self.fixed.layers[layer.index].turns is None else "int32_t"
 
     def _scaled(self, name: str, sums: str, i: str) -> str:
-        multiplier = self.matrices[name].multiplier
-        factor = f"{name}_m[{i}]" if len(multiplier.m) > 1 else str(int(multiplier.m[0]))
+        return self._times(self.matrices[name].multiplier, f"{name}_m[{i}]", sums)
+
+    def _times(self, multiplier: Multiplier, entry: str, sums: str) -> str:
+        factor = entry if len(multiplier.m) > 1 else str(int(multiplier.m[0]))
         sums = sums if multiplier.limit is None else f"between({sums}, {multiplier.limit})"
         return f"scaled({sums}, {factor}, {multiplier.shift})"
 
@@ -481,6 +484,11 @@ class FixedDialect(Dialect):
         assert U is not None
         sizes = f"{layer.size}, {layer.reflections}, {int(layer.trapezoid)}, {U.shift}, {U.places}"
         return f"reflect(h, l{k}_U, l{k}_U_m, {sizes});"
+
+    def transform(self, layer: LayerShape, i: str) -> str:  # noqa: D102
+        multiplier = self.fixed.layers[layer.index].transform
+        assert multiplier is not None
+        return self._times(multiplier, "", f"sums[{i}]")
 
     def phi(self, layer: LayerShape, i: str) -> str:  # noqa: D102
         k, tanh = layer.index, self.fixed.layers[layer.index].tanh
@@ -551,6 +559,8 @@ class FixedDialect(Dialect):
     def helpers(self, body: str) -> str:  # noqa: D102
         values = {
             "matrix": self.matrix,
+            "number": self.number,
+            "wide": self.wide,
             "end": (TANH_STEPS * TANH_END << TANH_PLACES) - 1,
             "places": TANH_PLACES,
             "between": 1 << TANH_PLACES,
@@ -585,6 +595,8 @@ class FixedDialect(Dialect):
             if layer.U is not None:
                 add(self.matrix, f"l{k}_U", packed(layer.U.q, layer.layer.trapezoid))
                 add("int32_t", f"l{k}_U_m", layer.U.m)
+            if layer.layer.transform is not None:
+                add("uint8_t", f"l{k}_signs", bits_of(layer.layer.transform.signs))
             kind = "int16_t" if layer.turns is None else "int32_t"
             turns = layer.base if layer.turns is None else layer.turns
             if turns is not None:

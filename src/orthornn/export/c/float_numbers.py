@@ -7,7 +7,8 @@ import re
 import numpy as np
 
 from ..units import centered
-from .body import Dialect, LayerShape, Table
+from . import text
+from .body import HADAMARD, Dialect, LayerShape, Table
 from .folded import FoldedNetwork
 
 _HELPERS = {
@@ -49,6 +50,7 @@ static void reflect(float *h, const float *u, int count, int m, int skip)
     }
 }
 """,
+    "hadamard": HADAMARD.format(wide="float", number="float"),
     "relu": """static float relu(float z)
 {
     return z < 0.0f ? 0.0f : z;
@@ -127,6 +129,7 @@ class FloatDialect(Dialect):
 
     def __init__(self, network: FoldedNetwork) -> None:
         self.tables = list(_tables(network))
+        self._scales = [0.0 if layer.transform is None else layer.transform.scale for layer in network.layers]
 
     def room(self, row: str) -> list[str]:  # noqa: D102
         return []
@@ -148,6 +151,9 @@ class FloatDialect(Dialect):
 
     def reflect(self, layer: LayerShape) -> str:  # noqa: D102
         return f"reflect(h, l{layer.index}_U, {layer.size}, {layer.reflections}, {int(layer.trapezoid)});"
+
+    def transform(self, layer: LayerShape, i: str) -> str:  # noqa: D102
+        return f"sums[{i}] * {text.number(self._scales[layer.index])}"
 
     def phi(self, layer: LayerShape, i: str) -> str:  # noqa: D102
         parameter = f"l{layer.index}_p[{i}]"
@@ -247,7 +253,16 @@ def _tables(network: FoldedNetwork) -> list[Table]:
         ("read_Y", network.Y),
         ("read_d", network.d),
     ]
-    return [Table("float", name, np.asarray(values, np.float64)) for name, values in found if values is not None]
+    signs = [(k, layer.transform.signs) for k, layer in enumerate(network.layers) if layer.transform is not None]
+    return [
+        *(Table("uint8_t", f"l{k}_signs", bits_of(values)) for k, values in signs),
+        *(Table("float", name, np.asarray(values, np.float64)) for name, values in found if values is not None),
+    ]
+
+
+def bits_of(signs: np.ndarray) -> np.ndarray:
+    """Return signs as bytes: bit j of all is set if sign j is -1."""
+    return np.packbits(signs < 0, bitorder="little")
 
 
 def packed(U: np.ndarray, trapezoid: bool) -> np.ndarray:

@@ -4,13 +4,14 @@ A layer with N units (2N for a complex state, [Re h; Im h]) and inputs x is
 
     h_t = phi(W h_{t-1} + V x_t + b),    or W h_{t-1} + phi(V x_t + b) if its transition is linear,
 
-with W in one of three forms, which include the gain:
+with W in one of four forms, which include the gain:
 
 form           W h                                                      numbers         multiply-adds
 dense          W h                                                      N^2             N^2
 reflections    H_1 (H_2 ( ... H_M (c * h + s * swap(h)))),              NM - M(M-1)/2   2NM - M(M-1) (+ 2N)
                H_j = I - tau_j u_j u_j'                                  (+ M, + 2N)
 rotations      c * h + s * swap(h)                                       2N              2N
+hadamard       P (I x H_K) D h, signs D (parametrizations/hadamard.py)    N bits          N log2 K + N additions
 
 Reflections are applied one after the other: this needs no memory besides the state, and neither T nor its inverse, so M
 reflectors are N M numbers and not N M + M^2/2.
@@ -37,12 +38,14 @@ from ...activations import Activation, get
 from ...compact_wy import factors
 from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
 from ...modules import OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell
+from ...parametrizations.hadamard import BoundHadamard
+from ...parametrizations.parametrization import signs_of
 from ...rotation_basis import decompose
 from ..network import check_steps_are_equal
 from .blocks import FoldedBlock, affine, fold_block
 from .reading import PARTS, Reading, reading_of
 
-CForm = Literal["auto", "dense", "reflections", "rotations"]
+CForm = Literal["auto", "dense", "reflections", "rotations", "hadamard"]
 FORMS: tuple[str, ...] = get_args(CForm)
 Array = np.ndarray
 _GELU_SLOPE = 1.13  # the largest slope of gelu
@@ -57,15 +60,38 @@ class Base:
 
 
 @dataclass(frozen=True)
+class Transform:
+    """scale P (I x H_K) D; signs: (N,), the diagonal of D, -1 or 1. block: K."""
+
+    signs: Array
+    block: int
+    scale: float
+
+    def sums(self, h: Array) -> Array:
+        """Return P (I x H_K) D h for rows h (..., N): sums of entries with signs, in the dtype of h."""
+        n = h.shape[-1]
+        h = (h * self.signs.astype(h.dtype)).reshape(*h.shape[:-1], n // self.block, self.block)
+        h = np.swapaxes(h, -1, -2).reshape(*h.shape[:-2], n)
+        stride = n // self.block
+        while stride < n:
+            pairs = h.reshape(*h.shape[:-1], n // (2 * stride), 2, stride)
+            first, second = pairs[..., 0, :], pairs[..., 1, :]
+            h = np.stack([first + second, first - second], -2).reshape(h.shape)
+            stride *= 2
+        return h
+
+
+@dataclass(frozen=True)
 class FoldedLayer:
     """One layer.
 
     Attributes:
-        form: "dense", "reflections" or "rotations".
+        form: "dense", "reflections", "rotations" or "hadamard".
         W: (N, N), for "dense".
         U: (N, M) reflectors of norm sqrt(2), or zero, for "reflections"; the last one is applied first.
         trapezoid: Whether the first j entries of column j are zero.
         base: The base of "reflections" and "rotations"; None for the identity.
+        transform: For "hadamard".
         V: (N, K). b: (N,) or None. parameter: Parameter of phi, or None. h0: (N,).
         linear: Whether the transition is outside of phi.
     """
@@ -81,6 +107,7 @@ class FoldedLayer:
     U: Array | None = None
     trapezoid: bool = False
     base: Base | None = None
+    transform: Transform | None = None
 
     @property
     def size(self) -> int:
@@ -90,6 +117,8 @@ class FoldedLayer:
     @property
     def multiply_adds(self) -> int:
         """Multiply-adds of the transition, per step."""
+        if self.form == "hadamard" and self.transform is not None:
+            return self.size * self.transform.block.bit_length()
         return form_multiply_adds(self.form, self.size, self.U, self.base, self.trapezoid)
 
     def matrix(self) -> Array:
@@ -100,6 +129,8 @@ class FoldedLayer:
         """Return W h for rows h (..., N)."""
         if self.W is not None:
             return h @ self.W.T
+        if self.transform is not None:
+            return self.transform.scale * self.transform.sums(h)
         for part in self.on_the_way(h):
             h = part
         return h
@@ -110,7 +141,8 @@ class FoldedLayer:
         return a if self.b is None else a + self.b
 
     def on_the_way(self, h: Array) -> Iterator[Array]:
-        """Yield the rows h (..., N) after the base and after each reflection, W h last; yield nothing if W is dense."""
+        """Yield the rows h (..., N) after the base and after each reflection, W h last; yield nothing if W is
+        dense or a transform."""
         if self.base is not None:
             h = self.base.c * h + self.base.s * swapped(h)
             yield h
@@ -564,6 +596,10 @@ def _plain_layers(core: Any) -> list[FoldedLayer]:
         if compact is not None:
             U, base = _reflectors(compact, layer.size, gain)
             trapezoid = compact[0].dim() == 1
+        method, transform = layer.transition.method, None
+        if isinstance(method, BoundHadamard):
+            signs = signs_of(layer.transition.free()[0])
+            transform = Transform(_array(signs), method.block, gain / math.sqrt(method.block))
         made.append(
             FoldedLayer(
                 form="dense",
@@ -577,6 +613,7 @@ def _plain_layers(core: Any) -> list[FoldedLayer]:
                 U=U,
                 trapezoid=trapezoid,
                 base=base,
+                transform=transform,
             )
         )
     return made
@@ -604,10 +641,14 @@ def _torch_layers(core: nn.RNN) -> list[FoldedLayer]:
 
 def _choose(layer: FoldedLayer, form: CForm, index: int) -> tuple[FoldedLayer, Array | None]:
     """Return the layer in the requested form, or in the cheapest one, and the basis of its state."""
-    found: dict[str, tuple[FoldedLayer, Array | None]] = {"dense": (replace(layer, U=None, base=None), None)}
+    plain = replace(layer, U=None, base=None, transform=None)
+    found: dict[str, tuple[FoldedLayer, Array | None]] = {"dense": (plain, None)}
     if layer.U is not None and layer.U.size:
         found["reflections"] = (replace(layer, form="reflections", W=None), None)
-    turning = _rotations(layer) if form in ("auto", "rotations") else None
+    if layer.transform is not None:
+        _check_float32(f"in layer {index}", layer.W)
+        found["hadamard"] = (replace(layer, form="hadamard", W=None), None)
+    turning = _rotations(plain) if form in ("auto", "rotations") else None
     if turning is not None:
         found["rotations"] = turning
     if form == "auto":
@@ -616,6 +657,7 @@ def _choose(layer: FoldedLayer, form: CForm, index: int) -> tuple[FoldedLayer, A
         why = {
             "reflections": "its parametrization is not a product of reflections",
             "rotations": "it is not a linear recurrence with an orthogonal W, or its nonlinearity is not in the basis of W",
+            "hadamard": "its parametrization is not Hadamard()",
         }[form]
         raise ArgumentError(f"Expected form='auto' or 'dense' for layer {index}, but got {form!r}: {why}.")
     return found[form]

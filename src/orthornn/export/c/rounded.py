@@ -104,6 +104,7 @@ class _RoundedLayer(nn.Module):
     U: Tensor | None
     h0: Tensor
     base: Tensor | None
+    fixed_W: Tensor | None
     mask: Tensor
 
     def __init__(self, layer: FoldedLayer, bits: int, largest: int, unit: float) -> None:
@@ -114,6 +115,8 @@ class _RoundedLayer(nn.Module):
         base = () if layer.base is None else (layer.base.c, layer.base.s)
         self.register_buffer("h0", torch.from_numpy(layer.h0).float())
         self.register_buffer("base", torch.from_numpy(np.stack(base)).float() if base else None)
+        signed = None if layer.transform is None else torch.from_numpy(layer.matrix()).float()
+        self.register_buffer("fixed_W", signed)  # of signs, which are not tuned
         mask = torch.ones(layer.U.shape).tril() if layer.U is not None and layer.trapezoid else torch.ones(1)
         self.register_buffer("mask", mask)
         self.roundings = 1 + (layer.base is not None) + (0 if layer.U is None else layer.U.shape[1])
@@ -138,6 +141,8 @@ class _RoundedLayer(nn.Module):
         base = None if self.base is None else (self.base[0], self.base[1])
         if self.W is not None:
             return _rounded_rows(self.W, self.bits, fixed.LARGEST)
+        if self.fixed_W is not None:
+            return self.fixed_W
         if self.U is None:
             return product(self.h0.new_zeros(len(self.h0), 0), base)
         U = normalize(self.U * self.mask)

@@ -16,7 +16,7 @@ from .folded import FoldedNetwork
 from .reading import PARTS
 
 MARK = "Written by orthornn export"
-_BYTES = {"float": 4, "int8_t": 1, "int16_t": 2, "int32_t": 4, "int64_t": 8, "uint16_t": 2, "uint32_t": 4}
+_BYTES = {"float": 4, "int8_t": 1, "int16_t": 2, "int32_t": 4, "int64_t": 8, "uint8_t": 1, "uint16_t": 2, "uint32_t": 4}
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ class Generated:
                     phi=layer.phi.name,
                     linear=layer.linear,
                     has_bias=layer.b is not None,
+                    block=0 if layer.transform is None else layer.transform.block,
                 )
             )
         return made
@@ -112,6 +113,8 @@ class Generated:
         found = [(self.dialect.state(shape), f"h{shape.index}", shape.size) for shape in self.shapes]
         dense = [shape.size for shape in self.shapes if shape.form == "dense"]
         found += [(number, "scratch", max(dense))] if dense else []
+        transformed = [shape.size for shape in self.shapes if shape.form == "hadamard"]
+        found += [(self.dialect.wide, "sums", max(transformed))] if transformed else []
         vectors = self.network.vectors
         wide = self.network.input_size + (0 if vectors is None else vectors.shape[1] - 1)
         found += [(number, "prepared", wide)] if self.prepares else []
