@@ -6,8 +6,8 @@
 copying: ten symbols, recalled after 1000 blanks (variant vorontsov2017), by a linear recurrence h_t = W h_{t-1} + V x_t with
 a linear readout of every state. The signs of W, V and the readout are trained together, all straight through: V and the
 readout have the values -s, 0 and s.
-mnist: pixel MNIST, one pixel per step. h_t = W h_{t-1} + v x_t from h_0 = c v, and scores Y relu(h_784) + d; W and v are
-signs, and Y is ternary with a scale per class. Signs are drawn once, since a flip of one changes W^784 altogether; Y and d are
+mnist: pixel MNIST, one pixel per step. h_t = W h_{t-1} + v x_t from h_0 = c v, and scores Y relu(h_784) + d; W and v
+are signs, and Y is ternary with a scale per class. Signs are drawn once, since a flip changes W^784 altogether; Y and d are
 trained. The images for validation are the last 5000 of a permutation of the training images. The weights are packed into
 bytes (signs eight to a byte, ternary numbers five to a byte, scales and d as float32), and the test accuracy is that of the
 network that is read back from these bytes.

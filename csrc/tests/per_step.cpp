@@ -184,13 +184,15 @@ std::vector<T> check_reflections(Isa isa, const ReflectionSize& z, int threads) 
 struct DeltaSize {
     i64 T, B, M, heads, keys, values, gates;  // gates: 0 for none
     bool ragged, resets, from_zero = false;   // from_zero: what restarts starts from null
+    i64 products = 0;                         // steps between stored states by products; 0: update by update
 };
 
 template <class T>
 std::vector<T> check_delta(Isa isa, const DeltaSize& z, int threads) {
     std::mt19937 random(static_cast<unsigned>(5 + z.keys + 3 * z.values + z.T));
     const Steps steps(z.T, z.B, z.ragged, z.resets, random);
-    const i64 M = z.M, H = z.heads, K = z.keys, V = z.values, R = steps.R, size = K * V, chunk = std::max<i64>(1, 8 / M);
+    const i64 M = z.M, H = z.heads, K = z.keys, V = z.values, R = steps.R, size = K * V,
+              chunk = z.products ? z.products : std::max<i64>(1, 8 / M);
     Numbers q = normal(random, R * H * K), k = normal(random, R * M * H * K), v = normal(random, R * M * H * V),
             beta = between(random, R * M * H, 0, 2), gate = between(random, R * H * z.gates, 0, 1),
             start = normal(random, z.B * H * size),
@@ -241,7 +243,7 @@ std::vector<T> check_delta(Isa isa, const DeltaSize& z, int threads) {
     const Run run{threads, &interrupt};
     const Rows rows = steps.rows(1, z.ragged);
     const DeltaInputs in{M, H, K, V, chunk, Q.get(), Ks.get(), Vs.get(), be.get(), ga.get(), std::max<i64>(1, z.gates),
-                         first.get(), z.from_zero ? nullptr : again.get()};
+                         first.get(), z.from_zero ? nullptr : again.get(), z.products > 0};
     const DeltaTable& kernels = delta_table(isa, sizeof(T));
     kernels.forward({rows, in, found.get(), end.get(), marks.get(), run});
     kernels.backward({rows, in, marks.get(), go.get(), gl.get(), g_q.get(), g_k.get(), g_v.get(), g_beta.get(), g_gate.get(),
@@ -251,8 +253,8 @@ std::vector<T> check_delta(Isa isa, const DeltaSize& z, int threads) {
         bits.insert(bits.end(), grad->data.get(), grad->data.get() + grad->size);
     if (threads > 1) return bits;
     char where[200];
-    std::snprintf(where, sizeof where, "%s float%d delta T=%d B=%d M=%d heads=%d keys=%d values=%d gates=%d", name(isa),
-                  static_cast<int>(8 * sizeof(T)), static_cast<int>(z.T), static_cast<int>(z.B), static_cast<int>(M),
+    std::snprintf(where, sizeof where, "%s float%d delta%s T=%d B=%d M=%d heads=%d keys=%d values=%d gates=%d", name(isa),
+                  static_cast<int>(8 * sizeof(T)), z.products ? " by products" : "", static_cast<int>(z.T), static_cast<int>(z.B), static_cast<int>(M),
                   static_cast<int>(H), static_cast<int>(K), static_cast<int>(V), static_cast<int>(z.gates));
     const double operations = static_cast<double>(std::max<i64>(1, z.T) * M * (K + V));
     close("out", where, found, want_out, operations);
@@ -290,6 +292,12 @@ void check_type(Isa isa) {
         {4, 1, 1, 1, 1, 1, 0, false, false}, {9, 2, 1, 2, 5, 7, 1, false, true},  {17, 3, 2, 1, 6, 20, 6, true, true},
         {5, 2, 3, 1, 3, 70, 1, true, false}, {12, 2, 1, 1, 33, 16, 33, false, true}, {0, 2, 1, 1, 3, 4, 0, false, true},
         {11, 2, 1, 1, 4, 5, 0, true, true, true},
+        // By products: chunks of 16 updates, cut by stored states, by the ends of episodes and of sequences.
+        {40, 1, 1, 1, 5, 7, 0, false, false, false, 40}, {37, 2, 1, 2, 9, 20, 1, true, false, false, 24},
+        {35, 2, 1, 1, 6, 33, 6, false, false, false, 16}, {23, 2, 3, 1, 4, 17, 1, false, false, false, 8},
+        {19, 3, 2, 2, 7, 70, 7, true, true, false, 13},  {40, 2, 1, 1, 3, 5, 0, false, true, true, 32},
+        {9, 1, 20, 1, 3, 4, 3, false, false, false, 4},  {0, 2, 1, 1, 3, 4, 0, false, true, false, 8},
+        {18, 1, 1, 9, 2, 3, 1, false, false, false, 18},
     };
     for (const DeltaSize& z : pairs)
         same_bits("delta on three threads", isa, check_delta<T>(isa, z, 1), check_delta<T>(isa, z, 3));
@@ -297,15 +305,19 @@ void check_type(Isa isa) {
 
 }  // namespace
 
-// What is not finite ends with its episode and stays in its sequence, also in the columns that only fill up a vector.
+// What is not finite ends with its episode and stays in its sequence, also in the columns that only fill up a vector, and by
+// products, too, where what earlier steps of its chunk read has the bits that it has without it.
 template <class T>
-void check_not_finite(Isa isa) {
-    const i64 steps = 6, B = 2, K = 3, D = 71, chunk = 4, R = steps * B;  // no vector divides 71
-    const std::vector<unsigned char> resets{0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0};  // step 3 restarts
+void check_not_finite(Isa isa, bool products) {
+    const i64 steps = products ? 40 : 6, again = products ? 20 : 3, bad = products ? 29 : 4, chunk = products ? 24 : 4;
+    const i64 B = 2, K = 3, D = 71, R = steps * B;  // no vector divides 71
+    std::vector<unsigned char> resets(static_cast<std::size_t>(R), 0);
+    for (i64 b = 0; b < B; ++b) resets[again * B + b] = 1;
     Interrupt interrupt{nullptr, nullptr, 0};
     const Run run{1, &interrupt};
     const Rows rows{steps, B, 1, R, nullptr, nullptr, resets.data()};
-    // The gradients of every row: q, k, v, beta, gate.
+    // What every row reads, and its gradients: q, k, v, beta, gate.
+    std::vector<std::vector<T>> reads;
     const auto gradients = [&](i64 bad_key, i64 bad_grad) {
         std::mt19937 random(5);
         Numbers key = normal(random, R * K), grad = normal(random, R * D);
@@ -316,10 +328,13 @@ void check_not_finite(Isa isa) {
             gate(between(random, R, 0, 1)), start(normal(random, B * K * D)), by_out(grad);
         Array<T> out(R * D), last(B * K * D), marks(2 * B * K * D), g_q(R * K), g_k(R * K), g_v(R * D), g_beta(R), g_gate(R),
             g_start(B * K * D);
-        const DeltaInputs in{1, 1, K, D, chunk, q.get(), k.get(), v.get(), beta.get(), gate.get(), 1, start.get(), nullptr};
+        const DeltaInputs in{1, 1, K, D, chunk, q.get(), k.get(), v.get(), beta.get(), gate.get(), 1, start.get(), nullptr,
+                             products};
         delta_table(isa, sizeof(T)).forward({rows, in, out.get(), last.get(), marks.get(), run});
         delta_table(isa, sizeof(T)).backward({rows, in, marks.get(), by_out.get(), nullptr, g_q.get(), g_k.get(), g_v.get(),
                                               g_beta.get(), g_gate.get(), g_start.get(), nullptr, run});
+        reads.assign(static_cast<std::size_t>(R), {});
+        for (i64 r = 0; r < R; ++r) reads[r].assign(out.data.get() + r * D, out.data.get() + (r + 1) * D);
         std::vector<std::vector<T>> found(static_cast<std::size_t>(R));
         for (i64 r = 0; r < R; ++r)
             for (const Array<T>* g : {&g_q, &g_k, &g_v, &g_beta, &g_gate}) {
@@ -328,11 +343,30 @@ void check_not_finite(Isa isa) {
             }
         return found;
     };
-    const auto plain = gradients(-1, -1), key = gradients(4 * B, -1), grad = gradients(-1, 0);
+    const auto plain = gradients(-1, -1);
+    const auto read = reads;
+    const auto key = gradients(bad * B, -1);
+    for (i64 r = 0; r < R; ++r)
+        if (r % B == 1 || r / B < bad) same_bits("what steps before an infinite key read", isa, read[r], reads[r]);
+    ++checks;
+    if (std::isfinite(reads[bad * B][0])) {
+        ++failures;
+        std::printf("FAILED %s: an infinite key is read as finite\n", name(isa));
+    }
+    const auto grad = gradients(-1, 0);
+    // Backward by products, a block of columns that is not finite is done update by update: the rest of its gradients are the
+    // same to rounding only.
+    const auto compare = [&](const char* what, i64 r, const std::vector<T>& other) {
+        if (!products || r % B == 1) return same_bits(what, isa, plain[r], other);
+        Array<T> found(static_cast<i64>(other.size()));
+        for (i64 i = 0; i < found.size; ++i) found.data[i] = other[static_cast<std::size_t>(i)];
+        close(what, std::string(name(isa)) + " by products", found, Numbers(plain[r].begin(), plain[r].end()),
+              static_cast<double>(steps * (K + D)));
+    };
     for (i64 r = 0; r < R; ++r) {
         const bool other = r % B == 1;
-        if (other || r / B < 3) same_bits("rows that an infinite key does not reach", isa, plain[r], key[r]);
-        if (other || r / B > 0) same_bits("rows that an infinite gradient does not reach", isa, plain[r], grad[r]);
+        if (other || r / B < again) compare("a row that an infinite key does not reach", r, key[r]);
+        if (other || r / B > 0) compare("a row that an infinite gradient does not reach", r, grad[r]);
     }
 }
 
@@ -352,12 +386,13 @@ void check_interruptions(Isa isa) {
     const auto rows_of = [](i64 T, i64 B, i64 N) { return Rows{T, B, N, T * B, nullptr, nullptr}; };
     const auto ones = [](i64 count) { return Array<float>(Numbers(static_cast<std::size_t>(count), 1)); };
 
-    for (const auto& size : {std::array<i64, 2>{200, 1}, {1, 200}}) {
+    for (const auto& size : {std::array<i64, 3>{200, 1, 0}, {1, 200, 0}, {200, 1, 1}, {1, 200, 1}}) {
         const i64 T = size[0], B = size[1], R = T * B;
         const Array<float> given = ones(R), marks = ones(R);
         Array<float> out(R), last(B), by_q(R), by_start(B);
         const float* const ones_at = given.get();
-        const DeltaInputs in{1, 1, 1, 1, 8, ones_at, ones_at, ones_at, ones_at, nullptr, 1, ones_at, nullptr};
+        const DeltaInputs in{1, 1, 1, 1, 8, ones_at, ones_at, ones_at, ones_at, nullptr, 1, ones_at, nullptr,
+                             size[2] > 0};
         delta_table(isa, 4).forward({rows_of(T, B, 1), in, out.get(), last.get(), nullptr, run});
         stopped("delta forward", out.data[R - 1]);
         delta_table(isa, 4).backward({rows_of(T, B, 1), in, marks.get(), given.get(), nullptr, by_q.get(), nullptr, nullptr,
@@ -467,8 +502,8 @@ void check_many_turns(Isa isa) {
 void check_per_step(Isa isa) {
     check_type<float>(isa);
     check_type<double>(isa);
-    check_not_finite<float>(isa);
-    check_not_finite<double>(isa);
+    for (const bool products : {false, true}) check_not_finite<float>(isa, products);
+    for (const bool products : {false, true}) check_not_finite<double>(isa, products);
     check_interruptions(isa);
     check_long_sums(isa);
     check_many_turns(isa);
