@@ -185,6 +185,13 @@ def _accuracy(scores: Tensor, labels: Tensor) -> float:
     return float((scores.argmax(1) == labels).double().mean())
 
 
+def summary(seeds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean and the worst value of each number over the seeds."""
+    mean = {name: sum(seed[name] for seed in seeds) / len(seeds) for name in seeds[0]}
+    worst = {name: (min if name in ("recall", "validation", "test") else max)(s[name] for s in seeds) for name in mean}
+    return {"mean": mean, "worst": worst}
+
+
 def main() -> None:
     """Run one of the two tasks and add it to the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -198,12 +205,9 @@ def main() -> None:
         copying if given.task == "copying" else lambda seed: mnist(given.folder, seed)
     )
     settings = COPYING if given.task == "copying" else MNIST
-    seeds = [runs(seed) for seed in range(given.seeds)]
     record = json.loads(given.results.read_text("utf-8")) if given.results.exists() else {}
-    names = [name for name, value in seeds[0].items() if isinstance(value, float)]
-    mean = {name: sum(seed[name] for seed in seeds) / len(seeds) for name in names}
-    worst = {name: (max if name == "loss" else min)(seed[name] for seed in seeds) for name in names}
-    record[given.task] = {"commit": commit(), **settings, "seeds": seeds, "mean": mean, "worst": worst}
+    seeds = [runs(seed) for seed in range(given.seeds)]
+    record[given.task] = {"commit": commit(), **settings, **summary(seeds), "seeds": seeds}
     given.results.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(record[given.task], indent=1))
 

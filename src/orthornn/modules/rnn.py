@@ -100,7 +100,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         linear_transition: Leave the transition outside the nonlinearity, h_t = g W h_{t-1} + phi(V x_t + b) (Henaff et
             al., 2016). Default: False.
         form: How to apply W: ``"dense"``; ``"compact_wy"``, by reflections; ``"operator"``, by its structure (FFT,
-            Givens rotations); or ``"rotations"``, for a linear recurrence with an orthogonal W, which then costs O(N)
+            Givens rotations, signs); or ``"rotations"``, for a linear recurrence with an orthogonal W, which then costs O(N)
             per step (docs/derivations/rotations.md). If a parametrization has no reflections or no structure, the form
             is ``"dense"``. Default: ``"auto"``, the cheapest form.
         memory: ``"store"``; or ``"checkpoint"`` to store few states of each layer and recompute the others in the

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from orthornn.activations import get
-from orthornn.export.c.float_numbers import _HELPERS, packed
-from orthornn.export.c.folded import Base, FoldedLayer
+from orthornn.export.c.float_numbers import _HELPERS, bits_of, packed
+from orthornn.export.c.folded import Base, FoldedLayer, Transform
 from support.compiled_c import COMPILERS, STRICT, command
 from support.tolerances import tolerance
 
@@ -24,7 +24,7 @@ SINGLE = {"relu": "relu", "leaky": "prelu", "scaled_tanh": "scaled_tanh", "modre
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     file = tmp_path_factory.mktemp("helpers") / "helpers.c"
-    file.write_text("#include <math.h>\n" + "".join(_HELPERS.values()).replace("static ", ""))
+    file.write_text("#include <math.h>\n#include <stdint.h>\n" + "".join(_HELPERS.values()).replace("static ", ""))
     command(COMPILERS[0], *STRICT, "-O2", "-shared", "-fPIC", file, "-o", file.with_suffix(".so"), "-lm")
     found = ctypes.CDLL(str(file.with_suffix(".so")))
     for name in (*SINGLE, "gelu"):
@@ -110,3 +110,16 @@ def test_transitions_are_their_matrices(n, library):
             assert np.abs(layer.matrix() - W).max() < tolerance(torch.float64, n * m) * 10
             multiplications = sum(2 * (n - j * trapezoid) for j in range(m)) + 2 * n
             assert layer.multiply_adds == multiplications
+
+
+@pytest.mark.parametrize(("n", "block"), [(1, 1), (8, 8), (24, 8), (64, 16), (15, 1)])
+def test_a_transform_adds_the_same_numbers(library, n, block):
+    """Sums of whole numbers, exact in float32; the signs are packed eight to a byte."""
+    generator = np.random.default_rng(n)
+    h = generator.integers(-999, 1000, n).astype(np.float32)
+    signs = np.where(generator.random(n) < 0.5, -1.0, 1.0)
+    found, bits = np.full(n, np.nan, np.float32), bits_of(signs)
+    assert len(bits) == -(-n // 8)
+    places = [array.ctypes.data_as(ctypes.c_void_p) for array in (found, h, bits)]
+    library.hadamard(*places, n, block)
+    assert np.array_equal(found, Transform(signs, block, 1.0).sums(h))
