@@ -143,7 +143,7 @@ def test_the_default_is_the_largest_block():
 
 def test_other_matrices_are_refused():
     method = Hadamard().bind(8)
-    with pytest.raises(NotOnGroupError, match="Hadamard matrices of size 8 .* at Frobenius distance"):
+    with pytest.raises(NotOnGroupError, match=r"Hadamard matrices of size 8 .* at Frobenius distance"):
         method.right_inverse(haar(8, False, torch.Generator().manual_seed(0)))
 
 

@@ -1,8 +1,8 @@
 """h_t = phi(gain W h_{t-1} + V x_t + b) with W given by its effect on rows, in plain torch.
 
 This serves transitions that are cheaper to apply than to build: the FFT form of RestrictedUnitary, layers of Givens
-rotations, the transform of Hadamard. `apply(h, *operands)` is W h and `apply_adjoint(g, *operands)` is W^T g for real rows (R, N) of a state; both
-are differentiable torch functions.
+rotations, the transform of Hadamard. `apply(h, *operands)` is W h and `apply_adjoint(g, *operands)` is W^T g for real rows
+(R, N) of a state; both are differentiable torch functions.
 
 Backward. Only the chain is sequential, without autograd:
     delta_t = clip(phi'(a_t) dL/dh_t),   dL/dh_{t-1} gains gain W^T delta_t.
