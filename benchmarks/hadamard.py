@@ -136,7 +136,8 @@ def mnist(folder: Path, seed: int) -> dict[str, Any]:
 
     def data(name: str) -> tuple[Tensor, Tensor]:
         images, labels = (folder / f"{name}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1"))
-        return torch.from_numpy(read_idx(images).copy()).flatten(1), torch.from_numpy(read_idx(labels).copy()).long()
+        pixels, classes = read_idx(images, 3), read_idx(labels, 1)
+        return torch.from_numpy(pixels.copy()).flatten(1), torch.from_numpy(classes.copy()).long()
 
     (images, labels), (test_images, test_labels) = data("train"), data("t10k")
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
