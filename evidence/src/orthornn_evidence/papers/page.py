@@ -100,6 +100,7 @@ TEMPLATES = (
     ("docs/readme.in.md", "README.md"),
     ("docs/index.in.md", "docs/index.md"),
     ("docs/which_method.in.md", "docs/which_method.md"),
+    ("docs/methods/hadamard.in.md", "docs/methods/hadamard.md"),
     ("docs/benchmarks/index.in.md", "docs/benchmarks/index.md"),
     ("docs/benchmarks/gpu.in.md", "docs/benchmarks/gpu.md"),
     ("docs/results/group_words.in.md", "docs/results/group_words.md"),
