@@ -115,6 +115,32 @@ def test_a_state_that_belongs_to_something_else_is_refused():
         OrthogonalRNN(3, 20).load_state_dict(OrthogonalRNN(3, 20, parametrization=Householder(3)).state_dict())
 
 
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda: OrthogonalRNN(3, 20), ("weight_ih_l0",)),
+        (lambda: OrthogonalRNN(3, 20), ("weight_ih_l0", "bias_ih_l0")),
+        (lambda: OrthogonalRNN(3, 5), ("transition_l0.reflectors",)),
+        (lambda: OrthogonalRNN(3, 5, 2), ("weight_ih_l0", "transition_l0.reflectors", "transition_l0.method.angles")),
+        (lambda: OrthogonalRNNCell(3, 5), ("rnn.weight_ih_l0",)),
+        (lambda: OrthogonalBlocks(3, 4, 6), ("blocks.0.recurrence.transition_l0.angles",)),
+        (lambda: OrthogonalBlocks(3, 4, 6, 2), ("blocks.0.recurrence.weight_ih_l0", "blocks.0.skip.weight")),
+    ],
+)
+def test_a_part_of_a_state_changes_nothing_but_its_tensors(make, part):
+    """Fine-tuning begins with such a part. A plain dictionary has no version, as a file of tensors has none."""
+    net, given = make(), make().state_dict()
+    before = repr(net), dict(net.named_parameters())
+    loaded = net.load_state_dict({name: given[name] for name in part}, strict=False)
+    assert set(loaded.missing_keys) == set(net.state_dict()) - set(part)
+    assert repr(net) == before[0]
+    now = dict(net.named_parameters())
+    assert now.keys() == before[1].keys()
+    assert all(now[name] is before[1][name] for name in now)
+    for name in part:
+        torch.testing.assert_close(net.state_dict()[name], given[name], rtol=0, atol=0)
+
+
 if __name__ == "__main__":
     tensors = {}
     for number, (key, make) in enumerate(NETWORKS.items()):

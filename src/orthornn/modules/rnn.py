@@ -38,6 +38,7 @@ from .state_of_0_1_0 import (
     STATE_VERSION,
     first_parametrization,
     has_first_transition,
+    is_whole,
     lacks_nonlinearity,
     may_be_first,
 )
@@ -549,7 +550,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         """Load a state_dict of this class, of its first version or of torch.nn.RNN; see state_of_0_1_0.py and
         torch_state_dict.py.
         """
-        old = may_be_first(local_metadata)
+        old = may_be_first(local_metadata) and self._is_whole(state_dict, prefix)
         if old and not self._own_parametrization and has_first_transition(state_dict, prefix, self.hidden_size):
             self.replace_transitions(first_parametrization(self.hidden_size))
         if old and not self._own_nonlinearity and lacks_nonlinearity(state_dict, prefix):
@@ -561,6 +562,10 @@ class OrthogonalRNN(CheckpointedNetwork):
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
+
+    def _is_whole(self, state_dict: dict[str, Any], prefix: str) -> bool:
+        """Return whether a state has weights of every layer and direction."""
+        return is_whole(state_dict, prefix, self.suffixes, next(self.transitions())[1].method.names)
 
     def replace_transitions(self, parametrization: Parametrization) -> None:
         """Replace the transitions by new ones under another parametrization, with initial values.
