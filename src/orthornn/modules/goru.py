@@ -131,8 +131,8 @@ class GORU(RecurrentNetwork):
 
     def reset_parameters(self) -> None:
         """Redraw all parameters; h0 is uniform with squared norm 1/2, or 1 if complex (Arjovsky et al., 2016)."""
+        self.transition.reset_parameters()  # first, as in the constructor: a seed gives the same values in both
         self._reset_all_but_transition()
-        self.transition.reset_parameters()
 
     def _reset_all_but_transition(self) -> None:
         n = self.hidden_size

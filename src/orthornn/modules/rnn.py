@@ -221,9 +221,9 @@ class OrthogonalRNN(CheckpointedNetwork):
         nearly the identity; with the default nonlinearity and a parametrization that does not tell, this holds for all
         units.
         """
-        self._reset_all_but_transitions()
-        for _, transition in self.transitions():
+        for _, transition in self.transitions():  # first, as in the constructor: a seed gives the same values in both
             transition.reset_parameters()
+        self._reset_all_but_transitions()
 
     def _reset_all_but_transitions(self) -> None:
         bound = 1 / math.sqrt(self.hidden_size)
