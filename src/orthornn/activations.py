@@ -177,7 +177,7 @@ class LeakyReLU(Activation):
     slope: float = 0.1  # type: ignore[misc]
 
     def __post_init__(self) -> None:
-        check_number("slope", self.slope, low=0.0)
+        object.__setattr__(self, "slope", check_number("slope", self.slope, low=0.0))
         if self.slope == 0:
             raise ArgumentError("Expected slope to be positive, but got 0. Use nonlinearity='relu'.")
 

@@ -165,6 +165,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         self.hidden_size = check_integer("hidden_size", hidden_size, 1)
         self.num_layers = check_integer("num_layers", num_layers, 1)
         self.dropout, self.gain, self.batch_first = dropout, gain, batch_first
+        self.clip_backward, self.linear_transition = clip_backward, linear_transition
         warn_of_dropout(self.dropout, num_layers)
         self._own_parametrization, self._own_nonlinearity = parametrization is not None, nonlinearity is not None
         phi = activation(DEFAULT_NONLINEARITY if nonlinearity is None else nonlinearity)
@@ -172,7 +173,6 @@ class OrthogonalRNN(CheckpointedNetwork):
             parametrization = default_parametrization(hidden_size, linear_transition or phi.name == "identity")
         check_description("parametrization", parametrization, "Householder(reflections=16)")
         self.parametrization, self.form = parametrization, form
-        self.clip_backward, self.linear_transition = clip_backward, linear_transition
         self.bias = check_flag("bias", bias)
         self.bidirectional = check_flag("bidirectional", bidirectional)
         self.learn_h0, self.learn_gain = check_flag("learn_h0", learn_h0), check_flag("learn_gain", learn_gain)
@@ -552,7 +552,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         """
         old = may_be_first(local_metadata) and self._is_whole(state_dict, prefix)
         if old and not self._own_parametrization and has_first_transition(state_dict, prefix, self.hidden_size):
-            self.replace_transitions(first_parametrization(self.hidden_size))
+            self._replace_transitions(first_parametrization(self.hidden_size))
         if old and not self._own_nonlinearity and lacks_nonlinearity(state_dict, prefix):
             self._replace_nonlinearity(FIRST_NONLINEARITY)
         if old:
@@ -567,12 +567,8 @@ class OrthogonalRNN(CheckpointedNetwork):
         """Return whether a state has weights of every layer and direction."""
         return is_whole(state_dict, prefix, self.suffixes, next(self.transitions())[1].method.names)
 
-    def replace_transitions(self, parametrization: Parametrization) -> None:
-        """Replace the transitions by new ones under another parametrization, with initial values.
-
-        Args:
-            parametrization: Parametrization of the new W.
-        """
+    def _replace_transitions(self, parametrization: Parametrization) -> None:
+        """Replace the transitions by new ones under another parametrization of the same field, with initial values."""
         for name, transition in list(self.transitions()):
             setattr(self, name, transition.under(parametrization))
         vars(self).update(parametrization=parametrization, _own_parametrization=True)
