@@ -14,7 +14,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell, Rotations, ScaledCayley
+from orthornn import (
+    Householder,
+    OrthogonalBlocks,
+    OrthogonalRNN,
+    OrthogonalRNNCell,
+    Rotations,
+    ScaledCayley,
+    convert,
+)
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "state_dicts_first_defaults.safetensors"
 FIRST = Householder(16, base="rotations")
@@ -97,6 +105,27 @@ def test_a_state_of_today_is_not_taken_for_a_first_one(given, asked):
     """It would load without a word, and compute something else."""
     with pytest.raises(RuntimeError, match=r"Missing key|size mismatch"):
         asked().load_state_dict(given().state_dict())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: convert(OrthogonalRNN(3, 5, nonlinearity="tanh"), Householder()),
+        lambda: convert(OrthogonalRNN(3, 5, nonlinearity="identity"), Householder()),
+        lambda: convert(OrthogonalRNNCell(3, 5, nonlinearity="identity"), Householder()),
+        lambda: convert(OrthogonalBlocks(3, 4, 6), Householder(base="rotations", train_angles=True)),
+        lambda: OrthogonalRNN(3, 5).fold(),
+        lambda: OrthogonalBlocks(3, 4, 6).fold(),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::orthornn.errors.OrthornnWarning")
+def test_a_converted_network_loads_what_it_saves(make):
+    """Its parametrization was chosen, though not in the constructor; a plain dictionary has no version."""
+    net, again = make(), make()
+    again.load_state_dict(dict(net.state_dict()))
+    assert repr(again) == repr(net)
+    x = torch.randn(4, 2, 3) if not isinstance(net, OrthogonalRNNCell) else torch.randn(2, 3)
+    torch.testing.assert_close(again(x)[0], net(x)[0], rtol=0, atol=0)
 
 
 def test_what_was_read_says_so():

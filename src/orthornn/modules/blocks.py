@@ -371,7 +371,7 @@ class OrthogonalBlocks(CheckpointedNetwork):
         local_metadata: dict[str, Any] = arguments[0]
         parts = [(f"{prefix}blocks.{k}.recurrence.", block.recurrence) for k, block in enumerate(self.blocks)]
         old = may_be_first(local_metadata) and all(part._is_whole(state_dict, own) for own, part in parts)  # type: ignore[union-attr, operator]
-        if old and not self._own_decay and lacks_decay(state_dict, parts[0][0]):
+        if old and self.decay and not self._own_decay and lacks_decay(state_dict, parts[0][0]):
             for block in self.blocks:
                 block.recurrence._replace_transitions(Rotations())  # type: ignore[union-attr, operator]
             vars(self).update(_own_decay=True, _version=1)  # of what it saves

@@ -211,7 +211,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         _check_stored(self.form, memory)
 
     def reset_parameters(self) -> None:
-        """Redraw all parameters.
+        """Redraw all parameters. A seed gives the values that it gives in the constructor.
 
         weight_ih is drawn from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN, and with linear_transition so are the
         biases. Biases inside the recurrence are 0, since others saturate phi if nothing is forgotten. modReLU's b is
@@ -551,7 +551,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         torch_state_dict.py.
         """
         old = may_be_first(local_metadata) and self._is_whole(state_dict, prefix)
-        if old and not self._own_parametrization and has_first_transition(state_dict, prefix, self.hidden_size):
+        if old and self._has_default_transitions() and has_first_transition(state_dict, prefix, self.hidden_size):
             self._replace_transitions(first_parametrization(self.hidden_size))
         if old and not self._own_nonlinearity and lacks_nonlinearity(state_dict, prefix):
             self._replace_nonlinearity(FIRST_NONLINEARITY)
@@ -562,6 +562,12 @@ class OrthogonalRNN(CheckpointedNetwork):
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
+
+    def _has_default_transitions(self) -> bool:
+        """Return whether the parametrization was not chosen, neither in the constructor nor later, as by `convert`."""
+        is_linear = self.linear_transition or self.nonlinearity == "identity"
+        default = default_parametrization(self.hidden_size, is_linear)
+        return not self._own_parametrization and self.parametrization == default
 
     def _is_whole(self, state_dict: dict[str, Any], prefix: str) -> bool:
         """Return whether a state has weights of every layer and direction."""
