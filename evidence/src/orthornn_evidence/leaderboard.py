@@ -41,7 +41,6 @@ from orthornn._warnings import warn
 from orthornn.environment import commit
 from orthornn.errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
 from orthornn.learn.files.frames import shown_name
-from orthornn.learn.given_once import parse_given_once
 from orthornn.learn.report.runs import SavedRun, chosen, read_runs
 from orthornn.learn.report.table import Column, Table
 from orthornn.learn.tasks import Task
@@ -51,6 +50,7 @@ from orthornn.saved.schemas import Finite, Step
 
 from .leaderboard_options import shown_options
 from .leaderboard_runs import Plan, carry_out, rates_of, systems_of
+from .once_parser import OnceParser
 from .tasks import Groups, ModularSums, PixelMNIST
 
 _WITHOUT = ("--out", "--threads", "--seed")  # options of a command that do not change the kind of training
@@ -506,11 +506,11 @@ def _accuracy(model: nn.Module, batches: Iterable[Any]) -> float:
 
 def _parser() -> argparse.ArgumentParser:
     """Return the parser of the words before --; each command accepts only its options."""
-    parser = argparse.ArgumentParser("orthornn leaderboard", description=(__doc__ or "").splitlines()[0])
+    parser = OnceParser("orthornn leaderboard", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="what", required=True)
 
     def command_named(name: str, summary: str, **more: Any) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False, **more)
+        made = commands.add_parser(name, help=summary, description=summary, **more)
         made.add_argument("--out", type=Path, default=Path("results/leaderboard"), help="folder of the leaderboard")
         return made
 
@@ -548,7 +548,7 @@ def main(words: Sequence[str] | None = None) -> int:
     typed = list(sys.argv[1:] if words is None else words)
     at = typed.index("--") if "--" in typed else len(typed)
     parser = _parser()
-    given = parse_given_once(parser, typed[:at])
+    given = parser.parse_args(typed[:at])
     if at < len(typed) and given.what != "run":
         parser.error(f"Expected words after -- only for run, but got {' '.join(typed[at:])}. Leave them out.")
     with warnings.catch_warnings():

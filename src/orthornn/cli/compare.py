@@ -20,9 +20,9 @@ from ..learn.shown import Printed
 from ..learn.systems import MODELS, model_named
 from ..learn.train import completed
 from ..learn.training.threads import choose_threads
-from .arguments import data_and_options
 from .outputs import check_new_files
 from .progress import Display
+from .task_arguments import data_and_options
 
 SUMMARY = (
     "Trains several models in turns, from the same seed and on the same batches, and writes a run directory for each, a "

@@ -38,11 +38,10 @@ def main(words: Sequence[str]) -> int:
     if not words or not {"-h", "--help"}.isdisjoint(words):
         print(USAGE, end="")
         return 0
-    path = Path(words[0])
+    path, known = Path(words[0]), table_options(None)
+    given = parse(words[1:], known, "orthornn inspect")
     if not is_data(path.expanduser()):
         raise ArgumentError(f"Expected a file ({', '.join(SUFFIXES)}) or a folder of sounds, but got {words[0]!r}.")
-    known = table_options(None)
-    given = parse(words[1:], known, "orthornn inspect")
     left = [known[name].typed for name in given if "target" not in given and name not in _READING]
     if left:
         raise ArgumentError(

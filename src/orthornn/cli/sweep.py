@@ -22,8 +22,8 @@ from ..learn.report.significance import mean_and_spread, verdicts
 from ..learn.report.table import Column, Table
 from ..learn.training.schedule import check_warmup
 from ..saved.diverged import read_diverged
-from .arguments import data_and_options
 from .outputs import check_new_files
+from .task_arguments import data_and_options
 
 SUMMARY = (
     "Trains a model with a grid of settings, or with random ones, several at a time, on this machine or on a Ray cluster. "

@@ -20,8 +20,9 @@ from ..learn.tasks import Task
 from ..learn.training import Processes, Run, RunResult, read_config
 from ..learn.training.threads import choose_threads, most_threads
 from ..saved.run_files import CONFIG, check_is_run
-from .arguments import HELP, data_and_options, read_options
+from .arguments import HELP, read_options
 from .progress import Display
+from .task_arguments import data_and_options
 
 SUMMARY = (
     "Trains one model and writes a run directory: config.json, environment.json, metrics.jsonl, checkpoints, "
