@@ -48,9 +48,12 @@ def main(words: Sequence[str]) -> int:
             f"Expected only options for reading the file, or --target COLUMN with the options of a task, but got "
             f"{left[0]!r}. Leave it out, or name the target."
         )
-    show_columns(read_columns(path.expanduser(), csv_format(read_values(given, known, "orthornn inspect"))))
+    file = read_columns(path.expanduser(), csv_format(read_values(given, known, "orthornn inspect")))
+    show_columns(file)
     if "target" in given:
-        for line in options_for(words[0], given, say, command=None, prog="orthornn inspect").made_task.summary_lines():
+        read = None if file.sound else file  # sounds are read as the task says
+        made = options_for(words[0], given, say, command=None, prog="orthornn inspect", file=read).made_task
+        for line in made.summary_lines():
             say(line)
     return 0
 

@@ -18,11 +18,11 @@ from .abilities import baselines
 from .number_objective import NumberObjective
 from .number_targets import number_targets, read_numbers
 from .plain_baselines import regressors
-from .table_data import TableData, TargetCells, Targets
+from .table_data import ReadTable, TableData, TargetCells, Targets
 from .table_options import names_in
 from .table_sequences import Sequences
 from .table_splits import Split
-from .table_task import TableTask, once
+from .table_task import TableTask
 from .target_transform import TRANSFORMS
 from .task import judged
 
@@ -44,24 +44,19 @@ class Numbers(TableTask):
         if self.target_transform is not None:
             check_choice("target_transform", self.target_transform, TRANSFORMS)
 
-    @once
-    def objective(self) -> NumberObjective:
+    def _objective(self, read: ReadTable) -> NumberObjective:
         """Return the squared error, in the scale of the training part."""
-        data, how = self.table().data, self.target_transform
-        mean, deviation = data.targets.mean, data.targets.deviation
-        return NumberObjective(mean, deviation, known_targets(data, "train"), how, **judged(self))
+        own, known = read.data.targets, known_targets(read.data, "train")
+        return NumberObjective(own.mean, own.deviation, known, self.target_transform, **judged(self))
 
-    def _output_size(self) -> int:
-        return len(names_in(self.target))
-
-    def _preprocessing(self) -> dict[str, Any]:
-        """Return the same with the targets' names, means and deviations, since the network predicts standardized values,
-        and their transform, if there is one.
+    def _outputs(self, read: ReadTable) -> dict[str, Any]:
+        """Return the targets' names, means and deviations, since the network predicts standardized values, and their
+        transform, if there is one.
         """
-        own = self.table().data.targets
+        own, names = read.data.targets, names_in(self.target)
         scale = {"target_scale": own.deviation.tolist(), "target_offset": own.mean.tolist()}
         done = {} if self.target_transform is None else {"target_transform": self.target_transform}
-        return {"says": "values", **super()._preprocessing(), **scale, "labels": names_in(self.target), **done}
+        return {"output_size": len(names), "says": "values", **scale, "labels": names, **done}
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
         return regressors()

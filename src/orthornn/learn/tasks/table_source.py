@@ -24,9 +24,12 @@ class Source(NamedTuple):
     file_of_rows: np.ndarray | None
 
 
-def read_source(options: TableOptions) -> Source:
-    """Return the table of the options' files. DataError or ArgumentError where they and the options do not fit."""
-    table = read_table(options, located(options.data))
+def read_source(options: TableOptions, file: Table | None = None) -> Source:
+    """Return the table of the options' files. DataError or ArgumentError where they and the options do not fit.
+
+    file: What is in the file `data`, if that was read before. Default: None, it is read.
+    """
+    table = read_table(options, located(options.data)) if file is None else file
     targets = names_in(options.target)
     if not targets:
         raise DataError(f"Expected target to name a column; {table.path} has {listed(table.columns)}.")
