@@ -57,7 +57,7 @@ def main(words: Sequence[str]) -> int:
         metrics = trainer.evaluate(loaded.config.task.problem().test(loaded.config.evaluation_batch), loaded.threshold)
         check_data(folder, loaded.config.task)  # now, as the task may have fetched them first
     elif isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
-        metrics = loaded.evaluate_table(read_once(loaded, arguments.data))
+        metrics = loaded.tables.evaluate(read_once(loaded, arguments.data))
     else:
         sequences, targets = read_sequences(arguments.data, loaded.description["input"] == "tokens")
         if targets is None:

@@ -180,7 +180,7 @@ def _calibration(arguments: ExportArguments, loaded: Loaded) -> np.ndarray | lis
         scaled = arguments.numbers != "float32" and arguments.input_range is None
         return _training_sequences(arguments, loaded) if scaled else None
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.calibration):
-        return [one.values for one, _ in loaded.predict_table(arguments.calibration)]
+        return [one.values for one, _ in loaded.tables.predict(arguments.calibration)]
     description = loaded.description
     x = read_sequences(arguments.calibration, description["input"] == "tokens")[0]
     wide = description["input_size"]

@@ -97,18 +97,18 @@ def main(words: Sequence[str]) -> int:
         if arguments.anomalies:
             raise ArgumentError("Expected --every-step or --anomalies, but got both. Name one.")
     if arguments.anomalies:
-        scored = loaded.anomalies(arguments.data)
+        scored = loaded.tables.anomalies(arguments.data)
         write_anomalies(arguments.out, scored)
         show(f"{_counted(len(scored))}: {arguments.out}")
         return 0
     if isinstance(task, Forecast) and is_table(arguments.data) and not arguments.every_step:
-        later = loaded.forecasts(read_once(loaded, arguments.data))
+        later = loaded.tables.forecasts(read_once(loaded, arguments.data))
         rows = (row for one in later for row in rows_of_forecasts(one))
         write_forecasts(arguments.out, heads_of_forecasts(task, later), rows)
         show(f"{_counted(len(later))}, {sum(len(one.steps) for one in later)} step(s) after the end: {arguments.out}")
         return 0
     if isinstance(task, TableTask) and is_table(arguments.data):
-        found = loaded.predict_table(read_once(loaded, arguments.data))
+        found = loaded.tables.predict(read_once(loaded, arguments.data))
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
         show(f"{_counted(len(found))}: {arguments.out}")
         return 0

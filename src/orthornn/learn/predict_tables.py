@@ -92,8 +92,25 @@ class TablePredictor:
     def __init__(self, network: Predictor, task: TableTask) -> None:
         self._network, self._task, self._description = network, task, network.description
 
-    def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
-        """Predict the sequences of a file of any format that the network could have learned from."""
+    def predict(self, path: Any) -> list[tuple[Series, Prediction]]:
+        """Predict the sequences of a file, in any format that the network could have been trained on.
+
+        The file is read like the training data: `lengths`, `mask` and the columns `sequence` and `mask` have the same
+        meaning. Every sequence is processed as a whole, starting from the initial state; missing steps hold the state
+        and have no prediction.
+
+        Args:
+            path: A .csv or .parquet file with the columns that the network was trained on, a .npz or .npy file with the
+                same number of features, or a DataFrame.
+
+        Returns:
+            One pair per sequence, in the order of the file; sequences without a step that the network can see are left
+            out, with a warning. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
+
+        Raises:
+            DataError: If the file does not match the network.
+            ArgumentError: If the network was not trained on such a file.
+        """
         return self._on_series(self._series(path, False))
 
     def predict_frame(self, frame: Any) -> Any:
@@ -101,7 +118,7 @@ class TablePredictor:
         narwhals = import_optional("narwhals", "data", "DataFrames")
         name = source(frame)
         file, library = read_table(self._task, self._description, name), _library_of(narwhals, frame)
-        found = self.predict_table(file)
+        found = self.predict(file)
         every_step = self._description["output"] == "all"
         timed, rows_of = self._task.time if every_step and found[0][0].times is not None else None, []
         labeled = found[0][1].labels is not None
@@ -135,8 +152,8 @@ class TablePredictor:
         in_order = [first, *(["step"] if every_step else []), *own.values(), *columns]
         return shown.select(*dict.fromkeys(in_order)).to_native()
 
-    def evaluate_table(self, path: Any) -> dict[str, float]:
-        """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
+    def evaluate(self, path: Any) -> dict[str, float]:
+        """Compute the metrics of `Loaded.evaluate` on such a file with its targets, without class weights."""
         task, file = self._task, read_table(self._task, self._description, path)
         series = self._series(file, True)
         scores, wanted = [], []
@@ -185,14 +202,23 @@ class TablePredictor:
         return {"loss": float(nats.mean()), "accuracy": float((winners == classes).mean()), **named}
 
     def forecasts(self, path: Any) -> list[Forecasts]:
-        """Forecast the steps after the end of every sequence of a file."""
+        """Forecast the steps after the end of each series of a file that `predict` accepts.
+
+        Returns:
+            One forecast per sequence, in the order of the file: name, steps (H,), times (H,) or None, values (H, C) for
+            C targets, or (H, C Q) with Q quantiles.
+
+        Raises:
+            ArgumentError: If the network is not a forecaster.
+            DataError: If the file does not match the network.
+        """
         task, file = forecast_task(self._task), read_table(self._task, self._description, path)
         clock = None
         if task.time is not None and not task.irregular:  # then the next row may come at any time
             sequences = together(task, file)
             clock = clock_of(file, task.time, sequences.order, sequences.rows.lengths)
         leads, found = np.array(task.forecasting.leads), []
-        for one, said in self.predict_table(file):
+        for one, said in self.predict(file):
             last = one.steps[-1]
             at = last + leads
             times = None
@@ -215,7 +241,20 @@ class TablePredictor:
         return narwhals.from_dict(dict(zip(heads, map(list, zip(*rows)))), backend=library).to_native()
 
     def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
-        """Return how far the values of a file are from their forecasts, by sequence."""
+        """Return how far the values of a file are from their forecasts, by sequence.
+
+        The score of a step is the largest error of its targets in the forecast made `ahead` steps before (one step, for
+        a forecast of several), in standard deviations of the training targets; with quantiles, the error of the
+        quantile nearest to the median. If training transformed the targets, all values are transformed. The score is
+        NaN if there was no forecast yet, at the first steps, and if a value is missing.
+
+        Returns:
+            One pair per sequence: (its name and steps, scores (S,) for all of its S steps).
+
+        Raises:
+            ArgumentError: If the network is not a forecaster.
+            DataError: If the file does not match the network.
+        """
         task = forecast_task(self._task)
         lead, columns, count = task.forecasting.leads[0], len(names_in(task.target)), max(1, len(task.levels))
         place = int(np.argmin(np.abs(np.array(task.levels) - 0.5))) if task.levels else 0

@@ -64,7 +64,7 @@ def write_forecasts(path: Path, heads: Sequence[str], rows: Iterable[list[Any]])
 
 
 def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
-    """Write a CSV with sequence, step, perhaps time, and score of `Loaded.anomalies`, which is empty if missing."""
+    """Write a CSV with sequence, step, perhaps time, and score of `TablePredictor.anomalies`, which is empty if missing."""
     timed = found[0][0].times is not None
     rows = (
         [one.name, step, *([] if one.times is None else [one.times[step]]), "" if np.isnan(score) else score]

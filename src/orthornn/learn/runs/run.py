@@ -28,7 +28,7 @@ from .checkpointing import Checkpointing, Logging
 from .directory import RunDirectory, not_written
 from .fingerprint import check_same_description, check_same_files, fingerprint
 from .recording import Recorder
-from .result import Progress, RunResult, Tests
+from .result import Progress, RunResult
 from .resuming import Found, begin_log, restore
 from .selection import BestWeights, Selection
 
@@ -249,7 +249,10 @@ class Run:
             trivial_loss=self._trivial_loss,
             validation=end.validation,
             best=self.best or {},
-            tests=Tests(end.test, best_test, whole_test),
+            test=end.test,
+            best_test=best_test,
+            whole_test=whole_test,
+            last_test=end.test,
             records=end.records,
             model=end.model,
             orthogonality_error=guards.largest_error(trainer.model),
