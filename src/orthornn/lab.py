@@ -36,6 +36,7 @@ _MOVED = {
     "training.weights": "orthornn.saved.network",
     "training.fine_tune": "orthornn.learn.fine_tuning",
     "systems.lasagne": "orthornn.learn.systems.free",
+    "files.frames": "orthornn.learn.files.data_frames",
     "shell_word": "orthornn._shell_word",
 }
 

@@ -120,7 +120,7 @@ class Plan:
         return ["train", name, *options]
 
 
-def carry_out(plan: Plan, folder: Path, say: Callable[[str], object] = print) -> list[Path]:
+def run_plan(plan: Plan, folder: Path, say: Callable[[str], object] = print) -> list[Path]:
     """Return the folders of the finished runs with the best rate of each system, all seeds.
 
     If a run of a system does not begin, its other runs are skipped, since they would fail for the same reason.

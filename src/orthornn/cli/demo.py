@@ -25,7 +25,7 @@ from ..cores import limited_threads
 from ..diagnostics import hidden_gradient_norms
 from ..learn import compare
 from ..learn.options import results_folder
-from ..learn.report.figures import or_a_warning, overview, told
+from ..learn.report.figures import figure_note, or_a_warning, overview
 from ..learn.report.table import Column, Table
 from ..learn.systems import SequenceModel, model_named, parse_count
 from ..learn.tasks import Copying, Task
@@ -97,10 +97,10 @@ def main(words: Sequence[str]) -> int:
         for name, config in compare.configs(dataclasses.replace(base, validate_every=base.steps), names).items()
     }
     with limited_threads(1):
-        return _carry_out(arguments, task, configs)
+        return _run(arguments, task, configs)
 
 
-def _carry_out(arguments: DemoArguments, task: Copying, configs: dict[str, RunConfig]) -> int:
+def _run(arguments: DemoArguments, task: Copying, configs: dict[str, RunConfig]) -> int:
     folder = arguments.out or results_folder("demo")
     figure = folder / "demo.png"
     if not compare.is_begun(folder):
@@ -138,7 +138,7 @@ def _carry_out(arguments: DemoArguments, task: Copying, configs: dict[str, RunCo
     if speed.rows:
         print()
         speed.show()
-    print(f"\nrun directories: {folder}{told(figure)}")
+    print(f"\nrun directories: {folder}{figure_note(figure)}")
     return 2 if comparison.diverged else 0
 
 

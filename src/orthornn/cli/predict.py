@@ -11,7 +11,7 @@ from ..errors import ArgumentError, DataError
 from ..learn.files.columns import Table, is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import Loaded, load
-from ..learn.predict_tables import forecast_task, heads_of_forecasts, read_table, rows_of_forecasts, told_times
+from ..learn.predict_tables import forecast_task, heads_of_forecasts, read_table, rows_of_forecasts, times_summary
 from ..learn.report.lines import say, show
 from ..learn.score_files import write_anomalies, write_forecasts, write_scores, write_table
 from ..learn.tasks.forecast import Forecast
@@ -123,7 +123,7 @@ def read_once(loaded: Loaded, data: Path) -> Table:
     """Return the table in a file; print the step and the gaps of its times, which may differ from the training data."""
     task = loaded.config.task
     file = read_table(task, loaded.description, data)
-    told = told_times(task, file)
+    told = times_summary(task, file)
     if told:
         say(f"{data.name}: {told}")
     return file

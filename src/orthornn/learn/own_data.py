@@ -12,7 +12,7 @@ from .fields import spelled
 from .files.cells import listed
 from .files.columns import SUFFIXES, Table, is_data, read_columns, suffix_of
 from .files.csv_format import CsvFormat, check_encoding, spellings
-from .files.frames import Frame, located, shown_name, source
+from .files.data_frames import Frame, located, shown_name, source
 from .files.sound_folder import is_sound
 from .options import Options, TrainOptions, named, read_values
 from .tasks import TASKS, Classify, Forecast, Regress, Task

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _FORMER = {
     "prepare": "Use orthornn.learn.raw_sequences.prepared.",
     "read_table": "Pass the file itself to tables.predict and tables.evaluate.",
-    "told_times": "Use orthornn.learn.predict_tables.told_times.",
+    "told_times": "Use orthornn.learn.predict_tables.times_summary.",
     "predict_table": "Call tables.predict.",
     "evaluate_table": "Call tables.evaluate.",
     "forecasts": "Call tables.forecasts.",
@@ -60,14 +60,14 @@ class Loaded:
         if name not in _FORMER:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         warn(f"Loaded.{name} is a former name. {_FORMER[name]}", DeprecationWarning)
-        from .predict_tables import read_table, told_times
+        from .predict_tables import read_table, times_summary
         from .raw_sequences import prepared
 
         task, description = self.config.task, self.description
         return {
             "prepare": lambda sequences, ordered=True: prepared(self._checked(sequences), description, ordered),
             "read_table": lambda path: read_table(task, description, path),
-            "told_times": lambda path: told_times(task, read_table(task, description, path)),
+            "told_times": lambda path: times_summary(task, read_table(task, description, path)),
             "predict_table": lambda path: self.tables.predict(path),
             "evaluate_table": lambda path: self.tables.evaluate(path),
             "forecasts": lambda path: self.tables.forecasts(path),

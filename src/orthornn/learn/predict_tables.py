@@ -14,7 +14,7 @@ import numpy as np
 from .._warnings import warn
 from ..errors import ArgumentError, DataError, MissingPackageError
 from .files.columns import Table
-from .files.frames import cells_at, located, source
+from .files.data_frames import cells_at, located, source
 from .files.label_types import typed_labels
 from .files.optional_packages import import_optional
 from .predict_arrays import Prediction, Predictor
@@ -34,7 +34,7 @@ from .tasks.table_series import Series, read_new, series_of
 from .tasks.table_task import TableTask
 from .tasks.table_values import strict_targets
 from .tasks.target_transform import transformed
-from .tasks.time_grid import told_grid
+from .tasks.time_grid import grid_summary
 
 
 def table_task(task: Task) -> TableTask:
@@ -63,13 +63,13 @@ def read_table(task: Task, description: dict[str, Any], path: Any) -> Table:
     return read_new(table_task(task), located(source(path)), description)
 
 
-def told_times(task: Task, file: Table) -> str:
+def times_summary(task: Task, file: Table) -> str:
     """Return the report on the time column of a table, its step and its gaps, or nothing."""
     own = table_task(task)
     if own.time is None:
         return ""
     sequences = together(own, file)
-    told = told_grid(file, own.time, sequences.order, sequences.rows.lengths, own.irregular)
+    told = grid_summary(file, own.time, sequences.order, sequences.rows.lengths, own.irregular)
     return f"{own.time}: {told}" if told else ""
 
 

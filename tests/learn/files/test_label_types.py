@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orthornn.errors import DataError, OrthornnError
-from orthornn.learn.files.frames import source
+from orthornn.learn.files.data_frames import source
 from orthornn.learn.files.label_types import typed_labels
 from orthornn.learn.predict import load
 from orthornn.learn.systems import model_named

@@ -30,7 +30,7 @@ from .column_names import column_names
 from .csv_columns import is_pointed
 from .csv_files import has_names, read_csv
 from .csv_format import CsvFormat
-from .frames import SHOWN, Frame, columns_of, shown_name
+from .data_frames import SHOWN, Frame, columns_of, shown_name
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet
 from .rounded_targets import check_finite_names, check_names, check_rounding

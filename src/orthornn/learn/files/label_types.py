@@ -16,7 +16,7 @@ from ...errors import DataError
 from ...saved.label_dtypes import MOST_CATEGORIES
 from .cells import label, shown
 from .columns import Table, plain_cells, suffix_of
-from .frames import CATEGORIES, DTYPE, ORDERED, Frame
+from .data_frames import CATEGORIES, DTYPE, ORDERED, Frame
 from .optional_packages import import_optional
 from .parquet_files import column_of_arrow
 

@@ -176,10 +176,10 @@ def _read(
     columns = {f"x{place}": rows[:, place] for place in range(rows.shape[1])}
     for name, cells in {**others, "sequence": np.array(names, object)}.items():
         columns[name] = np.repeat(cells, lengths)
-    return columns, rows.shape[1], f"{_told(seconds, rates, form.rate)}; {form.step_in_words()}"
+    return columns, rows.shape[1], f"{_summary(seconds, rates, form.rate)}; {form.step_in_words()}"
 
 
-def _told(seconds: list[float], rates: list[int], rate: int) -> str:
+def _summary(seconds: list[float], rates: list[int], rate: int) -> str:
     """Return how many sounds there are, how long, and at which rate they are read."""
     least, most = f"{min(seconds):.3g}", f"{max(seconds):.3g}"
     length = f"{len(seconds)} sounds of {least if least == most else f'{least} to {most}'} s"

@@ -14,7 +14,7 @@ from ..._shell_word import shell_word
 from ..._warnings import warn
 from ...errors import ArgumentError, DataError, OrthornnError
 from ...saved.run_files import DESCRIPTION, RESULT, read_result
-from ..files.frames import without_folder
+from ..files.data_frames import without_folder
 from ..files.left_out import is_left_out
 from ..runs.changes import read_environment
 from ..tasks import Task

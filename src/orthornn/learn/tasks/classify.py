@@ -14,7 +14,7 @@ from ..._checks import check_float32
 from ...errors import ArgumentError, DataError
 from ..files.cells import listed, shown
 from ..files.columns import Table
-from ..files.frames import located
+from ..files.data_frames import located
 from ..files.label_types import type_of_labels
 from .class_objective import ClassObjective
 from .decision_threshold import read_threshold

@@ -23,7 +23,7 @@ from ..._checks import check_integer
 from ..._warnings import warn
 from ...errors import DataError
 from ..files.cells import listed
-from ..files.frames import shown_name
+from ..files.data_frames import shown_name
 from .channels import Channel
 from .elapsed import elapsed, unit_of
 from .sequences import Ragged

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError
 from ..files.csv_format import check_encoding
-from ..files.frames import Source, source
+from ..files.data_frames import Source, source
 from ..files.sound_folder import SoundFormat
 from .channels import MODES
 from .task import Task

@@ -12,7 +12,7 @@ from ...errors import ArgumentError, DataError
 from ..files.cells import is_missing, listed
 from ..files.columns import Table, is_text, joined, read_columns
 from ..files.csv_format import CsvFormat, spellings
-from ..files.frames import Frame, located, shown_name
+from ..files.data_frames import Frame, located, shown_name
 from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
 from .table_options import TableOptions, names_in, sound_format
 

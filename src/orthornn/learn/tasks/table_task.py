@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..files.columns import Table
-from ..files.frames import Frame, store
+from ..files.data_frames import Frame, store
 from . import plain_baselines as plain
 from .abilities import plain_baselines, stored, whole_series
 from .channels import described

@@ -12,7 +12,7 @@ from ...errors import DataError
 from ..files.cells import coded, kind_of_cells
 from ..files.columns import Table, read_columns
 from ..files.csv_format import CsvFormat
-from ..files.frames import Frame, located
+from ..files.data_frames import Frame, located
 from ..files.sound_folder import labels_of
 from .plain_baselines import season_of
 from .table_options import names_in
