@@ -25,6 +25,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..._checks import check_choice, check_integer, check_number
+from ..._files import READ, system_errors
 from ..._warnings import warn
 from ...errors import ArgumentError, DataError
 from .audio import SUFFIXES, read_audio, resample, warn_of_ends
@@ -143,12 +144,8 @@ def read_sounds(path: Path, form: SoundFormat, text: CsvFormat = _TEXT) -> tuple
     form.check()
     stamps = []
     for name, file in sounds_of(path, text).items():
-        try:
+        with system_errors(f"to read {file}", READ):
             found = file.stat()
-        except OSError as error:
-            raise DataError(
-                f"Expected to read {file}, but got: {error.strerror or error}. Correct its name, or allow reading it."
-            ) from error
         stamps.append((name, found.st_mtime_ns, found.st_size))
     columns, features, told = _read(path, form, text, tuple(stamps))
     return dict(columns), features, told
