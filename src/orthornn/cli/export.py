@@ -244,6 +244,6 @@ def _check_integer_options(arguments: ExportArguments) -> None:
             f"Pass one of them."
         )
     if arguments.steps is not None and arguments.input_range is None:
-        raise ArgumentError("Expected --input-range with --steps, but got --calibration. Leave --steps out.")
+        raise ArgumentError("Expected --input-range with --steps, but got none. Add it, or leave --steps out.")
     if arguments.fine_tune_lr != ExportArguments.fine_tune_lr and not arguments.fine_tune:
         raise ArgumentError("Expected --fine-tune with --fine-tune-lr, but got none. Add it, or leave the rate out.")
