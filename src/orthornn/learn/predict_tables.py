@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._optional_packages import import_optional
 from .._warnings import warn
 from ..errors import ArgumentError, DataError, MissingPackageError
 from .files.columns import Table
 from .files.data_frames import cells_at, located, source
 from .files.label_types import typed_labels
-from .files.optional_packages import import_optional
 from .predict_arrays import Prediction, Predictor
 from .tasks import Task
 from .tasks.channels import Channel

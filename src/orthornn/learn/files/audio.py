@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..._files import READ, system_errors, write_bytes
+from ..._optional_packages import import_optional
 from ..._warnings import warn
 from ...errors import DataError
 from .inflate import check_inflated, largest
-from .optional_packages import import_optional
 from .sound_sizes import sizes_of
 
 SUFFIXES = (".wav", ".flac", ".ogg")
