@@ -25,7 +25,7 @@ from ..errors import Interrupted, MissingPackageError, OrthornnError, OrthornnWa
 from ..kernels.backends.cpp import extension
 from ..learn.entry_points import COMMANDS as OF_PACKAGES
 from ..learn.entry_points import is_known, load
-from ..learn.terminated import Terminated, terminable
+from ..learn.runs.signals import Terminated, terminable
 
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no quota among its errors
 _OF_OUTPUT = "_is_of_output"  # the mark of an error of writing to the output

@@ -11,9 +11,10 @@ import numpy as np
 from ..errors import ArgumentError
 from ..learn.files.cells import coded, listed, missing_cells, shown
 from ..learn.files.columns import SUFFIXES, Table, is_data, read_columns
+from ..learn.files.csv_format import format_of
 from ..learn.files.row_numbers import numbers_rows
 from ..learn.options import read_values
-from ..learn.own_data import csv_format, options_for, table_options
+from ..learn.own_data import options_for, table_options
 from ..learn.report.lines import say, show
 from ..learn.report.table import Column
 from ..learn.report.table import Table as ShownTable
@@ -48,7 +49,7 @@ def main(words: Sequence[str]) -> int:
             f"Expected only options for reading the file, or --target COLUMN with the options of a task, but got "
             f"{left[0]!r}. Leave it out, or name the target."
         )
-    file = read_columns(path.expanduser(), csv_format(read_values(given, known, "orthornn inspect")))
+    file = read_columns(path.expanduser(), format_of(read_values(given, known, "orthornn inspect")))
     show_columns(file)
     if "target" in given:
         read = None if file.sound else file  # sounds are read as the task says

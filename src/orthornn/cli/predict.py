@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
@@ -40,14 +40,7 @@ class Marks:
 
     def read_by(self, loaded: Loaded) -> Loaded:
         """Return the network set up to read text files in this format."""
-        return loaded.reading(
-            separator=self.separator,
-            decimal=self.decimal,
-            thousands=self.thousands,
-            na=self.na,
-            default_na=self.default_na,
-            encoding=self.encoding,
-        )
+        return loaded.reading(**{entry.name: getattr(self, entry.name) for entry in fields(Marks)})
 
 
 @dataclass(frozen=True)

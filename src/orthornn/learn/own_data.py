@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from .fields import spelled
 from .files.cells import listed
 from .files.columns import SUFFIXES, Table, is_data, read_columns, suffix_of
-from .files.csv_format import CsvFormat, check_encoding, spellings
+from .files.csv_format import format_of
 from .files.data_frames import Frame, located, shown_name, source
 from .files.sound_folder import is_sound
 from .options import Options, TrainOptions, named, read_values
@@ -70,7 +70,7 @@ def options_for(
             f"but got {name!r}. Tasks: {', '.join(TASKS)}."
         )
     values = read_values(given, table_options(command), f"{prog} {shown_name(name)}")
-    path, form = located(name), csv_format(values)
+    path, form = located(name), format_of(values)
     if file is None and (isinstance(path, Frame) or not is_sound(path)):  # sounds are read as the task says
         file = read_columns(path, form)
     chosen, more = _of_own_data(name, file, values, say)
@@ -84,21 +84,13 @@ def table_options(command: type | None = TrainOptions) -> dict[str, Any]:
     return {name: option for task in _OWN for name, option in named(task, command).items()}
 
 
-def csv_format(values: Mapping[str, Any]) -> CsvFormat:
-    """Return how a text file is written, by these options."""
-    encoding = values.get("encoding")
-    marks = (values.get("separator"), values.get("decimal"), values.get("thousands"), spellings(values.get("na")))
-    usual = check_choice("default_na", values.get("default_na", "usual"), ("usual", "empty")) == "usual"
-    return CsvFormat(*marks, None if encoding is None else check_encoding(encoding), usual=usual)
-
-
 def _of_own_data(name: str | Frame, file: Table | None, values: dict[str, Any], say: Say) -> tuple[str, dict[str, Any]]:
     """Return the name of a task of a table, and more options for it; the target of arrays and sounds is set in
     `values`.
 
     file: What is in the file; None for sounds.
     """
-    path, form = located(name), csv_format(values)
+    path, form = located(name), format_of(values)
     if "target" not in values and (suffix_of(path) in (".ts", ".npz") or (isinstance(path, Path) and path.is_dir())):
         values["target"] = "y"
     if "target" not in values:

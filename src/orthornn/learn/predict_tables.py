@@ -25,7 +25,7 @@ from .tasks.classify import Classify, raw_labels
 from .tasks.decision_threshold import decided_of
 from .tasks.forecast import Forecast, metrics_in_units
 from .tasks.later_times import clock_of
-from .tasks.number_targets import raw_numbers
+from .tasks.regress import raw_numbers
 from .tasks.regression_metrics import own_scores
 from .tasks.table_data import answers
 from .tasks.table_options import modes_of, names_in

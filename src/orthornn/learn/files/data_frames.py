@@ -21,7 +21,7 @@ from ..._files import write_atomically
 from ..._optional_packages import import_optional
 from ...errors import ArgumentTypeError, DataError, OrthornnError
 from ...saved.label_dtypes import MOST_CATEGORIES, PANDAS_DTYPES
-from .column_names import column_names
+from .cells import column_names
 from .parquet_files import check_shared, column_of_arrow, without_views
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..._optional_packages import import_optional
 from ...errors import DataError
-from .cells import LARGEST_WHOLE
-from .column_names import column_names
+from .cells import LARGEST_WHOLE, column_names
 from .inflate import check_inflated
 
 _CELL = 8  # bytes, at least

@@ -29,8 +29,10 @@ from ...errors import ArgumentError, CheckpointError
 from ...saved.checkpoint import FOLDER as CHECKPOINTS
 from ...saved.checkpoint import WEIGHTS, Checkpoints
 from ...saved.json_files import as_json
+from ...saved.network import load_network
 from ...saved.run_files import CONFIG, DATA, DESCRIPTION, ENVIRONMENT, METRICS, RESULT, check_is_run
-from ..training.config import RunConfig
+from ..systems import SequenceModel
+from ..training.config import RunConfig, read_config
 from .lock import Lock
 from .log import MetricsLog
 
@@ -170,3 +172,9 @@ def check_is_no_run(path: Path) -> None:
         raise ArgumentError(
             f"{path} already holds a run. Choose another directory, or resume it: orthornn train --resume {shell_word(path)}."
         )
+
+
+def load_model(path: str | Path, which: str | int = "last") -> tuple[RunConfig, SequenceModel]:
+    """Return the configuration of a run and its model in eval mode; see `orthornn.saved.network.load_network`."""
+    check_is_run(Path(path))
+    return read_config(Path(path) / CONFIG), load_network(path, which).model

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import ArgumentError, DataError
 from ..files.cells import is_missing, listed
 from ..files.columns import Table, is_text, joined, read_columns
-from ..files.csv_format import CsvFormat, spellings
+from ..files.csv_format import format_of
 from ..files.data_frames import Frame, located, shown_name
 from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
 from .table_options import TableOptions, names_in, sound_format
@@ -69,14 +69,8 @@ def read_table(
     known = {name: [cell for cell in cells if isinstance(cell, str)] for name, cells in (words or {}).items()}
     own = {name: tuple(sorted(set(filter(is_missing, cells)))) for name, cells in known.items()}
     words_of = tuple((name, cells) for name, cells in own.items() if cells)
-    text = text_format(options)._replace(commas=tuple(commas), words_of=words_of)
+    text = format_of(vars(options))._replace(commas=tuple(commas), words_of=words_of)
     return read_columns(path, text, sound_format(options))
-
-
-def text_format(options: TableOptions) -> CsvFormat:
-    """Return how text files are written, by the options."""
-    usual, missing = options.default_na == "usual", spellings(options.na)
-    return CsvFormat(options.separator, options.decimal, options.thousands, missing, options.encoding, usual=usual)
 
 
 def takes_words_for_missing(options: TableOptions) -> bool:
@@ -92,7 +86,7 @@ def files_of(options: TableOptions) -> dict[str, Path]:
         if isinstance(own, Frame):
             continue
         if is_sound(own):
-            sounds = sounds_of(own, text_format(options))
+            sounds = sounds_of(own, format_of(vars(options)))
             folder = own.name
             if any(name.startswith(f"{folder}/") for name in found):  # that of another part has the same name
                 folder = str(path)

@@ -11,12 +11,11 @@ if TYPE_CHECKING:
     from ...saved.checkpoint import Checkpoints, read_checkpoint
     from ...saved.run_files import read_description, read_result
     from ..fine_tuning import FineTuning, fine_tune
-    from ..runs.directory import RunDirectory
+    from ..runs.directory import RunDirectory, load_model
     from ..runs.log import read_metrics
     from ..runs.loop import resume, run_to_end, train
     from ..runs.result import Progress, RunResult
     from ..runs.run import Run
-    from ..runs.trained import load_model
     from .config import (
         SCHEDULES,
         OptimizerConfig,
@@ -42,12 +41,11 @@ _MODULES = {
     "...saved.checkpoint": ("Checkpoints", "read_checkpoint"),
     "...saved.run_files": ("read_description", "read_result"),
     "..fine_tuning": ("FineTuning", "fine_tune"),
-    "..runs.directory": ("RunDirectory",),
+    "..runs.directory": ("RunDirectory", "load_model"),
     "..runs.log": ("read_metrics",),
     "..runs.loop": ("run_to_end", "resume", "train"),
     "..runs.result": ("Progress", "RunResult"),
     "..runs.run": ("Run",),
-    "..runs.trained": ("load_model",),
     ".config": _CONFIG,
     ".processes": ("Processes",),
     ".trainer": ("Trainer",),
