@@ -198,7 +198,7 @@ def test_a_table_that_is_written_otherwise(table, tmp_path, capsys):
     with pytest.raises(ArgumentError, match="different marks"):
         loaded.reading(decimal=",", thousands=",")
     assert main(["evaluate", str(tmp_path / "run"), "--decimal", ","]) == 2
-    assert "Expected a file for --separator" in capsys.readouterr().err
+    assert "only for a text file, but got no file. Name one" in capsys.readouterr().err
 
 
 def words_table(count=24):
@@ -254,7 +254,7 @@ def test_a_class_that_is_called_none_is_one_in_every_format(tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "run"), str(tmp_path / "b.csv"), "--default-na", "empty"]) == 2
     assert "'NULL'" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path / "run"), "--default-na", "empty"]) == 2
-    assert "Expected a file for --separator" in capsys.readouterr().err
+    assert "only for a text file, but got no file. Name one" in capsys.readouterr().err
 
 
 def test_a_series_that_is_called_na_has_its_vector_in_a_text_file(tmp_path):
@@ -958,3 +958,22 @@ def test_former_names_work_with_a_warning(tmp_path):
     for name in ("forecasts", "anomalies"):
         with pytest.warns(DeprecationWarning, match=rf"Call tables\.{name}"), pytest.raises(ArgumentError):
             getattr(loaded, name)(file)
+
+
+@pytest.mark.parametrize(
+    "option", ["--separator=;", "--decimal=,", "--na=x", "--default-na=empty", "--encoding=latin-1"]
+)
+def test_marks_of_text_are_refused_for_other_files(option, tmp_path, monkeypatch, capsys):
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    frame = pandas.DataFrame(
+        {"id": np.repeat(np.arange(12), 3), "x": np.arange(36.0), "y": np.repeat(["a", "b"] * 6, 3)}
+    )
+    frame.to_csv("made.csv", index=False)
+    frame.to_parquet("made.parquet")
+    assert main(["train", "made.csv", "--target", "y", "--sequence", "id", *"--steps 2 --out run".split()]) == 0  # noqa: SIM905
+    for command in ("predict", "evaluate"):
+        assert main([command, "run", "made.parquet", option]) == 2
+        error = capsys.readouterr().err
+        assert f"Expected {option.partition('=')[0]} only for a text file, but got made.parquet. Leave it out" in error
+    assert main(["predict", "run", "made.csv", "--na=x"]) == 0

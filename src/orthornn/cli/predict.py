@@ -15,6 +15,7 @@ from ..learn.predict_tables import forecast_task, heads_of_forecasts, read_table
 from ..learn.report.lines import say, show
 from ..learn.score_files import write_anomalies, write_forecasts, write_scores, write_table
 from ..learn.tasks.forecast import Forecast
+from ..learn.tasks.table_source import has_text
 from ..learn.tasks.table_task import TableTask
 from ..saved.run_files import check_is_run, run_in
 from .arguments import read_options
@@ -38,9 +39,16 @@ class Marks:
     encoding: str | None = None
     """Encoding of DATA, such as latin-1. Default: as in training."""
 
-    def read_by(self, loaded: Loaded) -> Loaded:
-        """Return the network set up to read text files in this format."""
-        return loaded.reading(**{entry.name: getattr(self, entry.name) for entry in fields(Marks)})
+    def read_by(self, loaded: Loaded, data: Path | None) -> Loaded:
+        """Return the network set up to read DATA in this format. Raise ArgumentError for a mark that nothing would read."""
+        given = {entry.name: getattr(self, entry.name) for entry in fields(Marks)}
+        typed = [f"--{name.replace('_', '-')}" for name, mark in given.items() if mark is not None]
+        if typed and (data is None or not has_text(data)):
+            raise ArgumentError(
+                f"Expected {', '.join(typed)} only for a text file, but got {'no file' if data is None else data}. "
+                f"{'Name one' if data is None else 'Leave it out'}."
+            )
+        return loaded.reading(**given)
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ def main(words: Sequence[str]) -> int:
     check_suffix(arguments.out, (".csv", ".txt"))
     check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)
-    loaded = arguments.read_by(load(arguments.run, arguments.checkpoint))
+    loaded = arguments.read_by(load(arguments.run, arguments.checkpoint), arguments.data)
     task = loaded.config.task
     if arguments.every_step:
         forecast_task(task)

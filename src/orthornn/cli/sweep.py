@@ -66,6 +66,11 @@ def main(words: Sequence[str]) -> int:
             f"Expected no --threads, since --cpus sets the number of threads per trial, but got "
             f"{options['threads']}. Pass --cpus {options['threads']}."
         )
+    if "samples" in options.given and not options["random"]:
+        raise ArgumentError(
+            f"Expected --random with --samples, its draws per point of the grid, but got --samples {options['samples']} "
+            f"alone. Leave it out, or name settings with --random."
+        )
     base = options.config()
     grid = {name: [_value(text) for text in values.split(",")] for name, values in _pairs("grid", options["grid"])}
     ranges = {name: _range(name, values) for name, values in _pairs("random", options["random"])}

@@ -75,7 +75,7 @@ def read_table(
 
 def takes_words_for_missing(options: TableOptions) -> bool:
     """Return whether a cell of the data may be a word, such as None, that was taken for a missing value."""
-    return options.default_na == "usual" and _has_text(located(options.data))
+    return options.default_na == "usual" and has_text(located(options.data))
 
 
 def files_of(options: TableOptions) -> dict[str, Path]:
@@ -108,7 +108,7 @@ def _check_options_of_files(options: TableOptions) -> None:
         (
             {name: mark for name, mark in marks.items() if mark is not None},
             "text files",
-            map(_has_text, given),
+            map(has_text, given),
         ),
         (sounds, "sounds", (not isinstance(path, Frame) and is_sound(path) for path in given)),
     ):
@@ -120,6 +120,6 @@ def _check_options_of_files(options: TableOptions) -> None:
     form.check_read()
 
 
-def _has_text(path: Path | Frame) -> bool:
+def has_text(path: Path | Frame) -> bool:
     """Return whether a path is a text file, or a folder of sounds with one."""
     return not isinstance(path, Frame) and (is_text(path) or has_manifest(path))
