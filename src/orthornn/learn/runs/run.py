@@ -308,7 +308,7 @@ class Run:
         outputs = outputs_of(self.trainer, problem.validation(size))
         threshold = task.objective().chosen_threshold(task.threshold, outputs)
         parts = (problem.validation(size), problem.test(size))
-        return threshold, *(self._tested(part, threshold) for part in parts)  # type: ignore[return-value]
+        return threshold, *(self._tested(part, threshold) for part in parts)
 
     def _tested(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
         with self.fit.clock.evaluating():
