@@ -18,6 +18,7 @@ from ..learn.own_data import options_for, table_options
 from ..learn.report.lines import say, show
 from ..learn.report.table import Column
 from ..learn.report.table import Table as ShownTable
+from ..learn.tasks.table_options import sound_format
 from .arguments import parse
 
 USAGE = f"""\
@@ -49,11 +50,11 @@ def main(words: Sequence[str]) -> int:
             f"Expected only options for reading the file, or --target COLUMN with the options of a task, but got "
             f"{left[0]!r}. Leave it out, or name the target."
         )
-    file = read_columns(path.expanduser(), format_of(read_values(given, known, "orthornn inspect")))
+    values = read_values(given, known, "orthornn inspect")
+    file = read_columns(path.expanduser(), format_of(values), sound_format(values))
     show_columns(file)
     if "target" in given:
-        read = None if file.sound else file  # sounds are read as the task says
-        made = options_for(words[0], given, say, command=None, prog="orthornn inspect", file=read).made_task
+        made = options_for(words[0], given, say, command=None, prog="orthornn inspect", file=file).made_task
         for line in made.summary_lines():
             say(line)
     return 0

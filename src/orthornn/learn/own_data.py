@@ -17,7 +17,7 @@ from .files.sound_folder import is_sound
 from .options import Options, TrainOptions, named, read_values
 from .tasks import TASKS, Classify, Forecast, Regress, Task
 from .tasks.splits import counts
-from .tasks.table_options import names_in
+from .tasks.table_options import names_in, sound_format
 from .tasks.task_choice import choose_task, look_at_series
 
 _OWN = (Classify, Regress, Forecast)
@@ -73,7 +73,11 @@ def options_for(
     path, form = located(name), format_of(values)
     if file is None and (isinstance(path, Frame) or not is_sound(path)):  # sounds are read as the task says
         file = read_columns(path, form)
-    chosen, more = _of_own_data(name, file, values, say)
+    chosen = _task_of_own_data(name, file, values, say)
+    more: dict[str, Any] = {}
+    if chosen == "forecast":
+        file = file or read_columns(path, form, sound_format(values))
+        more = _of_forecast(name, file, values, say)
     if "target" in values:
         given["target"] = values["target"]
     return Options(TASKS[chosen], {"data": name, **given, **more}, command=command, prog=prog, file=file)
@@ -84,9 +88,8 @@ def table_options(command: type | None = TrainOptions) -> dict[str, Any]:
     return {name: option for task in _OWN for name, option in named(task, command).items()}
 
 
-def _of_own_data(name: str | Frame, file: Table | None, values: dict[str, Any], say: Say) -> tuple[str, dict[str, Any]]:
-    """Return the name of a task of a table, and more options for it; the target of arrays and sounds is set in
-    `values`.
+def _task_of_own_data(name: str | Frame, file: Table | None, values: dict[str, Any], say: Say) -> str:
+    """Return the name of a task of a table; the target of arrays and sounds is set in `values`.
 
     file: What is in the file; None for sounds.
     """
@@ -94,15 +97,16 @@ def _of_own_data(name: str | Frame, file: Table | None, values: dict[str, Any], 
     if "target" not in values and (suffix_of(path) in (".ts", ".npz") or (isinstance(path, Path) and path.is_dir())):
         values["target"] = "y"
     if "target" not in values:
-        columns = (file or read_columns(path, form)).columns
+        columns = (file or read_columns(path, form, sound_format(values))).columns
         raise ArgumentError(
             f"Expected --target COLUMN, the column to predict, but got none. {shown_name(name)} has {listed(columns)}."
         )
     ahead = [option for option in _OF_FORECASTS if option in values]
     amounts = [option.replace("_", "-") for option in _OF_AMOUNTS if option in values]
-    kind, reason = choose_task(file or path, values["target"], ahead, form, amounts)
+    labeled = path if isinstance(path, Path) and path.is_dir() else file or path
+    kind, reason = choose_task(labeled, values["target"], ahead, form, amounts)
     say(f"{shown_name(name)}: {reason}, so the task is {kind}")
-    return kind, _of_forecast(name, file or read_columns(path, form), values, say) if kind == "forecast" else {}
+    return kind
 
 
 def _of_forecast(name: str | Frame, file: Table, values: Mapping[str, Any], say: Say) -> dict[str, Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import wave
+from collections import Counter
+
+import numpy as np
 import pytest
 
 import orthornn
 from orthornn import cli
-from orthornn.learn.files import columns
+from orthornn.learn.files import columns, sound_folder
 from orthornn.learn.tasks.table_task import TableTask
 
 SHORT = ["--steps", "4", "--hidden-size", "6", "--validate-every", "2"]
@@ -63,3 +67,29 @@ def test_a_dataframe_is_read_once_although_a_run_stores_it(readings, tmp_path):
     assert list(trained.config.task.files()) != []
     again = trained.predict_frame(frame)
     assert set(again["label"]) <= {"yes", "no"}
+
+
+def test_sounds_are_read_once_and_as_the_options_say(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for number in range(20):
+        file = tmp_path / "sounds" / "ab"[number % 2] / f"{number}.wav"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with wave.open(str(file), "wb") as sound:
+            sound.setparams((1, 2, 16000, 0, "NONE", "NONE"))
+            sound.writeframes(np.random.default_rng(number).integers(-9000, 9000, 3200).astype("<i2").tobytes())
+    read, reader = Counter(), sound_folder.read_audio
+    monkeypatch.setattr(sound_folder, "read_audio", lambda path, **k: read.update([path.name]) or reader(path, **k))
+    forecast = ["--target", "x0", "--ahead", "1", "--sound", "frames", "--hop-ms", "1"]
+    for words in (
+        ["inspect", "sounds", "--target", "y", "--sound", "frames", "--hop-ms", "1"],
+        ["train", "sounds", *SHORT, "--out", "labels"],
+        ["train", "--resume", "labels", "--steps", "6"],
+        ["evaluate", "labels"],
+        ["predict", "labels", "sounds", "--force"],
+        ["train", "sounds", *forecast, *SHORT, "--out", "waves"],
+    ):
+        read.clear()
+        assert cli.main(words) == 0
+        assert set(read.values()) == {1}, words
+        if words[0] == "inspect":
+            assert "4000 rows, 18 columns" in capsys.readouterr().out  # 16 samples of a millisecond, y and sequence

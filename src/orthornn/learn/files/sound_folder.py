@@ -25,7 +25,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..._checks import check_choice, check_integer, check_number
-from ..._files import READ, system_errors
 from ..._warnings import warn
 from ...errors import ArgumentError, DataError
 from .audio import SUFFIXES, read_audio, resample, warn_of_ends
@@ -142,20 +141,6 @@ def read_sounds(path: Path, form: SoundFormat, text: CsvFormat = _TEXT) -> tuple
     Raises DataError if there are none, or if one is missing or damaged.
     """
     form.check()
-    stamps = []
-    for name, file in sounds_of(path, text).items():
-        with system_errors(f"to read {file}", READ):
-            found = file.stat()
-        stamps.append((name, found.st_mtime_ns, found.st_size))
-    columns, features, told = _read(path, form, text, tuple(stamps))
-    return dict(columns), features, told
-
-
-@lru_cache(maxsize=2)
-def _read(
-    path: Path, form: SoundFormat, text: CsvFormat, stamps: tuple[tuple[str, int, int], ...]
-) -> tuple[dict[str, np.ndarray], int, str]:
-    """The same, once for a folder that does not change: sounds take long to read."""
     names, others = _listed_sounds(path, text)
     if not names:
         raise DataError(f"Expected sounds ({', '.join(SUFFIXES)}) in {path}, but got none. Name a folder with some.")

@@ -14,7 +14,7 @@ from ..files.columns import Table, is_text, joined, read_columns
 from ..files.csv_format import format_of
 from ..files.data_frames import Frame, located, shown_name
 from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
-from .table_options import TableOptions, names_in, sound_format
+from .table_options import OF_SOUNDS, TableOptions, names_in, sound_format
 
 
 class Source(NamedTuple):
@@ -70,7 +70,7 @@ def read_table(
     own = {name: tuple(sorted(set(filter(is_missing, cells)))) for name, cells in known.items()}
     words_of = tuple((name, cells) for name, cells in own.items() if cells)
     text = format_of(vars(options))._replace(commas=tuple(commas), words_of=words_of)
-    return read_columns(path, text, sound_format(options))
+    return read_columns(path, text, sound_format(vars(options)))
 
 
 def takes_words_for_missing(options: TableOptions) -> bool:
@@ -101,9 +101,8 @@ def _check_options_of_files(options: TableOptions) -> None:
     given = [located(path) for path in (options.data, options.validation_data, options.test_data) if path is not None]
     marks = {name: getattr(options, name) for name in ("separator", "decimal", "thousands", "na", "encoding")}
     marks["default_na"] = None if options.default_na == "usual" else options.default_na
-    names = ("sample_rate", "sound", "window_ms", "hop_ms", "mels")
-    form = sound_format(options)
-    sounds = {name: value for name, value, usual in zip(names, form, SoundFormat()) if value != usual}
+    form = sound_format(vars(options))
+    sounds = {name: value for name, value, usual in zip(OF_SOUNDS, form, SoundFormat()) if value != usual}
     for unread, kind, found in (
         (
             {name: mark for name, mark in marks.items() if mark is not None},

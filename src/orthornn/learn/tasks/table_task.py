@@ -143,7 +143,7 @@ class TableTask(TableOptions):
         if table.features:
             found["features"] = table.features
         if table.sound:
-            found |= {"sample_rate": self.sample_rate, "sound": sound_format(self).described()}
+            found |= {"sample_rate": self.sample_rate, "sound": sound_format(vars(self)).described()}
         if data.transformed:
             found["transformed_inputs"] = data.transformed
         return {**found, **own}
