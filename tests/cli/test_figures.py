@@ -65,7 +65,9 @@ def test_an_error_is_one_line(words, message, tmp_path, capsys):
 
 
 def test_the_manual(capsys):
-    assert cli.main(["figures", "--help"]) == 0
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["figures", "--help"])
+    assert stop.value.code == 0
     assert all(kind in capsys.readouterr().out for kind in ["gradient-map"])
 
 
