@@ -12,7 +12,7 @@ import pytest
 from orthornn._optional_packages import import_optional
 from orthornn.errors import MissingPackageError
 
-PYPROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+PYPROJECT = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
 NEEDED = dict(re.findall(r'"([\w-]+)>=([\d.]+)"', re.search(r"^rl = \[(.*)\]$", PYPROJECT, re.MULTILINE)[1]))
 
 
