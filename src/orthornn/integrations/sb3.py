@@ -17,14 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from .._checks import check_callable, check_flag, check_integer, check_number
+from .._optional_packages import import_optional
 from ..errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from ..modules import OrthogonalBlocks
 from ..modules.network import RecurrentNetwork
 from ..optim import attach, param_groups
-from .optional_packages import require
 from .state import initial_state
 
-require("sb3_contrib", "the policies of orthornn.integrations.sb3")
+import_optional("sb3_contrib", "rl", "the policies of orthornn.integrations.sb3")
 
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy  # noqa: E402
 from stable_baselines3.common.policies import ActorCriticPolicy  # noqa: E402

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from .._checks import check_flag
+from .._optional_packages import import_optional
 from ..errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from ..modules.network import RecurrentNetwork
-from .optional_packages import require
 from .state import initial_state
 
-require("torchrl", "the modules of orthornn.integrations.torchrl")
+import_optional("torchrl", "rl", "the modules of orthornn.integrations.torchrl")
 
 from tensordict import TensorDictBase  # noqa: E402
 from tensordict.nn import TensorDictModuleBase, dispatch  # noqa: E402

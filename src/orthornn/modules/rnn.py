@@ -23,7 +23,7 @@ from ..parametrizations import Householder, LeakyHouseholder
 from ..parametrizations.parametrization import Parametrization, check_description
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form, check_rotations
-from .layer import BIASED, Layer, Settings, activation_in
+from .layer import Layer, Settings, activation_in
 from .network import CheckpointedNetwork, Checks, RecurrentNetwork, Shape, listed
 from .online import OnlineLearner, online
 from .sequence_input import (
@@ -197,7 +197,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         """
         n, pair = self.hidden_size, (2,) if self.is_complex else ()
         phi_size = self.activation.parameter_size(2 * n if self.is_complex else n)
-        biased = self.nonlinearity in BIASED
+        biased = self.activation.parameter_is_bias
         shapes: dict[str, Shape | None] = {}
         for suffix, width in self.layer_inputs():
             shapes[f"weight_ih_{suffix}"] = (n, width, *pair)
@@ -236,7 +236,7 @@ class OrthogonalRNN(CheckpointedNetwork):
                 nn.init.constant_(parameter, self.gain)
             elif name.startswith("activation"):
                 self._reset_activation(name.removeprefix("activation_"), parameter)
-            elif name.startswith("bias") and self.nonlinearity in BIASED:
+            elif name.startswith("bias") and self.activation.parameter_is_bias:
                 nn.init.uniform_(parameter, -0.01, 0.01)
             else:
                 nn.init.uniform_(parameter, -bound, bound)
