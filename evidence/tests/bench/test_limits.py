@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from orthornn import cli
-from orthornn.learn.timing import Contender, Timing
 from orthornn_evidence.bench import machine
 from orthornn_evidence.bench.cases import Case, Work
 from orthornn_evidence.bench.limits import FIRST_CACHE, Rates, limit, measured_rates
+from orthornn_evidence.bench.timing import Contender, Timing
 
 RATES = Rates(threads=2, one_thread=1e9, all_threads=1.5e9, bandwidths={})
 
