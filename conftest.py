@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 
 import pytest
@@ -13,6 +14,17 @@ def seeded():
     import torch  # here, so that the process which only hands out tests does without it
 
     torch.manual_seed(0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Let Python's garbage collector rest while tests are collected, and never look at what that made: it stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before cases are deselected by their markers

@@ -20,7 +20,7 @@ from orthornn.learn.tasks import Classify
 from orthornn.learn.training import OptimizerConfig, Run, RunConfig, resume
 from support.run_cases import content, numbers
 
-EVERY = 457  # bytes, in the fast suite
+EVERY = 1187  # bytes, in the fast suite
 
 
 @pytest.fixture(autouse=True)
