@@ -167,31 +167,6 @@ def test_compare(capsys, tmp_path):
     assert (tmp_path / "both" / "lstm" / "model.safetensors").exists()
 
 
-def test_demo(capsys, tmp_path):
-    assert (
-        run(
-            "demo",
-            "--T",
-            "4",
-            "--steps",
-            "8",
-            "--seconds",
-            "60",
-            "--parameters",
-            "800",
-            "--reflections",
-            "3",
-            "--out",
-            "demo",
-        )
-        == 0
-    )
-    out = capsys.readouterr().out
-    for name in ("ornn-rotations", "ornn", "scornn", "lstm", "nn.RNN ms", "nn.LSTM ms"):
-        assert name in out
-    assert (tmp_path / "demo" / "demo.png").stat().st_size > 10_000
-
-
 def test_demo_without_a_recurrent_matrix_to_show(capsys, tmp_path):
     """Where every orthogonal network has diverged, or none was named: no empty table, and no words of matplotlib's."""
     small = [

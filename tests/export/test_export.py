@@ -505,7 +505,8 @@ def shops(tmp_path_factory):
         "--quantiles",
         "0.1,0.5,0.9",
     ]
-    words += ["--missing", "indicator", "--skipped", "4", "--window", "24", "--steps", "20", "--hidden-size", "6"]
+    words += ["--missing", "indicator", "--skipped", "4", "--window", "24"]
+    words += ["--steps", "20", "--hidden-size", "6", "--depth", "1"]
     assert main(["train", str(folder / "shops.csv"), "--target", "sold", *words, "--out", str(folder / "run")]) == 0
     new = pandas.concat([frame[frame["shop"] == name][-30:] for name in "abc"])
     new.to_csv(folder / "new.csv", index=False)
