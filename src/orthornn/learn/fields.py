@@ -133,9 +133,15 @@ def explained(prog: str) -> str:
     return f" `{prog} --help` explains the options." if prog else ""
 
 
+@functools.cache
+def hints_of(kind: type) -> Mapping[str, Any]:
+    """Return the types of the fields of a dataclass by name, which Python evaluates anew whenever it is asked."""
+    return types.MappingProxyType(typing.get_type_hints(kind))
+
+
 def options_of(kind: type, place: tuple[str, ...] = ()) -> Iterator[Option]:
     """Yield the options of a dataclass, including those of nested dataclasses."""
-    hints, docs = typing.get_type_hints(kind), field_docs(kind)
+    hints, docs = hints_of(kind), field_docs(kind)
     for entry in dataclasses.fields(kind):
         hint, own, more = hints[entry.name], (*place, entry.name), entry.metadata
         if more.get("without_effect"):
