@@ -510,11 +510,6 @@ def test_the_seed_chooses_the_point():
     assert first[0] == first[1] != first[2]
 
 
-def test_no_test_framework_is_imported():
-    code = "import sys, orthornn.testing; sys.exit('pytest' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 @pytest.mark.parametrize(
     ("method", "n", "error", "message"),
     [

@@ -296,7 +296,8 @@ RESTARTING = {
 }
 
 
-@pytest.mark.parametrize("output", ["all", "last"])
+@pytest.mark.sampled(5)  # each network, and both outputs
+@pytest.mark.parametrize("output", ["last", "all"])
 @pytest.mark.parametrize("name", RESTARTING)
 def test_graphs_that_restart_are_the_network_on_each_episode(name, output):
     core = RESTARTING[name]()
