@@ -196,10 +196,18 @@ def test_what_is_ruled_out_is_never_one_layer():
     assert 1 in layers[False]
 
 
+def arithmetic(modulus: int) -> np.ndarray:
+    """The table of sums s of products p modulo m; tokens +0 to +(m - 1), then ·0 to ·(m - 1); state m s + p."""
+    s, p = np.divmod(np.arange(modulus**2), modulus)
+    terms = [(s + p) % modulus * modulus + d for d in range(modulus)]
+    return np.column_stack([*terms, *(s * modulus + p * d % modulus for d in range(modulus))])
+
+
 @pytest.mark.parametrize(
     ("table", "ruled_out"),
     [
         (NO_000.table, True),
+        (arithmetic(3), True),
         (np.array([[0, 1], [2, 0], [3, 4], [2, 1], [4, 4]]), True),  # Tomita 3
         (np.array([[0, 1], [2, 1], [2, 3], [4, 3], [4, 4]]), True),  # Tomita 7
         (np.array([[2, 1], [0, 2], [2, 2]]), False),  # Tomita 2

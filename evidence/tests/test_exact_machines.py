@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
@@ -14,6 +15,7 @@ from orthornn.automata import Automaton, machine_of
 from orthornn.errors import ArgumentError
 from orthornn_evidence import exact_machines
 from orthornn_evidence.exact_machines import (
+    RECIPES,
     TASKS,
     Network,
     Recipe,
@@ -154,7 +156,7 @@ def test_the_command_writes_every_seed_and_a_proof(tmp_path, capsys, monkeypatch
     monkeypatch.setattr(exact_machines, "machine_facts", lambda task: {"states": len(task.table)})
     exact_machines.main(["--tasks", "parity", "--seeds", "2", "--longest", "32", "--out", str(tmp_path)])
     record = json.loads((tmp_path / "parity.json").read_text())
-    assert record["recipe"]["longest"] == 32
+    assert record["recipe"] == {**dataclasses.asdict(Recipe()), "longest": 32}
     assert [run["seed"] for run in record["runs"]] == [0, 1]
     assert [run["exact"] for run in record["runs"]] == [True, True]
     assert len(capsys.readouterr().out.splitlines()) == 2
@@ -162,3 +164,18 @@ def test_the_command_writes_every_seed_and_a_proof(tmp_path, capsys, monkeypatch
     assert Automaton(proof["table"], proof["outputs"], proof["start"]) == TASKS["parity"].minimal()
     with pytest.raises(ArgumentError, match="tasks"):
         exact_machines.main(["--tasks", "parities"])
+
+
+def test_an_option_replaces_that_number_of_the_recipe_of_a_task_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(exact_machines, "machine_facts", lambda task: {"states": len(task.table)})
+    seen = []
+    monkeypatch.setattr(exact_machines, "measure", lambda task, recipe, seed: seen.append(recipe) or {})
+    exact_machines.main(["--tasks", "parity,arithmetic-3", "--seeds", "1", "--longest", "32", "--out", str(tmp_path)])
+    own = RECIPES["arithmetic-3"]
+    assert seen == [Recipe(longest=32), dataclasses.replace(own, longest=32)]
+    assert own.hidden_size > Recipe().hidden_size
+
+
+def test_the_machine_of_arithmetic_is_found():
+    found = train(TASKS["arithmetic-3"], RECIPES["arithmetic-3"], seed=0)
+    assert found.automaton == TASKS["arithmetic-3"].minimal()

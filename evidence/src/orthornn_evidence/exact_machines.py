@@ -157,6 +157,11 @@ class Recipe:
     limit: float = 60.0
 
 
+_OF_ARITHMETIC = Recipe(hidden_size=32, reflections=24, patience=2000, limit=120.0)
+RECIPES: dict[str, Recipe] = {"arithmetic-3": _OF_ARITHMETIC, "arithmetic-5": _OF_ARITHMETIC}
+"""Recipes of the tasks that have their own."""
+
+
 class Network(nn.Module):
     """A ReflectionRNN with strengths of its tokens, and a linear readout that also reads the initial state."""
 
@@ -376,9 +381,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path, default=None)
     for entry in dataclasses.fields(Recipe):
-        parser.add_argument(f"--{entry.name.replace('_', '-')}", type=type(entry.default), default=entry.default)
+        text = f"default: {entry.default}, or that of the task"
+        parser.add_argument(f"--{entry.name.replace('_', '-')}", type=type(entry.default), help=text)
     given = vars(parse_given_once(parser, arguments))
-    recipe = Recipe(**{entry.name: given[entry.name] for entry in dataclasses.fields(Recipe)})
+    changes = {e.name: given[e.name] for e in dataclasses.fields(Recipe) if given[e.name] is not None}
     names = [check_choice("tasks", name, tuple(TASKS)) for name in given["tasks"].split(",")]
     torch.set_num_threads(1)
     environment = {
@@ -391,6 +397,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder: Path | None = given["out"]
     for name in names:
         task, runs = TASKS[name], []
+        recipe = dataclasses.replace(RECIPES.get(name, Recipe()), **changes)
         for seed in range(given["seeds"]):
             runs.append(measure(task, recipe, seed))
             print(name, json.dumps(runs[-1]), flush=True)
