@@ -133,9 +133,13 @@ def explained(prog: str) -> str:
     return f" `{prog} --help` explains the options." if prog else ""
 
 
-@functools.cache
 def hints_of(kind: type) -> Mapping[str, Any]:
-    """Return the types of the fields of a dataclass by name, which Python evaluates anew whenever it is asked."""
+    """Return the types of the fields of a dataclass by name."""
+    return _hints_of(kind)
+
+
+@functools.cache  # Python evaluates the text of each type, whenever it is asked
+def _hints_of(kind: type) -> Mapping[str, Any]:
     return types.MappingProxyType(typing.get_type_hints(kind))
 
 
