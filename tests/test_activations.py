@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from fractions import Fraction
 
 import pytest
 import torch
@@ -186,6 +187,8 @@ def test_names_and_slopes():
         get("modrellu")
     assert get("leaky_relu").slope == 0.1
     assert get("leaky_relu", slope=0.3).slope == 0.3
+    third = get("leaky_relu", slope=Fraction(1, 3))
+    torch.testing.assert_close(third(torch.tensor([-3.0, 3.0])), torch.tensor([-1.0, 3.0]))
     with pytest.raises(ArgumentError, match="slope"):
         get("tanh", slope=0.3)
     for slope in (0.0, -1.0, float("nan")):

@@ -11,7 +11,7 @@ import torch
 
 from orthornn import ReflectionRNN
 from orthornn.automata import Automaton, Layer, Machine, Rule, extract, machine_of
-from orthornn.errors import ArgumentError, ShapeError
+from orthornn.errors import ArgumentError, DTypeError, ShapeError
 
 NO_000 = Automaton([[1, 0], [2, 0], [3, 0], [3, 3]], [1, 1, 1, 0])  # Tomita 4
 BRACKETS = Automaton([[1, 4], [2, 0], [3, 1], [4, 2], [4, 4]], [1, 0, 0, 0, 0])  # at most 3 deep
@@ -104,6 +104,18 @@ def test_automata_that_are_none_are_refused():
     for token in (-1, 2):
         with pytest.raises(ArgumentError, match=f"tokens from 0 to 1, but got {token}"):
             NO_000.run([0, token])
+
+
+def test_fractions_are_refused_and_not_cut():
+    with pytest.raises(DTypeError, match="the table to be integers, but got float64"):
+        Automaton([[0, 1.5], [1, 0]], [0, 1])
+    with pytest.raises(DTypeError, match="the outputs"):
+        Automaton([[0, 1], [1, 0]], [0.5, 1])
+    for run in (NO_000.run, machine_of(NO_000).run):
+        with pytest.raises(DTypeError, match="the tokens"):
+            run([0.5, 1])
+        assert len(run([])) == 1
+    assert np.array_equal(Automaton([[0, 1], [1, 0]], [False, True]).run(np.uint8([1, 1])), [0, 1, 0])
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -53,6 +53,7 @@ LAWS = {
     "learn/files/test_every_reader.py",
     "learn/systems/test_same_networks.py",
     "learn/tasks/test_hostile_data.py",
+    "learn/tasks/test_read_once.py",
     "learn/runs/test_flipped_bits.py",
     "learn/runs/test_kill.py",
     "learn/runs/test_kill_at_operations.py",

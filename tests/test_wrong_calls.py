@@ -138,6 +138,7 @@ def constructors() -> Calls:
     return {
         "OrthogonalBlocks": (OrthogonalBlocks, blocks),
         "OrthogonalRNN": (OrthogonalRNN, {**sizes, **options, **layer}),
+        "OrthogonalRNN with its defaults": (OrthogonalRNN, {**sizes, **layer, "parametrization": None}),
         "OrthogonalRNNCell": (OrthogonalRNNCell, {**sizes, **options}),
         "GORU": (GORU, {**sizes, **gated, "learn_h0": False}),
         "PeepholeLSTM": (PeepholeLSTM, {"input_size": I, "hidden_size": N, **gated, **lstm}),

@@ -137,7 +137,7 @@ def test_ctrl_c_is_one_line(tmp_path, capsys, monkeypatch):
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(leaderboard, "carry_out", stopped)
+    monkeypatch.setattr(leaderboard, "run_plan", stopped)
     assert main(["run", "--steps", "1", "--out", str(tmp_path), "--", "copying"]) == 130
     assert capsys.readouterr().err.splitlines()[-1] == "leaderboard: interrupted. Repeat the command to resume."
 

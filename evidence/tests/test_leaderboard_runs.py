@@ -12,7 +12,7 @@ from orthornn import cli
 from orthornn.errors import ArgumentError
 from orthornn.learn.systems import MODELS
 from orthornn_evidence import leaderboard, leaderboard_runs
-from orthornn_evidence.leaderboard_runs import FAILED, Plan, carry_out, rates_of, systems_of
+from orthornn_evidence.leaderboard_runs import FAILED, Plan, rates_of, run_plan, systems_of
 
 TASK = ("copying", "--T", "3", "--validation-size", "5", "--test-size", "5", "--batch-size", "4")
 
@@ -39,13 +39,13 @@ def calls(monkeypatch):
 def test_the_best_rate_of_the_sweep_gets_all_seeds_and_nothing_is_repeated(calls, tmp_path):
     said: list[str] = []
     plan = Plan(TASK, ("scornn",), (1e-9, 0.01), steps=8, share=0.5, seeds=1, budget=2000)
-    found = carry_out(plan, tmp_path, said.append)
+    found = run_plan(plan, tmp_path, said.append)
     assert [path.name for path in found] == ["scornn-0.01-s0"]
     assert len(calls) == 3
     for path, steps in ((tmp_path / "scornn-sweep-0.01", 4), (found[0], 8)):
         assert json.loads((path / "result.json").read_text())["steps"] == steps
     assert "scornn: the learning rate 0.01" in said
-    assert carry_out(plan, tmp_path, said.append) == found
+    assert run_plan(plan, tmp_path, said.append) == found
     assert len(calls) == 3
 
 
@@ -53,12 +53,12 @@ def test_a_system_that_comes_to_no_end_is_named_and_the_others_go_on(calls, tmp_
     said: list[str] = []
     diverges = ("--optimizer", "sgd", "--recurrent-lr", "1e30", "--log-every", "1")
     plan = Plan((*TASK, *diverges), ("scornn", "lstm"), (1e30, 1e31), steps=4, seeds=1, budget=2000)
-    found = carry_out(plan, tmp_path, said.append)
+    found = run_plan(plan, tmp_path, said.append)
     assert [path.name.split("-")[0] for path in found] == ["lstm"]  # whose gates saturate
     assert "scornn: no learning rate of 1e+30, 1e+31 finished" in said
     assert (tmp_path / "scornn-sweep-1e+30" / FAILED).read_text()
     count = len(calls)
-    assert carry_out(plan, tmp_path, said.append) == found
+    assert run_plan(plan, tmp_path, said.append) == found
     assert len(calls) == count
     assert any("failed before" in line and "to try again, remove" in line for line in said)
 
@@ -67,12 +67,12 @@ def test_what_did_not_begin_is_tried_again(calls, tmp_path, monkeypatch):
     """Options with a mistake, or data that are not there yet, are no result."""
     said: list[str] = []
     wrong = Plan((*TASK, "--seconds", "x"), ("lstm",), (0.1,), steps=2, seeds=1, budget=2000)
-    assert carry_out(wrong, tmp_path, said.append) == []
+    assert run_plan(wrong, tmp_path, said.append) == []
     assert (tmp_path / "lstm-0.1-s0" / FAILED).exists()
-    assert carry_out(wrong, tmp_path, said.append) == []
+    assert run_plan(wrong, tmp_path, said.append) == []
     assert len(calls) == 2
     right = Plan(TASK, ("lstm",), (0.1,), steps=2, seeds=1, budget=2000)
-    (path,) = carry_out(right, tmp_path, said.append)
+    (path,) = run_plan(right, tmp_path, said.append)
     assert path.name == "lstm-0.1-s0"
     assert not (path / FAILED).exists()
 
@@ -92,12 +92,12 @@ def test_a_mistake_of_one_system_does_not_stop_the_others(calls, tmp_path):
     """Its reason is reported once, not for each rate and seed."""
     said: list[str] = []
     systems = ("lstm --hidden x", "scornn")
-    (path,) = carry_out(Plan(TASK, systems, (0.1,), steps=2, seeds=1, budget=900), tmp_path / "differ", said.append)
+    (path,) = run_plan(Plan(TASK, systems, (0.1,), steps=2, seeds=1, budget=900), tmp_path / "differ", said.append)
     assert path.name == "scornn-0.1-s0"
     calls.clear()
     systems = ("scornn", "lstm --negatives 3", "gru --negatives 3")
     plan = Plan(TASK, systems, (0.1, 0.2), steps=2, share=0.5, seeds=2, budget=900)
-    assert len(carry_out(plan, tmp_path / "later", said.append)) == 2
+    assert len(run_plan(plan, tmp_path / "later", said.append)) == 2
     assert len(calls) == 4 + 2
 
 
@@ -108,29 +108,29 @@ def test_a_mistake_of_one_system_does_not_stop_the_others(calls, tmp_path):
 def test_a_folder_of_other_runs_is_not_taken_for_these(calls, tmp_path, change):
     options = {"task": TASK, "systems": ("lstm",), "rates": (0.1,), "steps": 2, "seeds": 1, "budget": 2000}
     plan, said = Plan(**options), []
-    (path,) = carry_out(plan, tmp_path, said.append)
-    assert carry_out(plan, tmp_path, said.append) == [path]
+    (path,) = run_plan(plan, tmp_path, said.append)
+    assert run_plan(plan, tmp_path, said.append) == [path]
     other = Plan(**{**options, **change})
     if "systems" in change:
         path.rename(tmp_path / "lstm-head-mlp-0.1-s0")
     with pytest.raises(ArgumentError, match=r"to hold the run of this command, train copying .*--runs, or remove"):
-        carry_out(other, tmp_path, said.append)
+        run_plan(other, tmp_path, said.append)
     assert len(calls) == 1
 
 
 def test_a_run_that_no_leaderboard_began_is_not_taken_for_its_own(calls, tmp_path):
     plan = Plan(TASK, ("lstm",), (0.1,), steps=2, seeds=1, budget=2000)
-    (path,) = carry_out(plan, tmp_path, lambda text: None)
+    (path,) = run_plan(plan, tmp_path, lambda text: None)
     (path / "command.json").unlink()
     with pytest.raises(ArgumentError, match=r"but got one that a leaderboard did not begin\. Pass another folder with"):
-        carry_out(plan, tmp_path, lambda text: None)
+        run_plan(plan, tmp_path, lambda text: None)
 
 
 def test_a_rate_whose_validation_is_not_a_number_is_not_chosen(calls, tmp_path, monkeypatch):
     scores = iter([float("nan"), -2.0, -1.0])
     monkeypatch.setattr(leaderboard_runs, "_score", lambda path: next(scores))
     plan = Plan(TASK, ("lstm",), (0.1, 0.2, 0.3), steps=1, seeds=1, budget=900)
-    assert [path.name for path in carry_out(plan, tmp_path, lambda line: None)] == ["lstm-0.3-s0"]
+    assert [path.name for path in run_plan(plan, tmp_path, lambda line: None)] == ["lstm-0.3-s0"]
 
 
 def test_options_with_blanks_reach_the_run_as_one_word():
@@ -142,7 +142,7 @@ def test_options_with_blanks_reach_the_run_as_one_word():
 def test_a_system_may_have_options_of_its_own(calls, tmp_path):
     systems = systems_of("blocks, blocks --decay True --decay-in first")
     plan = Plan(TASK, systems, (0.01,), steps=2, seeds=1, budget=2000)
-    plain, first = carry_out(plan, tmp_path)
+    plain, first = run_plan(plan, tmp_path)
     assert [plain.name, first.name] == ["blocks-0.01-s0", "blocks-decay-True-decay-in-first-0.01-s0"]
     for path, decay, where in ((plain, None, None), (first, True, "first")):
         model = json.loads((path / "config.json").read_text())["model"]

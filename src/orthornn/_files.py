@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
 from ._folder import Folder
-from .errors import ArgumentError, DataError
+from .errors import ArgumentError, DataError, OrthornnError
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -74,6 +75,27 @@ def check_new(paths: Iterable[Path], advice: str) -> None:
     there = next((path for path in paths if os.path.lexists(path)), None)
     if there is not None:
         raise ArgumentError(f"Expected a new file, but got {there}, which exists. {advice}")
+
+
+READ = "Correct its name, or allow reading it."
+"""What to do about a file that cannot be read."""
+
+
+@contextlib.contextmanager
+def system_errors(expected: str, advice: str, kind: type[OrthornnError] = DataError) -> Iterator[None]:
+    """Inside, an error of the system becomes one of this package; this package's own errors stay as they are.
+
+    Args:
+        expected: What was to be done, such as ``f"to read {path}"``.
+        advice: What to do about it, a sentence.
+        kind: Class of the error.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, OrthornnError):
+            raise
+        raise kind(f"Expected {expected}, but got: {error.strerror or error}. {advice}") from error
 
 
 def open_to_read(path: Path, limit: int) -> IO[bytes]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .errors import MissingPackageError
+from ._optional_packages import import_optional
 
 
 def save_tensors(tensors: dict[str, Tensor]) -> bytes:
@@ -22,8 +22,4 @@ def save_tensors(tensors: dict[str, Tensor]) -> bytes:
 
 def safetensors() -> Any:
     """Return the package. MissingPackageError, with how to install it, if it is missing."""
-    try:
-        import safetensors.torch
-    except ModuleNotFoundError as error:
-        raise MissingPackageError.named("the safetensors format", "safetensors", "cli") from error
-    return safetensors.torch
+    return import_optional("safetensors.torch", "cli", "the safetensors format")

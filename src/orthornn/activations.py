@@ -48,6 +48,7 @@ class Activation:
     name: ClassVar[str]
     code: ClassVar[int]  # the number by which native kernels know it
     parameter: ClassVar[Literal["unit", "pair"] | None] = None
+    parameter_is_bias: ClassVar[bool] = False  # whether phi's parameter is the layer's bias
     reads: ClassVar[Literal["state", "preactivation"]] = "state"
     paired: ClassVar[bool] = False  # whether phi acts on pairs of units
     keeps_norm: ClassVar[bool] = False  # ||phi(z)|| = ||z|| (for modrelu: at b = 0)
@@ -177,7 +178,7 @@ class LeakyReLU(Activation):
     slope: float = 0.1  # type: ignore[misc]
 
     def __post_init__(self) -> None:
-        check_number("slope", self.slope, low=0.0)
+        object.__setattr__(self, "slope", check_number("slope", self.slope, low=0.0))
         if self.slope == 0:
             raise ArgumentError("Expected slope to be positive, but got 0. Use nonlinearity='relu'.")
 
@@ -206,7 +207,7 @@ class PReLU(Activation):
 class ModReLU(Activation):
     """phi' = 1 and dphi/db = sign(h) if h != 0, else both are 0."""
 
-    name, code, parameter, keeps_norm = "modrelu", 6, "unit", True
+    name, code, parameter, parameter_is_bias, keeps_norm = "modrelu", 6, "unit", True, True
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         assert parameter is not None
@@ -223,7 +224,8 @@ class ComplexModReLU(Activation):
     is NaN.
     """
 
-    name, code, parameter, reads, paired, keeps_norm = "complex_modrelu", 7, "pair", "preactivation", True, True
+    name, code, parameter, parameter_is_bias = "complex_modrelu", 7, "pair", True
+    reads, paired, keeps_norm = "preactivation", True, True
 
     def parameter_size(self, hidden_size: int) -> int:
         if hidden_size % 2:

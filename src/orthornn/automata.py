@@ -25,10 +25,18 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ._checks import check_integer
-from .errors import ArgumentError, ShapeError
+from .errors import ArgumentError, DTypeError, ShapeError
 
 Factor = tuple[int, int, int]
 """(strength, i, j): (2, i, j) swaps registers i and j, (1, i, i) erases register i."""
+
+
+def _integers(name: str, values: ArrayLike) -> np.ndarray:
+    """Return int64 of integers or booleans; raise DTypeError for other types, whose fractions would be lost."""
+    found = np.asarray(values)
+    if found.size and found.dtype.kind not in "biu":
+        raise DTypeError(f"Expected {name} to be integers, but got {found.dtype}. Pass numbers without fractions.")
+    return found.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -43,6 +51,7 @@ class Automaton:
     Raises:
         ShapeError: If the table is not (Q, A) with Q, A >= 1, or outputs not (Q,).
         ArgumentError: If an entry of the table or start is not a state.
+        DTypeError: If an entry is not an integer.
 
     Example::
 
@@ -56,7 +65,7 @@ class Automaton:
     start: int
 
     def __init__(self, table: ArrayLike, outputs: ArrayLike, start: int = 0) -> None:
-        table, outputs = np.asarray(table, dtype=np.int64), np.asarray(outputs, dtype=np.int64)
+        table, outputs = _integers("the table", table), _integers("the outputs", outputs)
         if table.ndim != 2 or not table.size or outputs.shape != table.shape[:1]:
             raise ShapeError(
                 f"Expected a table (Q, A) and outputs (Q,), but got {table.shape} and {outputs.shape}. "
@@ -92,8 +101,9 @@ class Automaton:
 
         Raises:
             ArgumentError: If a token is outside [0, A).
+            DTypeError: If a token is not an integer.
         """
-        tokens = np.asarray(word, dtype=np.int64)
+        tokens = _integers("the tokens", word)
         count = self.table.shape[1]
         if tokens.size and not 0 <= int(tokens.min()) <= int(tokens.max()) < count:
             wrong = int(tokens.min() if tokens.min() < 0 else tokens.max())
@@ -115,6 +125,7 @@ class Automaton:
 
         Raises:
             ArgumentError: If a token is outside [0, A).
+            DTypeError: If a token is not an integer.
         """
         return self.outputs[self.states(word)]
 
@@ -308,8 +319,8 @@ class Machine:
         """
         now = self.start()
         outputs = [self.read(now)]
-        for token in word:
-            now = self.step(now, int(token))
+        for token in _integers("the tokens", word).tolist():
+            now = self.step(now, token)
             outputs.append(self.read(now))
         return np.array(outputs)
 

@@ -35,7 +35,10 @@ _MOVED = {
     **{f"training.{module}": f"orthornn.learn.runs.{module}" for module in _RUNS},
     "training.weights": "orthornn.saved.network",
     "training.fine_tune": "orthornn.learn.fine_tuning",
+    "terminated": "orthornn.learn.runs.signals",
+    "timing": "orthornn_evidence.bench.timing",
     "systems.lasagne": "orthornn.learn.systems.free",
+    "files.frames": "orthornn.learn.files.data_frames",
     "shell_word": "orthornn._shell_word",
 }
 

@@ -170,7 +170,9 @@ def test_the_help_of_a_task_explains_each_option_that_has_an_effect(task, capsys
     names = {field.name: field.name.replace("_", "-") for field in dataclasses.fields(TASKS[task])}
     unused = {field.name for field in dataclasses.fields(TASKS[task]) if field.metadata.get("without_effect")}
     options = {option for name, option in names.items() if name not in unused}
-    found = {line.split()[0].rstrip(",").removeprefix("--") for line in lines if re.match("--[A-Za-z]", line)}
+    found = {
+        line.split()[0].rstrip(",").removeprefix("--") for line in lines if re.match(r"--[A-Za-z][\w-]*[ ,]", line)
+    }
     assert found == options
     for name, option in names.items():  # as it is typed, not as Python writes it
         assert name == option or not re.search(rf"\b{name}\b", part)

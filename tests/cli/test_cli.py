@@ -299,6 +299,7 @@ WRONG = {
     ("compare", *NO_BATCH, "--steps", "2"): NO_BATCH_SAID,
     ("sweep", "adding", "--variant", "helfrich2018", "--batch-size=-1", "--grid", "lr=1"): NO_BATCH_SAID,
     ("sweep", "copying", "--grid", "lr=0.1", "--threads", "2"): "Expected no --threads, since --cpus",
+    ("sweep", "copying", "--grid", "lr=0.1", "--samples", "3"): "Expected --random with --samples",
     ("train", ""): "Expected a task or your own data, but got an empty name",
     ("train", "", "--target", "y", "--model", "auto"): "Expected a task or your own data, but got an empty name",
     ("compare", ""): "Expected a task or your own data, but got an empty name",
@@ -319,7 +320,7 @@ WRONG = {
     ("train", "characters", "--data", "nowhere"): "no file or folder nowhere",
     ("doctor", "--m", "3"): "Expected --n with --m",
     ("doctor", "--n", "8", "--m", "9"): "m to be an integer between 1 and 8, but got 9",
-    ("doctor", "--nope", "1"): "Expected options of orthornn doctor, but got: unrecognized arguments: --nope 1",
+    ("doctor", "--nope", "1"): "Expected options of `orthornn doctor`, but got --nope, 1",
 }
 
 

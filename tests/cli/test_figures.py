@@ -47,8 +47,8 @@ def test_networks_without_a_recurrent_matrix_of_ours_have_gradients_alone(tmp_pa
         (["gradient-mop", "run"], "Did you mean 'gradient-map'?"),
         (["spectrum"], "got no run"),
         (["spectrum", "nowhere"], "nowhere has no metrics.jsonl"),
-        (["spectrum", "run", "--out"], "Expected a file after --out, but got none"),
-        (["spectrum", "run", "--out="], "Expected a file after --out, but got none"),
+        (["spectrum", "run", "--out"], "Expected a value after --out, but got none"),
+        (["spectrum", "run", "--out="], "Expected a file or a folder as out, but got an empty name"),
         (["spectrum", "run", "--ou", "x"], "got --ou"),
         (["gradients", "run"], "Train with --record-gradients"),
         (["orthogonality", "run", "--out", "x.gif"], "format"),
@@ -64,7 +64,9 @@ def test_an_error_is_one_line(words, message, tmp_path, capsys):
 
 
 def test_the_manual(capsys):
-    assert cli.main(["figures", "--help"]) == 0
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["figures", "--help"])
+    assert stop.value.code == 0
     assert all(kind in capsys.readouterr().out for kind in ["gradient-map"])
 
 

@@ -267,7 +267,7 @@ def test_what_train_makes_by_default_is_exported_and_predicts_the_same(kind, by_
     loaded = load(run)
     assert isinstance(loaded.model.core, OrthogonalBlocks)
     compiled = Compiled(to_c(loaded, tmp_path / "again"))
-    found = loaded.predict_table(file)
+    found = loaded.tables.predict(file)
     assert len(found) == (1 if kind == "forecast" else 30)
     for series, said in found[:5]:
         y = compiled.run(series.values)
@@ -332,7 +332,7 @@ def test_what_train_makes_by_default_is_exported_to_integers(kind, numbers, by_d
     assert main(["export", str(run), "--c", "--numbers", numbers]) == 0
     selftest_passes(run / "export", compiler=COMPILERS[0])
     loaded = load(run)
-    found = loaded.predict_table(file)
+    found = loaded.tables.predict(file)
     made = to_c(loaded, tmp_path / "again", numbers=numbers, calibration=[series.values for series, _ in found])
     # of the training part, which is most of the file
     of_run, of_file = (

@@ -526,7 +526,7 @@ def test_vectors_of_series_and_what_is_known_ahead_are_the_same_in_a_table_a_str
     assert about["labels"][:3] == ["sold+1 q0.1", "sold+1 q0.5", "sold+1 q0.9"]
     saved = torch.export.load(written / "model.pt2").module()
     with pytest.warns(OrthornnWarning, match="have no forecast, because price is not given"):
-        found = loaded.predict_table(shops / "new.csv")
+        found = loaded.tables.predict(shops / "new.csv")
     assert [one.name for one, _ in found] == ["a", "b", "c"]
     for place, (one, said) in enumerate(found):
         assert (one.values[:, -1] == place).all()
@@ -559,7 +559,7 @@ def test_vectors_of_series_and_what_is_known_ahead_are_the_same_in_c(shops, tmp_
     with pytest.warns(OrthornnWarning, match="does not sort the 3 quantiles"):
         compiled = Compiled(export.to_c(loaded, tmp_path / "c"))
     with pytest.warns(OrthornnWarning, match="have no forecast, because price is not given"):
-        found = loaded.predict_table(shops / "new.csv")
+        found = loaded.tables.predict(shops / "new.csv")
     assert len(found) == 3
     for one, said in found:
         forecasts = np.sort(compiled.run(one.values).reshape(-1, 2, 3)).reshape(-1, 6)
@@ -574,7 +574,7 @@ def test_a_series_that_training_did_not_have_is_an_error_or_has_the_mean_of_all_
     text = (shops / "new.csv").read_text().replace("\nb,", "\nz,")
     (shops / "other.csv").write_text(text)
     with pytest.raises(DataError, match=r"Expected series that were in the training part in .*no vector: z"):
-        orthornn.load(shops / "run").predict_table(shops / "other.csv")
+        orthornn.load(shops / "run").tables.predict(shops / "other.csv")
 
 
 @pytest.mark.sampled(1)

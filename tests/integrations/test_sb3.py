@@ -14,7 +14,15 @@ from gymnasium import spaces
 from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from orthornn import DeltaRNN, Householder, OrthogonalBlocks, OrthogonalRNN, ReflectionRNN, RestrictedUnitary
+from orthornn import (
+    DeltaRNN,
+    Householder,
+    OrthogonalBlocks,
+    OrthogonalRNN,
+    PeepholeLSTM,
+    ReflectionRNN,
+    RestrictedUnitary,
+)
 from orthornn.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from orthornn.integrations.sb3 import (
     CnnOrthogonalPolicy,
@@ -227,6 +235,14 @@ def test_other_actions_and_normalized_observations(action_space):
     assert action_space.contains(action[0])
 
 
+@pytest.mark.parametrize("observed", [spaces.Discrete(4), spaces.MultiDiscrete([3, 4]), spaces.MultiBinary(2)], ids=str)
+def test_discrete_observations(observed):
+    """Whose number of features is a NumPy integer if there are several."""
+    model = algorithm(observed=observed)
+    model.learn(39)
+    assert model.predict(observed.sample())[0] in range(3)
+
+
 def test_contradicting_networks():
     with pytest.raises(SharingError, match=r"^Expected shared_lstm or enable_critic_lstm, but got both\."):
         algorithm(shared_lstm=True)
@@ -255,6 +271,11 @@ def test_contradicting_networks():
             "bidirect",
         ),
         ({"lstm_kwargs": {"stride": 2}}, ArgumentError, "stride=2"),
+        (
+            {"lstm_hidden_size": 256, "memory": lambda n: PeepholeLSTM(n, 3)},
+            ArgumentTypeError,
+            r"got PeepholeLSTM, whose state is a pair\. Use MlpLstmPolicy",
+        ),
     ],
 )
 def test_wrong_arguments(options, error, message):

@@ -22,7 +22,7 @@ from torchrl.modules.utils import get_primers_from_module
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
-from orthornn import DeltaRNN, OrthogonalBlocks, OrthogonalRNN, RestrictedUnitary
+from orthornn import DeltaRNN, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, RestrictedUnitary
 from orthornn.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from orthornn.integrations.torchrl import OrthogonalModule
 from support.tolerances import tolerance
@@ -181,6 +181,8 @@ def test_wrong_arguments():
     network = OrthogonalBlocks(3, 4, 6)
     with pytest.raises(ArgumentTypeError, match="got GRU"):
         OrthogonalModule(torch.nn.GRU(3, 4), in_key="o", out_key="e")
+    with pytest.raises(ArgumentTypeError, match=r"got PeepholeLSTM, whose state is a pair\. Use .*LSTMModule"):
+        OrthogonalModule(PeepholeLSTM(3, 4), in_key="o", out_key="e")
     with pytest.raises(ArgumentError, match="in_key or in_keys, but got neither"):
         OrthogonalModule(network, out_key="e")
     with pytest.raises(ArgumentError, match="out_key or out_keys, but got both"):

@@ -410,8 +410,8 @@ def test_the_custom_operators_pass_opcheck(case, segment):
     given = case.tensors
     names = ("k", "beta", "gate", "angles", "x", "h0", "parameter", "restart")
     reset = given.get("reset")
-    sides = [None, None if reset is None else reset.flatten(), given.get("tokens")]
-    tensors = [*(given.get(name) for name in names), *sides]
+    layout_tensors = [None, None if reset is None else reset.flatten(), given.get("tokens")]
+    tensors = [*(given.get(name) for name in names), *layout_tensors]
     present = "".join("0" if t is None else "1" for t in tensors)
     options = Options(
         "reflections", activations.get(case.activation), None, case.output == "last", segment_length=segment

@@ -17,7 +17,6 @@ import torch
 from orthornn import cli
 from orthornn.errors import ArgumentError, CheckpointError, Interrupted, LockedError, NonFiniteError
 from orthornn.learn import compare
-from orthornn.learn.runs.result import Tests
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Adding, Copying
 from orthornn.learn.training import OptimizerConfig, PenaltyConfig, Run, RunConfig, train
@@ -164,7 +163,9 @@ def test_the_winner_is_chosen_by_validation_and_told_by_the_test_of_those_weight
             made[f"{name}-seed{seed}"] = dataclasses.replace(
                 train(config),
                 best={"loss": validation + seed / 100, "step": 1},
-                tests=Tests(last=wrong, best={"loss": best_test + seed / 100}, whole={}),
+                test=wrong,
+                last_test=wrong,
+                best_test={"loss": best_test + seed / 100},
                 validation=wrong,
             )
     shown = compare.summary(made)

@@ -42,7 +42,7 @@ def test_train_shows_what_the_command_shows(tmp_path, capsys):
         assert words in shown
     assert trained.result.config.model.hidden_size == 6
     assert trained.directory == tmp_path / "run"
-    assert trained.evaluate_table(frame)["accuracy"] > 0.9
+    assert trained.tables.evaluate(frame)["accuracy"] > 0.9
     assert "accuracy" in trained._repr_html_()
     assert repr(trained) == f"Loaded(classify, lstm, {str(tmp_path / 'run')!r})"
     assert re.fullmatch(
@@ -66,8 +66,8 @@ def test_the_result_is_that_of_the_network_that_is_returned(tmp_path):
     result, stored = trained.result, json.loads((tmp_path / "run" / "result.json").read_text())
     assert result.best["step"] < 9
     assert result.model is trained.model
-    assert trained.evaluate_table(held)["loss"] == pytest.approx(result.test["loss"], rel=1e-3)
-    last = orthornn.load(tmp_path / "run", "last").evaluate_table(held)
+    assert trained.tables.evaluate(held)["loss"] == pytest.approx(result.test["loss"], rel=1e-3)
+    last = orthornn.load(tmp_path / "run", "last").tables.evaluate(held)
     assert last["loss"] == pytest.approx(result.last_test["loss"], rel=1e-3)
     assert last["loss"] != pytest.approx(result.test["loss"], rel=1e-2)
     assert result.validation == {name: result.best[name] for name in ("loss", "accuracy")}
@@ -82,7 +82,7 @@ def test_predictions_as_a_frame(tmp_path):
     assert found.columns.tolist() == ["wave", "label", "score high", "score low"]
     assert found["wave"].tolist() == frame["wave"].drop_duplicates().tolist()  # numbers, in the order of the frame
     np.testing.assert_allclose(found[["score high", "score low"]].sum(axis=1), 1, rtol=1e-6)
-    by_name = {one.name: said.scores for one, said in trained.predict_table(frame)}
+    by_name = {one.name: said.scores for one, said in trained.tables.predict(frame)}
     np.testing.assert_allclose(by_name["161"][0, 0], found["score high"][0])
     frame.to_csv(tmp_path / "waves.csv", index=False)
     pandas.testing.assert_frame_equal(trained.predict_frame(tmp_path / "waves.csv"), found)

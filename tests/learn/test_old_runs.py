@@ -68,7 +68,7 @@ def test_they_load_with_every_bit_of_their_weights(name, runs):
     assert all(torch.equal(found[key], stored[key]) for key in stored)
     table = {"classify": "waves.csv", "forecast": "series.csv"}.get(name)
     if table is not None:
-        assert all(len(one.scores) > 0 for _, one in network.predict_table(table))
+        assert all(len(one.scores) > 0 for _, one in network.tables.predict(table))
 
 
 @pytest.mark.parametrize("name", ENDS)

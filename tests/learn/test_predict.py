@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import itertools
 import shutil
 
@@ -149,7 +151,7 @@ def test_a_table_like_the_one_it_learned_from(name, table, tmp_path, capsys):
     held_out.write_text("\n".join([lines[0], *(lines[row] for row in rows)]) + "\n")
     table.unlink()
     loaded = orthornn.load(tmp_path / "run")
-    found, expected = loaded.evaluate_table(held_out), result.best_test
+    found, expected = loaded.tables.evaluate(held_out), result.best_test
     assert {metric: found[metric] for metric in expected if metric != "mase"} == pytest.approx(
         {metric: value for metric, value in expected.items() if metric != "mase"}, rel=1e-5
     )
@@ -184,8 +186,8 @@ def test_a_table_that_is_written_otherwise(table, tmp_path, capsys):
     german.write_text("id;x;z\n" + "".join(f"{line}\n" for line in lines))
     loaded = orthornn.load(tmp_path / "run")
     with pytest.raises(DataError):
-        loaded.predict_table(german)
-    expected, found = loaded.predict_table(plain), loaded.reading(decimal=",", na="fehlt").predict_table(german)
+        loaded.tables.predict(german)
+    expected, found = loaded.tables.predict(plain), loaded.reading(decimal=",", na="fehlt").tables.predict(german)
     for (one, said), (other, too) in zip(expected, found, strict=True):
         assert one.name == other.name
         np.testing.assert_array_equal(said.scores, too.scores)
@@ -196,7 +198,7 @@ def test_a_table_that_is_written_otherwise(table, tmp_path, capsys):
     with pytest.raises(ArgumentError, match="different marks"):
         loaded.reading(decimal=",", thousands=",")
     assert main(["evaluate", str(tmp_path / "run"), "--decimal", ","]) == 2
-    assert "Expected a file for --separator" in capsys.readouterr().err
+    assert "only for a text file, but got no file. Name one" in capsys.readouterr().err
 
 
 def words_table(count=24):
@@ -225,11 +227,11 @@ def test_a_class_that_is_called_none_is_one_in_every_format(tmp_path, capsys):
     frame.to_csv(tmp_path / "a.csv", index=False)
     frame.to_csv(tmp_path / "a.tsv.gz", index=False, sep="\t")
     frame.to_parquet(tmp_path / "a.parquet")
-    expected = loaded.evaluate_table(frame)
+    expected = loaded.tables.evaluate(frame)
     for name in ("a.csv", "a.tsv.gz", "a.parquet"):
-        assert loaded.evaluate_table(tmp_path / name) == expected
+        assert loaded.tables.evaluate(tmp_path / name) == expected
         for (one, said), (other, too) in zip(
-            loaded.predict_table(frame), loaded.predict_table(tmp_path / name), strict=True
+            loaded.tables.predict(frame), loaded.tables.predict(tmp_path / name), strict=True
         ):
             assert (one.name, said.labels.tolist()) == (other.name, too.labels.tolist())
             np.testing.assert_array_equal(said.scores, too.scores)
@@ -243,16 +245,16 @@ def test_a_class_that_is_called_none_is_one_in_every_format(tmp_path, capsys):
         (tmp_path / "b.csv").write_text("\n".join(map(",".join, lines)) + "\n")
         if place == 2:
             with pytest.raises(DataError, match="Expected finite numbers"):
-                loaded.evaluate_table(tmp_path / "b.csv")
+                loaded.tables.evaluate(tmp_path / "b.csv")
         else:
             with pytest.warns(OrthornnWarning, match=r"b\.csv: 1 of 24 targets are missing, and are not evaluated"):
-                assert loaded.evaluate_table(tmp_path / "b.csv")["loss"] != expected["loss"]
+                assert loaded.tables.evaluate(tmp_path / "b.csv")["loss"] != expected["loss"]
     with pytest.raises(DataError, match="Expected classes that the network knows"):
-        loaded.reading(default_na="empty").evaluate_table(tmp_path / "b.csv")  # NULL is a word then
+        loaded.reading(default_na="empty").tables.evaluate(tmp_path / "b.csv")  # NULL is a word then
     assert main(["evaluate", str(tmp_path / "run"), str(tmp_path / "b.csv"), "--default-na", "empty"]) == 2
     assert "'NULL'" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path / "run"), "--default-na", "empty"]) == 2
-    assert "Expected a file for --separator" in capsys.readouterr().err
+    assert "only for a text file, but got no file. Name one" in capsys.readouterr().err
 
 
 def test_a_series_that_is_called_na_has_its_vector_in_a_text_file(tmp_path):
@@ -264,7 +266,7 @@ def test_a_series_that_is_called_na_has_its_vector_in_a_text_file(tmp_path):
     loaded = orthornn.train(frame, "x", **options, model="gru", hidden_size=3, steps=1, out=tmp_path / "run")
     frame.to_csv(tmp_path / "a.csv", index=False)
     for (one, said), (other, too) in zip(
-        loaded.predict_table(frame), loaded.predict_table(tmp_path / "a.csv"), strict=True
+        loaded.tables.predict(frame), loaded.tables.predict(tmp_path / "a.csv"), strict=True
     ):
         assert one.name == other.name
         np.testing.assert_array_equal(said.scores, too.scores)
@@ -279,7 +281,7 @@ def test_a_class_that_is_called_none_is_learned_from_a_text_file(tmp_path, capsy
     assert "such as None or NA: default_na='empty', --default-na empty" in " ".join(capsys.readouterr().err.split())
     assert main(["train", *words, "--default-na", "empty"]) == 0
     assert orthornn.load(tmp_path / "run").labels == ["None", "gesture", "nan"]
-    assert orthornn.load(tmp_path / "run").evaluate_table(tmp_path / "a.csv")["accuracy"] >= 0
+    assert orthornn.load(tmp_path / "run").tables.evaluate(tmp_path / "a.csv")["accuracy"] >= 0
     assert main(["inspect", str(tmp_path / "a.csv"), "--default-na", "empty"]) == 0
     assert "text           0  3 different: None 24" in capsys.readouterr().out
     more = {"sequence": "id", "inputs": "x", "model": "gru", "hidden_size": 3, "steps": 2}
@@ -320,7 +322,7 @@ def test_the_steps_after_the_end_are_forecast_with_their_dates(known, tmp_path):
     for name, own in found.groupby("sequence"):
         assert own["time"].tolist() == ends[name]
         assert own["step"].tolist() == ([60, 61] if name == "a" else [47, 48])
-    for one, said in loaded.predict_table(asked):
+    for one, said in loaded.tables.predict(asked):
         values = found[found["sequence"] == one.name].iloc[:, 3:].to_numpy()
         assert np.allclose(values.ravel(), said.scores[-1])
     asked.to_csv(tmp_path / "asked.csv", index=False)
@@ -334,10 +336,10 @@ def test_the_steps_after_the_end_are_forecast_with_their_dates(known, tmp_path):
 
 def test_forecasts_without_a_grid_of_times_have_the_numbers_of_their_steps(table, tmp_path):
     train(config(task=OWN["forecast"](data=str(table), sequence="id", missing="hold"), steps=1), tmp_path / "run")
-    found = orthornn.load(tmp_path / "run").forecasts(table)
+    found = orthornn.load(tmp_path / "run").tables.forecasts(table)
     assert len(found) == 40
     assert all(one.times is None and one.values.shape == (1, 1) for one in found)
-    by_name = {one.name: one for one, _ in orthornn.load(tmp_path / "run").predict_table(table)}
+    by_name = {one.name: one for one, _ in orthornn.load(tmp_path / "run").tables.predict(table)}
     assert all(one.steps.tolist() == [by_name[one.name].steps[-1] + 2] for one in found)
 
 
@@ -375,9 +377,9 @@ def test_a_table_that_does_not_fit(table, tmp_path, capsys, copying_run):
     ):
         other.write_text(text)
         with pytest.raises(DataError, match=message):
-            loaded.evaluate_table(other)
+            loaded.tables.evaluate(other)
     with pytest.raises(ArgumentError, match="trained on a table, but got a network trained on copying"):
-        copying_run.predict_table(other)
+        copying_run.tables.predict(other)
     other.write_text("1,2,3,4\n5,6,7,8\n")  # no names: one sequence a line, two steps of two
     assert main(["predict", str(tmp_path / "run"), str(other), "--out", str(tmp_path / "scores.csv")]) == 0
     assert len((tmp_path / "scores.csv").read_text().splitlines()) == 5
@@ -437,11 +439,11 @@ def test_a_new_table_is_read_once(tmp_path, monkeypatch, capsys):
     assert not read
     table = loaded.read_table(data)
     assert read.pop() == data
-    ((_, said),) = loaded.predict_table(table)
+    ((_, said),) = loaded.tables.predict(table)
     np.testing.assert_array_equal(said.scores[:, 0], frame["score x"])
     assert loaded.read_table(table) is table
-    assert loaded.evaluate_table(table) == loaded.evaluate_table(data)
-    assert len(loaded.anomalies(table)) == 1
+    assert loaded.tables.evaluate(table) == loaded.tables.evaluate(data)
+    assert len(loaded.tables.anomalies(table)) == 1
     assert read == [data]
 
 
@@ -464,8 +466,8 @@ def test_gaps_and_short_sequences_of_a_new_file_are_told(tmp_path, capsys):
     with pytest.warns(
         OrthornnWarning, match="Expected sequences of more than 5 steps, .* but got 1 of 1 that are shorter"
     ):
-        loaded.predict_table(write("short.csv", range(5)))
-    assert len(loaded.predict_table(write("long.csv", range(6)))) == 1
+        loaded.tables.predict(write("short.csv", range(5)))
+    assert len(loaded.tables.predict(write("long.csv", range(6)))) == 1
 
 
 def test_a_stream_is_in_the_targets_own_units(tmp_path):
@@ -500,7 +502,7 @@ def test_predictions_are_in_the_order_of_the_file(suffix, tmp_path):
     elif suffix == "npz":
         data, names = tmp_path / "rows.npz", names[::-1]
         np.savez(data, x=rows.x.to_numpy().reshape(30, 5, 1), y=rows.y.to_numpy()[::5].astype(str))
-    found = network.predict_table(data)
+    found = network.tables.predict(data)
     assert [one.name for one, _ in found] == names
     of_each = network.predict(rows.x.to_numpy().reshape(30, 5, 1)).scores
     np.testing.assert_allclose(np.concatenate([said.scores for _, said in found]), of_each, rtol=1e-5)
@@ -785,14 +787,14 @@ def test_files_of_another_shape_than_the_training_data_are_refused(unequal, tmp_
     path = tmp_path / "a.csv"
     path.write_text("x0,x1,y\n1,2,0\n3,4,0\n")
     with pytest.raises(DataError, match=r"Expected the column 'sequence' in .*, which told the sequences .* apart"):
-        loaded.evaluate_table(path)
+        loaded.tables.evaluate(path)
     np.save(tmp_path / "one.npy", arrays["x"][0])  # one sequence, by its shape
-    assert len(loaded.predict_table(tmp_path / "one.npy")) == 1
+    assert len(loaded.tables.predict(tmp_path / "one.npy")) == 1
     for shape in ((6, 18), (6, 9, 3), (18,)):
         np.save(tmp_path / "other.npy", np.ones(shape))
         features = shape[-1] if len(shape) > 1 else 1
         with pytest.raises(DataError, match=rf"Expected 2 features at every step of .*, but got {features}\."):
-            loaded.predict_table(tmp_path / "other.npy")
+            loaded.tables.predict(tmp_path / "other.npy")
 
 
 def test_an_array_is_read_by_a_network_that_learned_from_named_columns(tmp_path):
@@ -802,13 +804,13 @@ def test_an_array_is_read_by_a_network_that_learned_from_named_columns(tmp_path)
     (tmp_path / "a.csv").write_text("\n".join(["sequence,up,down,kind", *lines]) + "\n")
     train(config(task=Classify(data=str(tmp_path / "a.csv"), target="kind"), steps=3, batch_size=4), tmp_path / "run")
     loaded = orthornn.load(tmp_path / "run")
-    expected = loaded.evaluate_table(tmp_path / "a.csv")
+    expected = loaded.tables.evaluate(tmp_path / "a.csv")
     for y in (kind, np.array([loaded.labels.index(name) for name in kind])):
         np.savez(tmp_path / "a.npz", x=x, y=y)
-        assert loaded.evaluate_table(tmp_path / "a.npz") == pytest.approx(expected)
+        assert loaded.tables.evaluate(tmp_path / "a.npz") == pytest.approx(expected)
     np.savez(tmp_path / "a.npz", x=x, y=np.arange(12))
     with pytest.raises(DataError, match="Expected classes that the network knows"):
-        loaded.evaluate_table(tmp_path / "a.npz")
+        loaded.tables.evaluate(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("name", ["lengths", "mask", "weights"])
@@ -890,7 +892,7 @@ def test_points_are_marks_of_thousands_in_new_files_of_a_column_with_decimal_com
     words = ["train", "train.csv", "--target", "y", "--every-step", "--sequence", "sequence", *WORDS]
     assert main([*words, "--out", "run"]) == 0
     loaded = orthornn.load("run")
-    same = zip(loaded.predict_table("train.csv"), loaded.predict_table("new.csv"))
+    same = zip(loaded.tables.predict("train.csv"), loaded.tables.predict("new.csv"))
     for (_, wanted), (_, found) in same:
         np.testing.assert_array_equal(found.scores, wanted.scores)
     _rows(tmp_path / "odd.csv", head, [(s, f"1,{234 + s}", 0) for s in range(3)], ";")
@@ -918,10 +920,10 @@ def test_names_in_another_spelling_are_the_learned_ones(tmp_path, monkeypatch):
     assert main(["train", "all.csv", "--target", "y", "--categories", "code", *WORDS, "--out", "run"]) == 0
     loaded = orthornn.load("run")
     assert loaded.labels == codes
-    every = {one.name: said.scores for one, said in loaded.predict_table("all.csv")}
-    for one, said in loaded.predict_table("some.csv"):
+    every = {one.name: said.scores for one, said in loaded.tables.predict("all.csv")}
+    for one, said in loaded.tables.predict("some.csv"):
         np.testing.assert_allclose(said.scores, every[one.name], rtol=1e-6)
-    assert loaded.evaluate_table("some.csv")["accuracy"] >= 0  # its classes are known
+    assert loaded.tables.evaluate("some.csv")["accuracy"] >= 0  # its classes are known
     words = ["train", "all.csv", "--target", "y", "--categories", "code", *WORDS, "--test-data", "some.csv"]
     assert main([*words, "--out", "other"]) == 0
     assert orthornn.load("other").labels == codes
@@ -940,3 +942,38 @@ def test_missing_targets_are_of_their_own_column_and_what_is_left_out_is_told(tm
     _rows(tmp_path / "last.csv", ("sequence", "x", "y"), last)
     assert main(["train", "last.csv", "--target", "y", "--missing", "y=hold", *WORDS, "--out", "ends"]) == 0
     assert "20 have no target in their last row, and are left out" in capsys.readouterr().out
+
+
+def test_former_names_work_with_a_warning(tmp_path):
+    file = tmp_path / "made.csv"
+    file.write_text("id,x,y\n" + "".join(f"{s},{s % 2 + t / 9},{'ab'[s % 2]}\n" for s in range(12) for t in range(3)))
+    options = {"sequence": "id", "steps": 2, "hidden_size": 4, "out": tmp_path / "run"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        loaded = orthornn.train(file, "y", **options)
+    with pytest.warns(DeprecationWarning, match=r"Loaded\.predict_table is a former name\. Call tables\.predict\."):
+        before = loaded.predict_table(file)
+    assert [one.name for one, _ in before] == [one.name for one, _ in loaded.tables.predict(file)]
+    with pytest.warns(DeprecationWarning, match=r"Call tables\.evaluate\."):
+        assert loaded.evaluate_table(file) == loaded.tables.evaluate(file)
+    for name in ("forecasts", "anomalies"):
+        with pytest.warns(DeprecationWarning, match=rf"Call tables\.{name}"), pytest.raises(ArgumentError):
+            getattr(loaded, name)(file)
+
+
+@pytest.mark.parametrize(
+    "option", ["--separator=;", "--decimal=,", "--na=x", "--default-na=empty", "--encoding=latin-1"]
+)
+def test_marks_of_text_are_refused_for_other_files(option, tmp_path, monkeypatch, capsys):
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    frame = pandas.DataFrame(
+        {"id": np.repeat(np.arange(12), 3), "x": np.arange(36.0), "y": np.repeat(["a", "b"] * 6, 3)}
+    )
+    frame.to_csv("made.csv", index=False)
+    frame.to_parquet("made.parquet")
+    assert main(["train", "made.csv", "--target", "y", "--sequence", "id", *"--steps 2 --out run".split()]) == 0  # noqa: SIM905
+    for command in ("predict", "evaluate"):
+        assert main([command, "run", "made.parquet", option]) == 2
+        error = capsys.readouterr().err
+        assert f"Expected {option.partition('=')[0]} only for a text file, but got made.parquet. Leave it out" in error
+    assert main(["predict", "run", "made.csv", "--na=x"]) == 0

@@ -45,5 +45,5 @@ def test_values_far_from_0_are_written_as_they_are(tmp_path):
     assert main(["predict", str(tmp_path / "run"), str(tmp_path / "a.npz"), "--out", str(tmp_path / "s.csv")]) == 0
     with open(tmp_path / "s.csv", newline="", encoding="utf-8") as file:
         found = [float(row[1]) for row in list(csv.reader(file))[1:]]
-    assert found == [float(said.scores[0, 0]) for _, said in load(tmp_path / "run").predict_table(tmp_path / "a.npz")]
+    assert found == [float(said.scores[0, 0]) for _, said in load(tmp_path / "run").tables.predict(tmp_path / "a.npz")]
     assert len(set(found)) == 12

@@ -378,6 +378,20 @@ def test_modules_leave_the_meta_device_one_by_one(subject):
     assert all(out.isfinite().all() for out in run(net, inputs()))
 
 
+@pytest.mark.sampled(25)
+@EVERY
+def test_a_seed_gives_the_same_values_with_and_without_the_meta_device(subject):
+    """As with torch's layers, whose constructors call reset_parameters."""
+    torch.manual_seed(5)
+    expected, after = subject.make(I, N).state_dict(), torch.get_rng_state()
+    net = subject.make(I, N, device="meta").to_empty(device="cpu")
+    torch.manual_seed(5)
+    net.reset_parameters()
+    assert torch.equal(torch.get_rng_state(), after)
+    found = net.state_dict()
+    assert not [name for name, value in expected.items() if not torch.equal(found[name], value)]
+
+
 @EVERY
 def test_nothing_is_drawn_on_the_meta_device(subject):
     """A network without values costs no QR factorization of a matrix nobody sees, and leaves the generator as it is."""

@@ -14,7 +14,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from orthornn import Householder, OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell, Rotations, ScaledCayley
+from orthornn import (
+    Householder,
+    OrthogonalBlocks,
+    OrthogonalRNN,
+    OrthogonalRNNCell,
+    Rotations,
+    ScaledCayley,
+    convert,
+)
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "state_dicts_first_defaults.safetensors"
 FIRST = Householder(16, base="rotations")
@@ -99,6 +107,27 @@ def test_a_state_of_today_is_not_taken_for_a_first_one(given, asked):
         asked().load_state_dict(given().state_dict())
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: convert(OrthogonalRNN(3, 5, nonlinearity="tanh"), Householder()),
+        lambda: convert(OrthogonalRNN(3, 5, nonlinearity="identity"), Householder()),
+        lambda: convert(OrthogonalRNNCell(3, 5, nonlinearity="identity"), Householder()),
+        lambda: convert(OrthogonalBlocks(3, 4, 6), Householder(base="rotations", train_angles=True)),
+        lambda: OrthogonalRNN(3, 5).fold(),
+        lambda: OrthogonalBlocks(3, 4, 6).fold(),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::orthornn.errors.OrthornnWarning")
+def test_a_converted_network_loads_what_it_saves(make):
+    """Its parametrization was chosen, though not in the constructor; a plain dictionary has no version."""
+    net, again = make(), make()
+    again.load_state_dict(dict(net.state_dict()))
+    assert repr(again) == repr(net)
+    x = torch.randn(4, 2, 3) if not isinstance(net, OrthogonalRNNCell) else torch.randn(2, 3)
+    torch.testing.assert_close(again(x)[0], net(x)[0], rtol=0, atol=0)
+
+
 def test_what_was_read_says_so():
     net = NETWORKS["default"]()
     net.load_state_dict(stored("default")[0])
@@ -113,6 +142,32 @@ def test_what_was_read_says_so():
 def test_a_state_that_belongs_to_something_else_is_refused():
     with pytest.raises(RuntimeError, match=r"transition_l0\.reflectors"):
         OrthogonalRNN(3, 20).load_state_dict(OrthogonalRNN(3, 20, parametrization=Householder(3)).state_dict())
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda: OrthogonalRNN(3, 20), ("weight_ih_l0",)),
+        (lambda: OrthogonalRNN(3, 20), ("weight_ih_l0", "bias_ih_l0")),
+        (lambda: OrthogonalRNN(3, 5), ("transition_l0.reflectors",)),
+        (lambda: OrthogonalRNN(3, 5, 2), ("weight_ih_l0", "transition_l0.reflectors", "transition_l0.method.angles")),
+        (lambda: OrthogonalRNNCell(3, 5), ("rnn.weight_ih_l0",)),
+        (lambda: OrthogonalBlocks(3, 4, 6), ("blocks.0.recurrence.transition_l0.angles",)),
+        (lambda: OrthogonalBlocks(3, 4, 6, 2), ("blocks.0.recurrence.weight_ih_l0", "blocks.0.skip.weight")),
+    ],
+)
+def test_a_part_of_a_state_changes_nothing_but_its_tensors(make, part):
+    """Fine-tuning begins with such a part. A plain dictionary has no version, as a file of tensors has none."""
+    net, given = make(), make().state_dict()
+    before = repr(net), dict(net.named_parameters())
+    loaded = net.load_state_dict({name: given[name] for name in part}, strict=False)
+    assert set(loaded.missing_keys) == set(net.state_dict()) - set(part)
+    assert repr(net) == before[0]
+    now = dict(net.named_parameters())
+    assert now.keys() == before[1].keys()
+    assert all(now[name] is before[1][name] for name in now)
+    for name in part:
+        torch.testing.assert_close(net.state_dict()[name], given[name], rtol=0, atol=0)
 
 
 if __name__ == "__main__":

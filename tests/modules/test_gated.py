@@ -151,6 +151,22 @@ def test_without_peepholes_it_is_torchs_lstm():
         torch.testing.assert_close(a.grad, b.grad, rtol=0, atol=tolerance(torch.float64, T * N * B))
 
 
+@pytest.mark.parametrize("steps", [0, 1, T])
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_two_states_of_the_lstm_are_tensors_of_their_own(steps, packed):
+    """A loop over segments detaches both in place, and sets one of them to zero, as with torch.nn.LSTM."""
+    net, x = PeepholeLSTM(I, N, dtype=torch.float64), torch.randn(steps, B, I, dtype=torch.float64)
+    if packed and steps:
+        x = nn.utils.rnn.pack_padded_sequence(x, torch.full((B,), steps), enforce_sorted=False)
+    for h, c in (net(x)[1], net(x, output="last")[1], net.step(torch.zeros(B, I, dtype=torch.float64))[1]):
+        loss = c.square().sum()
+        with torch.no_grad():
+            h.zero_()
+        loss.backward()
+        h.detach_()
+        c.detach_()
+
+
 def test_peepholes_see_the_cell():
     """One step by hand: i and f see c_0, o sees c_1."""
     torch.manual_seed(0)

@@ -1,5 +1,8 @@
 """Spectral margins: the bounds of eq. 10, the three initializations, what margin 0 and None mean."""
 
+from fractions import Fraction
+
+import numpy as np
 import pytest
 import torch
 
@@ -21,6 +24,16 @@ def test_singular_values_stay_within_the_margin(margin):
         assert (s - 1).abs().max() <= margin + EXACT
         found = torch.linalg.svdvals(method(*free))
         torch.testing.assert_close(found, s.abs().sort(descending=True)[0], rtol=EXACT, atol=EXACT * margin)
+
+
+@pytest.mark.parametrize("margin", [np.float32(0.1), Fraction(1, 10), 1])
+def test_a_margin_may_be_any_real_number(margin):
+    """And descriptions that are equal have equal hashes."""
+    description = SpectralMargin(margin=margin)
+    assert type(description.margin) is float
+    assert {description: 1}[SpectralMargin(margin=float(margin))]
+    W = description.bind(4)(*description.bind(4).initial())
+    assert float((torch.linalg.svdvals(W) - 1).abs().max()) <= margin
 
 
 def test_margin_zero_has_no_spectrum_and_none_has_a_free_one():

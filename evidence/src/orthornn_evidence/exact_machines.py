@@ -15,7 +15,6 @@ then is the table of the task used: the automaton is exact if its minimal table 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import platform
@@ -39,10 +38,10 @@ from orthornn.automata import Automaton, extract, machine_of
 from orthornn.environment import commit
 from orthornn.errors import ArgumentError
 from orthornn.export import machine_to_c
-from orthornn.learn.given_once import parse_given_once
 from orthornn.learn.tasks.streams import stream
 from orthornn.modules import ReflectionRNN
 
+from .once_parser import OnceParser
 from .tasks.finite_groups import group_named
 
 RADII = (1.4, 1.0, 0.7, 0.5, 0.3, 0.15)
@@ -374,16 +373,14 @@ def c_bytes(header: str, compiler: str) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, which writes one JSON file per task and the proof of its machine; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="orthornn exact-machines", description=__doc__.splitlines()[0], allow_abbrev=False
-    )
+    parser = OnceParser(prog="orthornn exact-machines", description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", default=",".join(TASKS), help="names, separated by commas")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path, default=None)
     for entry in dataclasses.fields(Recipe):
         text = f"default: {entry.default}, or that of the task"
         parser.add_argument(f"--{entry.name.replace('_', '-')}", type=type(entry.default), help=text)
-    given = vars(parse_given_once(parser, arguments))
+    given = vars(parser.parse_args(arguments))
     changes = {e.name: given[e.name] for e in dataclasses.fields(Recipe) if given[e.name] is not None}
     names = [check_choice("tasks", name, tuple(TASKS)) for name in given["tasks"].split(",")]
     torch.set_num_threads(1)

@@ -22,7 +22,6 @@ elements acts exactly as an orthogonal matrix. A Procrustes rotation aligns them
 
 from __future__ import annotations
 
-import argparse
 import copy
 import dataclasses
 import json
@@ -41,9 +40,9 @@ from orthornn._checks import check_choice
 from orthornn._files import write_bytes
 from orthornn.environment import commit
 from orthornn.errors import ArgumentError
-from orthornn.learn.given_once import parse_given_once
 from orthornn.modules import ReflectionRNN
 
+from .once_parser import OnceParser
 from .tasks.finite_groups import FiniteGroup
 from .tasks.groups import Groups
 
@@ -368,9 +367,7 @@ def measure(recipe: Recipe, seed: int, exact_steps: int = 0) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, which writes one JSON file per group and kind of letters; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="orthornn group-words", description=__doc__.splitlines()[0], allow_abbrev=False
-    )
+    parser = OnceParser(prog="orthornn group-words", description=__doc__.splitlines()[0])
     parser.add_argument("--group", default="S5")
     parser.add_argument("--letters", choices=LETTERS, default="elements")
     parser.add_argument("--seeds", type=int, default=5)
@@ -380,7 +377,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if entry.name not in ("group", "letters"):
             kind = type(entry.default)
             parser.add_argument(f"--{entry.name.replace('_', '-')}", type=kind, default=entry.default)
-    given = vars(parse_given_once(parser, arguments))
+    given = vars(parser.parse_args(arguments))
     recipe = Recipe(**{entry.name: given[entry.name] for entry in dataclasses.fields(Recipe)})
     torch.set_num_threads(1)
     machine = {

@@ -40,8 +40,7 @@ from orthornn._shell_word import shell_word
 from orthornn._warnings import warn
 from orthornn.environment import commit
 from orthornn.errors import ArgumentError, DataError, OrthornnError, OrthornnWarning
-from orthornn.learn.files.frames import shown_name
-from orthornn.learn.given_once import parse_given_once
+from orthornn.learn.files.data_frames import shown_name
 from orthornn.learn.report.runs import SavedRun, chosen, read_runs
 from orthornn.learn.report.table import Column, Table
 from orthornn.learn.tasks import Task
@@ -50,7 +49,8 @@ from orthornn.saved.json_files import LARGEST, checked, parse
 from orthornn.saved.schemas import Finite, Step
 
 from .leaderboard_options import shown_options
-from .leaderboard_runs import Plan, carry_out, rates_of, systems_of
+from .leaderboard_runs import Plan, rates_of, run_plan, systems_of
+from .once_parser import OnceParser
 from .tasks import Groups, ModularSums, PixelMNIST
 
 _WITHOUT = ("--out", "--threads", "--seed")  # options of a command that do not change the kind of training
@@ -506,11 +506,11 @@ def _accuracy(model: nn.Module, batches: Iterable[Any]) -> float:
 
 def _parser() -> argparse.ArgumentParser:
     """Return the parser of the words before --; each command accepts only its options."""
-    parser = argparse.ArgumentParser("orthornn leaderboard", description=(__doc__ or "").splitlines()[0])
+    parser = OnceParser("orthornn leaderboard", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="what", required=True)
 
     def command_named(name: str, summary: str, **more: Any) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False, **more)
+        made = commands.add_parser(name, help=summary, description=summary, **more)
         made.add_argument("--out", type=Path, default=Path("results/leaderboard"), help="folder of the leaderboard")
         return made
 
@@ -548,14 +548,14 @@ def main(words: Sequence[str] | None = None) -> int:
     typed = list(sys.argv[1:] if words is None else words)
     at = typed.index("--") if "--" in typed else len(typed)
     parser = _parser()
-    given = parse_given_once(parser, typed[:at])
+    given = parser.parse_args(typed[:at])
     if at < len(typed) and given.what != "run":
         parser.error(f"Expected words after -- only for run, but got {' '.join(typed[at:])}. Leave them out.")
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: print(f"leaderboard: {printable(message)}", file=sys.stderr)
         warnings.simplefilter("always", OrthornnWarning)
         try:
-            _carry_out(given, typed[at + 1 :])
+            _run(given, typed[at + 1 :])
         except KeyboardInterrupt:
             print("\nleaderboard: interrupted. Repeat the command to resume.", file=sys.stderr)
             return 128 + signal.SIGINT
@@ -569,7 +569,7 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _carry_out(given: argparse.Namespace, shared: Sequence[str]) -> None:
+def _run(given: argparse.Namespace, shared: Sequence[str]) -> None:
     """Run the requested command, and write the page. shared: The words after --."""
     if given.what == "add":
         store(map(entry, finished(read_runs(given.folders))), given.out)
@@ -580,7 +580,7 @@ def _carry_out(given: argparse.Namespace, shared: Sequence[str]) -> None:
         systems, rates = systems_of(given.systems), rates_of(given.lrs)
         length = (given.epochs, given.steps, given.sweep)
         plan = Plan(tuple(shared), systems, rates, *length, given.seeds, given.budget)
-        paths = carry_out(plan, given.runs)
+        paths = run_plan(plan, given.runs)
         if not paths:
             raise ArgumentError(f"Expected at least one run to finish, but none did. See the messages in {given.runs}.")
         store(map(entry, read_runs(paths)), given.out)

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orthornn._checks import check_choice, check_integer, check_number, check_positive
+from orthornn._command_words import split_words
 from orthornn._files import read_bytes, write_bytes
 from orthornn._printable import printable
 from orthornn.errors import ArgumentError, DataError
-from orthornn.learn.given_once import repeated, told
 from orthornn.learn.report.runs import chosen, read_run
 from orthornn.learn.systems import MODELS
 from orthornn.saved.json_files import LARGEST, parse
@@ -86,12 +86,9 @@ class Plan:
 
     def _check_options(self, system: str) -> None:
         """Raise ArgumentError if two parts of the plan name one option of a run."""
-        found = repeated([*self.words(system, self.rates[0], 0), "--out", "the folder of each run"])
-        if found is not None:
-            raise ArgumentError(
-                f"{told(*found)} A run of {system!r} has its own options, those behind --, and {', '.join(_OF_PLAN)}. Name "
-                f"each in one place."
-            )
+        parts = f"its own options, those behind --, and {', '.join(_OF_PLAN)}"
+        advice = f"A run of {system!r} has {parts}. Name each in one place."
+        split_words([*self.words(system, self.rates[0], 0), "--out", "the folder of each run"], lambda typed: 1, advice)
         length = {"--epochs", "--steps"} & {word.partition("=")[0] for word in (*_split(system), *self.task)}
         if length:
             raise ArgumentError(
@@ -123,7 +120,7 @@ class Plan:
         return ["train", name, *options]
 
 
-def carry_out(plan: Plan, folder: Path, say: Callable[[str], object] = print) -> list[Path]:
+def run_plan(plan: Plan, folder: Path, say: Callable[[str], object] = print) -> list[Path]:
     """Return the folders of the finished runs with the best rate of each system, all seeds.
 
     If a run of a system does not begin, its other runs are skipped, since they would fail for the same reason.

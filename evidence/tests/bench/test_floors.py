@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from orthornn.errors import ArgumentError, OrthornnError
-from orthornn.learn.timing import Ratio
 from orthornn_evidence.bench import floors
 from orthornn_evidence.bench.cases import Case, Work
 from orthornn_evidence.bench.floors import judge, obstacle
 from orthornn_evidence.bench.networks import NETWORKS
+from orthornn_evidence.bench.timing import Ratio
 
 MUST_REACH = {
     "wy-256-32-b1": (35, 15),

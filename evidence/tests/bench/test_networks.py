@@ -12,13 +12,13 @@ from torch.nn import functional as F
 from orthornn import rotation_basis as basis
 from orthornn.errors import ArgumentError, BackendError
 from orthornn.kernels.backends.cpp import extension
-from orthornn.learn.timing import Timing
 from orthornn_evidence.bench.cases import Case, Work
 from orthornn_evidence.bench.chain import chain_speed
 from orthornn_evidence.bench.figures import sweep_figure
 from orthornn_evidence.bench.memory import peak_bytes
 from orthornn_evidence.bench.networks import NETWORKS, Runnable, output_of, peers
 from orthornn_evidence.bench.scaling import Grid, power, sweep, sweep_tables
+from orthornn_evidence.bench.timing import Timing
 from orthornn_evidence.bench.training_step import training_step
 from support.tolerances import tolerance
 

@@ -12,6 +12,8 @@ from orthornn import cli
 from orthornn.learn import entry_points
 from orthornn_evidence import group_words, leaderboard
 from orthornn_evidence.bench import Grid
+from orthornn_evidence.certificates import tanks
+from orthornn_evidence.irregular_time import runs
 from orthornn_evidence.own_data import results
 
 
@@ -136,6 +138,8 @@ def test_a_folder_with_results_is_refused_before_anything_is_measured(name, tmp_
         (leaderboard.main, ["run", "--out", "a", "--out=b", "--", "copying"]),
         (group_words.main, ["--out", "a", "--out", "b"]),
         (results.main, ["plan", "--out", "a", "--out", "b"]),
+        (tanks.main, ["--out", "a", "--out", "b"]),
+        (runs.main, ["--out", "a", "--out=b"]),
     ],
 )
 def test_commands_of_modules(main, words, capsys, tmp_path, monkeypatch):

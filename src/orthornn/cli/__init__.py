@@ -18,14 +18,14 @@ from typing import Any
 from orthornn_command.manual import COMMANDS, asked, commands
 
 from .._checks import check_choice
+from .._command_words import split_words
 from .._printable import printable
 from ..cores import limited_threads
 from ..errors import Interrupted, MissingPackageError, OrthornnError, OrthornnWarning
 from ..kernels.backends.cpp import extension
 from ..learn.entry_points import COMMANDS as OF_PACKAGES
 from ..learn.entry_points import is_known, load
-from ..learn.given_once import check_given_once
-from ..learn.terminated import Terminated, terminable
+from ..learn.runs.signals import Terminated, terminable
 
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}  # Windows has no quota among its errors
 _OF_OUTPUT = "_is_of_output"  # the mark of an error of writing to the output
@@ -180,7 +180,8 @@ def _run(words: list[str], traceback: bool) -> int:
             return 0
         extension.build()  # an ORTHORNN_ISA that is not there
         module = _module_of(words[0])
-        check_given_once(words[1:])
+        if words[0] not in COMMANDS:  # of another package, whose parser may take the last of two
+            split_words(words[1:], lambda typed: 1)
         if not {"-h", "--help"} & {*words}:
             _check_packages(words[0])
         return importlib.import_module(module).main(words[1:])

@@ -12,7 +12,7 @@ from ..learn.options import RunOptions
 from ..learn.own_data import options_for
 from ..learn.plain_results import show_all, with_baselines
 from ..learn.recipes import say_recipe, with_recipe
-from ..learn.report.figures import learning_curves, or_a_warning, told
+from ..learn.report.figures import figure_note, learning_curves, or_a_warning
 from ..learn.report.lines import say, show
 from ..learn.report.pictures import curves_with_bands, save
 from ..learn.report.runs import groups, read_runs
@@ -20,9 +20,9 @@ from ..learn.shown import Printed
 from ..learn.systems import MODELS, model_named
 from ..learn.train import completed
 from ..learn.training.threads import choose_threads
-from .arguments import data_and_options
 from .outputs import check_new_files
 from .progress import Display
+from .task_arguments import data_and_options
 
 SUMMARY = (
     "Trains several models in turns, from the same seed and on the same batches, and writes a run directory for each, a "
@@ -91,5 +91,5 @@ def main(words: Sequence[str]) -> int:
                 runs = groups(read_runs([folder]))
                 save(curves_with_bands(runs, "train", "loss", task.objective().trivial_loss), figure)
     show_all(verdict, tables)  # after the files: whoever reads this may be gone
-    show(f"results: {folder}{told(figure)}")
+    show(f"results: {folder}{figure_note(figure)}")
     return 2 if comparison.diverged else 0

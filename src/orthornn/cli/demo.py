@@ -11,7 +11,9 @@ round sums differently; with one thread the networks learn the same on any numbe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import statistics
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,11 +27,10 @@ from ..cores import limited_threads
 from ..diagnostics import hidden_gradient_norms
 from ..learn import compare
 from ..learn.options import results_folder
-from ..learn.report.figures import or_a_warning, overview, told
+from ..learn.report.figures import figure_note, or_a_warning, overview
 from ..learn.report.table import Column, Table
 from ..learn.systems import SequenceModel, model_named, parse_count
 from ..learn.tasks import Copying, Task
-from ..learn.timing import Contender, interleave
 from ..learn.training import OptimizerConfig, RunConfig
 from ..modules import OrthogonalRNN
 from .arguments import read_options
@@ -97,10 +98,10 @@ def main(words: Sequence[str]) -> int:
         for name, config in compare.configs(dataclasses.replace(base, validate_every=base.steps), names).items()
     }
     with limited_threads(1):
-        return _carry_out(arguments, task, configs)
+        return _run(arguments, task, configs)
 
 
-def _carry_out(arguments: DemoArguments, task: Copying, configs: dict[str, RunConfig]) -> int:
+def _run(arguments: DemoArguments, task: Copying, configs: dict[str, RunConfig]) -> int:
     folder = arguments.out or results_folder("demo")
     figure = folder / "demo.png"
     if not compare.is_begun(folder):
@@ -138,7 +139,7 @@ def _carry_out(arguments: DemoArguments, task: Copying, configs: dict[str, RunCo
     if speed.rows:
         print()
         speed.show()
-    print(f"\nrun directories: {folder}{told(figure)}")
+    print(f"\nrun directories: {folder}{figure_note(figure)}")
     return 2 if comparison.diverged else 0
 
 
@@ -170,13 +171,8 @@ def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Tab
     for name, model in models.items():
         if isinstance(model.core, OrthogonalRNN):
             width = model.core.hidden_size
-            timed = {
-                "model": (model.core, tokens),
-                "rnn": (nn.RNN(classes, width), one_hot),
-                "lstm": (nn.LSTM(classes, width), one_hot),
-            }
-            times = interleave([_contender(key, *pair) for key, pair in timed.items()], _SPEED_ROUNDS)
-            ours, rnn, lstm = (times[key].median for key in timed)
+            timed = [(model.core, tokens), (nn.RNN(classes, width), one_hot), (nn.LSTM(classes, width), one_hot)]
+            ours, rnn, lstm = _medians([_pass(*pair) for pair in timed])
             table.rows.append(
                 [
                     name,
@@ -191,11 +187,28 @@ def _speed(models: dict[str, SequenceModel], task: Task, batch_size: int) -> Tab
     return table
 
 
-def _contender(name: str, core: nn.Module, inputs: Tensor) -> Contender:
-    """Run forward, and backward from a gradient of every output to all parameters."""
+def _pass(core: nn.Module, inputs: Tensor) -> Callable[[], object]:
+    """Return a function that runs forward, and backward from a gradient of every output to all parameters."""
     with torch.no_grad():
         grad = torch.randn_like(core(inputs)[0])
-    return Contender(name, lambda: core(inputs)[0].backward(grad), before=lambda: core.zero_grad(set_to_none=True))
+
+    def run() -> None:
+        core.zero_grad(set_to_none=True)
+        core(inputs)[0].backward(grad)
+
+    return run
+
+
+def _medians(functions: Sequence[Callable[[], object]]) -> list[float]:
+    """Return the median seconds of each function; they take turns, which spreads a slow phase of the machine over all."""
+    seconds: list[list[float]] = [[] for _ in functions]
+    for _ in range(_SPEED_ROUNDS):
+        for run, own in zip(functions, seconds):
+            run()  # the caches are its own by then
+            start = time.perf_counter()
+            run()
+            own.append(time.perf_counter() - start)
+    return list(map(statistics.median, seconds))
 
 
 def _gradients(models: dict[str, SequenceModel], task: Task) -> dict[str, list[float]]:

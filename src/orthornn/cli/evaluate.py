@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
-from ..errors import ArgumentError, DataError
+from ..errors import DataError
 from ..learn.files.columns import is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import load
@@ -40,14 +40,7 @@ DESCRIPTION = "Prints the loss and the metrics of a trained network on sequences
 def main(words: Sequence[str]) -> int:
     """Run the command and return the exit status."""
     arguments = read_options(EvaluateArguments, "orthornn evaluate", DESCRIPTION, words or ["--help"])
-    loaded = load(arguments.run, arguments.checkpoint)
-    if arguments.data is not None:
-        loaded = arguments.read_by(loaded)
-    elif arguments.read_by(loaded) is not loaded:
-        raise ArgumentError(
-            "Expected a file for --separator, --decimal, --thousands, --na, --default-na and --encoding, but got none. Name "
-            "one."
-        )
+    loaded = arguments.read_by(load(arguments.run, arguments.checkpoint), arguments.data)
     if arguments.data is None:
         folder = loaded.directory or arguments.run  # of a search, that of its result
         if not loaded.config.task.files():
@@ -57,7 +50,7 @@ def main(words: Sequence[str]) -> int:
         metrics = trainer.evaluate(loaded.config.task.problem().test(loaded.config.evaluation_batch), loaded.threshold)
         check_data(folder, loaded.config.task)  # now, as the task may have fetched them first
     elif isinstance(loaded.config.task, TableTask) and is_table(arguments.data):
-        metrics = loaded.evaluate_table(read_once(loaded, arguments.data))
+        metrics = loaded.tables.evaluate(read_once(loaded, arguments.data))
     else:
         sequences, targets = read_sequences(arguments.data, loaded.description["input"] == "tokens")
         if targets is None:

@@ -180,7 +180,7 @@ def _calibration(arguments: ExportArguments, loaded: Loaded) -> np.ndarray | lis
         scaled = arguments.numbers != "float32" and arguments.input_range is None
         return _training_sequences(arguments, loaded) if scaled else None
     if isinstance(loaded.config.task, TableTask) and is_table(arguments.calibration):
-        return [one.values for one, _ in loaded.predict_table(arguments.calibration)]
+        return [one.values for one, _ in loaded.tables.predict(arguments.calibration)]
     description = loaded.description
     x = read_sequences(arguments.calibration, description["input"] == "tokens")[0]
     wide = description["input_size"]
@@ -244,6 +244,6 @@ def _check_integer_options(arguments: ExportArguments) -> None:
             f"Pass one of them."
         )
     if arguments.steps is not None and arguments.input_range is None:
-        raise ArgumentError("Expected --input-range with --steps, but got --calibration. Leave --steps out.")
+        raise ArgumentError("Expected --input-range with --steps, but got none. Add it, or leave --steps out.")
     if arguments.fine_tune_lr != ExportArguments.fine_tune_lr and not arguments.fine_tune:
         raise ArgumentError("Expected --fine-tune with --fine-tune-lr, but got none. Add it, or leave the rate out.")

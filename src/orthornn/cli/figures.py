@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..learn.report import instruments
 from ..learn.report.instruments import GradientHistory, SpectrumHistory
 from ..learn.report.lines import show
 from ..learn.training import read_metrics
+from .arguments import read_options
 from .outputs import check_folder, check_new_file
 
 KINDS: dict[str, tuple[str, Any, Callable[[Path, Mapping[str, Any]], None]]] = {
@@ -33,49 +35,41 @@ KINDS: dict[str, tuple[str, Any, Callable[[Path, Mapping[str, Any]], None]]] = {
     ),
 }
 
-MANUAL = f"""\
-orthornn figures - draw what runs recorded
+DESCRIPTION = (
+    "Draws what runs recorded. KIND is one of: "
+    + "; ".join(f"{name}, {kind[0]}" for name, kind in KINDS.items())
+    + ". `orthornn train ... --record-gradients K` records what gradient-map and gradients draw, every K updates, and "
+    "`--record-spectrum K` what spectrum and orthogonality draw."
+)
 
-usage: orthornn figures KIND RUN [RUN ...] [--out FILE] [--force]
 
-kinds:
-{chr(10).join(f"  {name:<14} {kind[0]}" for name, kind in KINDS.items())}
+@dataclass(frozen=True)
+class FiguresArguments:
+    """The options of orthornn figures."""
 
-RUN is a run directory, or a folder of run directories, such as `orthornn compare` writes. FILE ends in .png, .svg or
-.pdf. Default: KIND.png in the run directory or, for several runs, in the folder of the first. An existing file is
-replaced only with --force.
-
-`orthornn train ... --record-gradients K` records what gradient-map and gradients draw, every K updates, and
-`--record-spectrum K` what spectrum and orthogonality draw.
-"""
+    kind: str = field(metadata={"positional": "KIND"})
+    """Kind of the figure."""
+    runs: tuple[Path, ...] = field(default=(), metadata={"positional": "RUN [RUN ...]"})
+    """Run directories, or folders of run directories, such as `orthornn compare` writes."""
+    out: Path | None = None
+    """File that ends in .png, .svg or .pdf. Default: KIND.png in the run directory or, for several runs, in the folder of the
+    first."""
+    force: bool = False
+    """Replace the file if it exists."""
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command and return the exit status."""
-    if not words or not {"-h", "--help"}.isdisjoint(words):
-        print(MANUAL, end="")
-        return 0
-    kind = check_choice("the kind of figure", words[0], KINDS)
-    parts = [part for word in words[1:] for part in (word.split("=", 1) if word.startswith("--out=") else [word])]
-    rest, out, force = [part for part in parts if part != "--force"], None, "--force" in parts
-    if "--out" in rest:
-        place = rest.index("--out")
-        if place + 1 >= len(rest) or not rest[place + 1]:
-            raise ArgumentError("Expected a file after --out, but got none. Name one, such as --out figure.png.")
-        out = Path(rest[place + 1])
-        del rest[place : place + 2]
-    unknown = [word for word in rest if word.startswith("-")]
-    if unknown or not rest:
-        came = f"got {unknown[0]}" if unknown else "got no run"
-        raise ArgumentError(
-            f"Expected a run, but {came}. Write: orthornn figures KIND RUN [RUN ...] [--out FILE] [--force]."
-        )
-    runs = run_directories([Path(word) for word in rest])
+    arguments = read_options(FiguresArguments, "orthornn figures", DESCRIPTION, words or ["--help"])
+    kind = check_choice("the kind of figure", arguments.kind, KINDS)
+    if not arguments.runs:
+        raise ArgumentError("Expected a run, but got no run. Write: orthornn figures KIND RUN [RUN ...].")
+    runs = run_directories(arguments.runs)
     folders = list(runs.values())
-    out = out or (folders[0] if len(folders) == 1 else folders[0].parent) / f"{kind}.png"
+    out = arguments.out or (folders[0] if len(folders) == 1 else folders[0].parent) / f"{kind}.png"
     check_choice("the figure's format", out.suffix, (".png", ".svg", ".pdf"))
     check_folder(out.parent)
-    check_new_file([out], force)
+    check_new_file([out], arguments.force)
     _, history, draw = KINDS[kind]
     histories = {}
     for name, folder in runs.items():

@@ -11,12 +11,14 @@ import numpy as np
 from ..errors import ArgumentError
 from ..learn.files.cells import coded, listed, missing_cells, shown
 from ..learn.files.columns import SUFFIXES, Table, is_data, read_columns
+from ..learn.files.csv_format import format_of
 from ..learn.files.row_numbers import numbers_rows
 from ..learn.options import read_values
-from ..learn.own_data import csv_format, options_for, table_options
+from ..learn.own_data import options_for, table_options
 from ..learn.report.lines import say, show
 from ..learn.report.table import Column
 from ..learn.report.table import Table as ShownTable
+from ..learn.tasks.table_options import sound_format
 from .arguments import parse
 
 USAGE = f"""\
@@ -38,20 +40,22 @@ def main(words: Sequence[str]) -> int:
     if not words or not {"-h", "--help"}.isdisjoint(words):
         print(USAGE, end="")
         return 0
-    path = Path(words[0])
+    path, known = Path(words[0]), table_options(None)
+    given = parse(words[1:], known, "orthornn inspect")
     if not is_data(path.expanduser()):
         raise ArgumentError(f"Expected a file ({', '.join(SUFFIXES)}) or a folder of sounds, but got {words[0]!r}.")
-    known = table_options(None)
-    given = parse(words[1:], known, "orthornn inspect")
     left = [known[name].typed for name in given if "target" not in given and name not in _READING]
     if left:
         raise ArgumentError(
             f"Expected only options for reading the file, or --target COLUMN with the options of a task, but got "
             f"{left[0]!r}. Leave it out, or name the target."
         )
-    show_columns(read_columns(path.expanduser(), csv_format(read_values(given, known, "orthornn inspect"))))
+    values = read_values(given, known, "orthornn inspect")
+    file = read_columns(path.expanduser(), format_of(values), sound_format(values))
+    show_columns(file)
     if "target" in given:
-        for line in options_for(words[0], given, say, command=None, prog="orthornn inspect").made_task.summary_lines():
+        made = options_for(words[0], given, say, command=None, prog="orthornn inspect", file=file).made_task
+        for line in made.summary_lines():
             say(line)
     return 0
 

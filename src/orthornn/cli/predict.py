@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
@@ -11,10 +11,11 @@ from ..errors import ArgumentError, DataError
 from ..learn.files.columns import Table, is_table
 from ..learn.files.sequence_files import read_sequences
 from ..learn.predict import Loaded, load
-from ..learn.predict_tables import forecast_task, heads_of_forecasts, read_table, rows_of_forecasts, told_times
+from ..learn.predict_tables import forecast_task, heads_of_forecasts, read_table, rows_of_forecasts, times_summary
 from ..learn.report.lines import say, show
 from ..learn.score_files import write_anomalies, write_forecasts, write_scores, write_table
 from ..learn.tasks.forecast import Forecast
+from ..learn.tasks.table_source import has_text
 from ..learn.tasks.table_task import TableTask
 from ..saved.run_files import check_is_run, run_in
 from .arguments import read_options
@@ -38,16 +39,16 @@ class Marks:
     encoding: str | None = None
     """Encoding of DATA, such as latin-1. Default: as in training."""
 
-    def read_by(self, loaded: Loaded) -> Loaded:
-        """Return the network set up to read text files in this format."""
-        return loaded.reading(
-            separator=self.separator,
-            decimal=self.decimal,
-            thousands=self.thousands,
-            na=self.na,
-            default_na=self.default_na,
-            encoding=self.encoding,
-        )
+    def read_by(self, loaded: Loaded, data: Path | None) -> Loaded:
+        """Return the network set up to read DATA in this format. Raise ArgumentError for a mark that nothing would read."""
+        given = {entry.name: getattr(self, entry.name) for entry in fields(Marks)}
+        typed = [f"--{name.replace('_', '-')}" for name, mark in given.items() if mark is not None]
+        if typed and (data is None or not has_text(data)):
+            raise ArgumentError(
+                f"Expected {', '.join(typed)} only for a text file, but got {'no file' if data is None else data}. "
+                f"{'Name one' if data is None else 'Leave it out'}."
+            )
+        return loaded.reading(**given)
 
 
 @dataclass(frozen=True)
@@ -90,25 +91,25 @@ def main(words: Sequence[str]) -> int:
     check_suffix(arguments.out, (".csv", ".txt"))
     check_folder(arguments.out.parent)
     check_new_file([arguments.out], arguments.force)
-    loaded = arguments.read_by(load(arguments.run, arguments.checkpoint))
+    loaded = arguments.read_by(load(arguments.run, arguments.checkpoint), arguments.data)
     task = loaded.config.task
     if arguments.every_step:
         forecast_task(task)
         if arguments.anomalies:
             raise ArgumentError("Expected --every-step or --anomalies, but got both. Name one.")
     if arguments.anomalies:
-        scored = loaded.anomalies(arguments.data)
+        scored = loaded.tables.anomalies(arguments.data)
         write_anomalies(arguments.out, scored)
         show(f"{_counted(len(scored))}: {arguments.out}")
         return 0
     if isinstance(task, Forecast) and is_table(arguments.data) and not arguments.every_step:
-        later = loaded.forecasts(read_once(loaded, arguments.data))
+        later = loaded.tables.forecasts(read_once(loaded, arguments.data))
         rows = (row for one in later for row in rows_of_forecasts(one))
         write_forecasts(arguments.out, heads_of_forecasts(task, later), rows)
         show(f"{_counted(len(later))}, {sum(len(one.steps) for one in later)} step(s) after the end: {arguments.out}")
         return 0
     if isinstance(task, TableTask) and is_table(arguments.data):
-        found = loaded.predict_table(read_once(loaded, arguments.data))
+        found = loaded.tables.predict(read_once(loaded, arguments.data))
         write_table(arguments.out, found, loaded.labels, loaded.description["output"] == "all")
         show(f"{_counted(len(found))}: {arguments.out}")
         return 0
@@ -123,7 +124,7 @@ def read_once(loaded: Loaded, data: Path) -> Table:
     """Return the table in a file; print the step and the gaps of its times, which may differ from the training data."""
     task = loaded.config.task
     file = read_table(task, loaded.description, data)
-    told = told_times(task, file)
+    told = times_summary(task, file)
     if told:
         say(f"{data.name}: {told}")
     return file

@@ -22,8 +22,8 @@ from ..learn.report.significance import mean_and_spread, verdicts
 from ..learn.report.table import Column, Table
 from ..learn.training.schedule import check_warmup
 from ..saved.diverged import read_diverged
-from .arguments import data_and_options
 from .outputs import check_new_files
+from .task_arguments import data_and_options
 
 SUMMARY = (
     "Trains a model with a grid of settings, or with random ones, several at a time, on this machine or on a Ray cluster. "
@@ -65,6 +65,11 @@ def main(words: Sequence[str]) -> int:
         raise ArgumentError(
             f"Expected no --threads, since --cpus sets the number of threads per trial, but got "
             f"{options['threads']}. Pass --cpus {options['threads']}."
+        )
+    if "samples" in options.given and not options["random"]:
+        raise ArgumentError(
+            f"Expected --random with --samples, its draws per point of the grid, but got --samples {options['samples']} "
+            f"alone. Leave it out, or name settings with --random."
         )
     base = options.config()
     grid = {name: [_value(text) for text in values.split(",")] for name, values in _pairs("grid", options["grid"])}

@@ -13,15 +13,16 @@ from ..learn import compare
 from ..learn import train as training
 from ..learn.auto import STATE, Search
 from ..learn.options import TrainOptions, updates_of_epochs
-from ..learn.report.figures import learning_curves, or_a_warning, told
+from ..learn.report.figures import figure_note, learning_curves, or_a_warning
 from ..learn.runs.changes import read_environment
 from ..learn.shown import Printed, Silent
 from ..learn.tasks import Task
 from ..learn.training import Processes, Run, RunResult, read_config
 from ..learn.training.threads import choose_threads, most_threads
 from ..saved.run_files import CONFIG, check_is_run
-from .arguments import HELP, data_and_options, read_options
+from .arguments import HELP, read_options
 from .progress import Display
+from .task_arguments import data_and_options
 
 SUMMARY = (
     "Trains one model and writes a run directory: config.json, environment.json, metrics.jsonl, checkpoints, "
@@ -88,7 +89,7 @@ class Shown(Printed):
         with or_a_warning(figure):
             drawn = {kind: curve for kind, curve in curves.items() if curve[0]}
             learning_curves(figure, f"{task.name}, {name}", drawn, result.trivial_loss)
-        return told(figure)
+        return figure_note(figure)
 
 
 def main(words: Sequence[str]) -> int:
@@ -128,7 +129,7 @@ def _resume(words: Sequence[str], named: Sequence[str]) -> None:
         observers = training.observers(options.tensorboard, options.resume, processes)
         return Run.resume(options.resume, **changes, processes=processes, observers=observers), options.resume
 
-    _carry_out(begin)
+    _run(begin)
 
 
 def _repeat(words: Sequence[str], named: Sequence[str]) -> None:
@@ -139,13 +140,13 @@ def _repeat(words: Sequence[str], named: Sequence[str]) -> None:
     config = read_config(options.config)
     training.check_folder(options.out, Shown().files(config.task))
     choose_threads([config])
-    _carry_out(lambda processes: (Run(config, options.out, processes=processes), options.out))
+    _run(lambda processes: (Run(config, options.out, processes=processes), options.out))
 
 
-def _carry_out(begin: Callable[[Processes], tuple[Run, Path]]) -> None:
+def _run(begin: Callable[[Processes], tuple[Run, Path]]) -> None:
     processes = Processes.from_environment()
     try:
-        training.carried_out(*begin(processes), Shown() if processes.first else Silent())
+        training.run_and_show(*begin(processes), Shown() if processes.first else Silent())
     finally:
         processes.leave()
 

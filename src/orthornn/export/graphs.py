@@ -59,7 +59,7 @@ class _Reader(nn.Module):
             self.recent = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False, **like)
             self.recent.weight.data.copy_(matrix)
         self.scaled = "scale" in d or "offset" in d
-        self.says = d.get("says")
+        self.output_kind = d.get("says")
         if "order" in d:
             raise ArgumentError(
                 "Expected steps in their original order, but got a network that reorders them. Reorder."
@@ -122,11 +122,11 @@ class _Reader(nn.Module):
         Args:
             y: Outputs of the head (..., O).
         """
-        if self.says == "classes":
+        if self.output_kind == "classes":
             return y.softmax(-1)
-        if self.says == "probabilities":
+        if self.output_kind == "probabilities":
             return y.sigmoid()
-        if self.says is None:
+        if self.output_kind is None:
             return y
         y = y * self.target_scale + self.target_offset
         y = y if self.inverse is None else self.inverse(y)

@@ -13,7 +13,6 @@ from torch.nn.utils import parametrize
 from ..activations import Activation, get
 from ..errors import ArgumentError
 from ..modules import GORU, OrthogonalBlocks, OrthogonalRNN
-from ..modules.layer import BIASED
 
 
 class Recurrence(nn.Module):
@@ -167,7 +166,7 @@ class GatedOrthogonal(Recurrence):
     parameter: Tensor
 
     def __init__(self, core: GORU) -> None:
-        biased = core.activation.name in BIASED
+        biased = core.activation.parameter_is_bias
         added = torch.cat([core.bias_gates, torch.zeros_like(core.bias) if biased else core.bias])
         first = core.bias.new_zeros(1, core.hidden_size) if core.h0 is None else core.h0
         super().__init__(core.weight_ih, added, first)

@@ -17,13 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from .._checks import check_callable, check_flag, check_integer, check_number
+from .._optional_packages import import_optional
 from ..errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from ..modules import OrthogonalBlocks
 from ..modules.network import RecurrentNetwork
 from ..optim import attach, param_groups
-from .optional_packages import require
+from .state import initial_state
 
-require("sb3_contrib", "the policies of orthornn.integrations.sb3")
+import_optional("sb3_contrib", "rl", "the policies of orthornn.integrations.sb3")
 
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy  # noqa: E402
 from stable_baselines3.common.policies import ActorCriticPolicy  # noqa: E402
@@ -40,7 +41,7 @@ class PolicyMemory(nn.Module):
     """An orthornn network with the interface that a policy of sb3-contrib calls, with the state as a pair of tensors.
 
     Args:
-        network: A unidirectional network with time as its first dimension.
+        network: A unidirectional network with time as its first dimension, whose state is one tensor.
         features: Number of features of the policy, which must be the input size of the network.
 
     Attributes:
@@ -73,8 +74,9 @@ class PolicyMemory(nn.Module):
             )
         self.network = network
         self.input_size = network.input_size
+        state = initial_state(network, "Use MlpLstmPolicy of sb3-contrib for an LSTM.")
         with torch.no_grad():
-            out, state = network.step(torch.zeros(1, features))
+            out, _ = network.step(torch.zeros(1, features))
         self.output_size = _real(out).shape[-1]
         self._is_complex = state.is_complex()
         self._shape = (state.shape[0], *state.shape[2:])
@@ -243,15 +245,18 @@ class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
     def _build_mlp_extractor(self) -> None:
         own = self._memory_options
         sizes = own["lstm_hidden_size"], own["n_lstm_layers"], own["lstm_kwargs"] or {}
-        build = own["memory"] or partial(_blocks, *sizes)
-        self.lstm_actor = PolicyMemory(build(self.features_dim), self.features_dim)
+        build, features = (
+            own["memory"] or partial(_blocks, *sizes),
+            int(self.features_dim),
+        )  # of NumPy for MultiDiscrete
+        self.lstm_actor = PolicyMemory(build(features), features)
         self.lstm_output_dim = self.lstm_actor.output_size
         self.lstm_hidden_state_shape = (self.lstm_actor.num_layers, 1, self.lstm_actor.hidden_size)
         self.lstm_critic = self.critic = None
         if self.enable_critic_lstm:
-            self.lstm_critic = PolicyMemory(build(self.features_dim), self.features_dim)
+            self.lstm_critic = PolicyMemory(build(features), features)
         elif not self.shared_lstm:
-            self.critic = nn.Linear(self.features_dim, self.lstm_output_dim)
+            self.critic = nn.Linear(features, self.lstm_output_dim)
         super()._build_mlp_extractor()
 
     def _build(self, lr_schedule: Callable[[float], float]) -> None:

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from .._checks import check_flag
+from .._optional_packages import import_optional
 from ..errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from ..modules.network import RecurrentNetwork
-from .optional_packages import require
+from .state import initial_state
 
-require("torchrl", "the modules of orthornn.integrations.torchrl")
+import_optional("torchrl", "rl", "the modules of orthornn.integrations.torchrl")
 
 from tensordict import TensorDictBase  # noqa: E402
 from tensordict.nn import TensorDictModuleBase, dispatch  # noqa: E402
@@ -36,7 +37,7 @@ class OrthogonalModule(TensorDictModuleBase):
     environment. In both modes, an episode starts from the network's initial state if ``is_init`` is true.
 
     Args:
-        network: A unidirectional network that reads sequences (T, B, I).
+        network: A unidirectional network that reads sequences (T, B, I), whose state is one tensor.
         in_key: Key of the input; states have the key ``"recurrent_state"``. Only without ``in_keys``.
         in_keys: Keys of the input and the state, and of ``is_init`` if it has another name.
         out_key: Key of the output; states have the key ``("next", "recurrent_state")``. Only without ``out_keys``.
@@ -51,7 +52,7 @@ class OrthogonalModule(TensorDictModuleBase):
 
     Raises:
         ArgumentError: If keys are missing, or the tensordict lacks ``is_init``.
-        ArgumentTypeError: If ``network`` is not an orthornn network.
+        ArgumentTypeError: If ``network`` is not an orthornn network, or its state is a pair of tensors (PeepholeLSTM).
         ShapeError, DTypeError: If a mask or a state does not match the network.
 
     Example::
@@ -95,7 +96,7 @@ class OrthogonalModule(TensorDictModuleBase):
                 f"Expected in_keys for an input and a state, and out_keys for an output and a state, but got {in_keys} and "
                 f"{out_keys}. Pass in_key and out_key for the usual ones."
             )
-        state = network.initial_states(1).detach()
+        state = initial_state(network, "Use torchrl.modules.LSTMModule for an LSTM.")
         self._is_complex = state.is_complex()
         state = torch.view_as_real(state) if self._is_complex else state
         self._state_shape, self._state_dtype = (state.shape[0], *state.shape[2:]), state.dtype

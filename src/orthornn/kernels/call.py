@@ -121,7 +121,7 @@ class Call(NamedTuple):
         """Return the differentiable tensors, in the order of `Needs` and `Gradients`."""
         return self[:_TENSORS]  # type: ignore[return-value]
 
-    def sides(self) -> tuple[Tensor | None, ...]:
+    def layout_tensors(self) -> tuple[Tensor | None, ...]:
         """Return the tensors of the layout."""
         return self.layout.batch_sizes, self.layout.resets
 

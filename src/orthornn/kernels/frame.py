@@ -39,7 +39,7 @@ class AnyCall(Protocol):
     def tensors(self) -> tuple[Tensor | None, ...]:
         """Return the differentiable tensors, in the order of the gradients."""
 
-    def sides(self) -> tuple[Tensor | None, ...]:
+    def layout_tensors(self) -> tuple[Tensor | None, ...]:
         """Return the other tensors: batch sizes, resets, and others if there are any."""
 
     def with_tensors(self: Self, tensors: Any) -> Self:
@@ -92,7 +92,7 @@ class Kernel(ABC, Generic[C]):
         # torch.jit.trace would replay unwritten memory.
         if self.is_plain(call) or (not compiling and (is_transformed() or torch.jit.is_tracing())):
             return self.plain(call)
-        if compiling or is_intercepted(*tensors, *call.sides()):
+        if compiling or is_intercepted(*tensors, *call.layout_tensors()):
             return self.traced(call)
         if torch.is_grad_enabled() and any([t is not None and t.requires_grad for t in tensors]):
             return States(*_Node.apply(self, call, *tensors))
@@ -115,8 +115,8 @@ class _Node(torch.autograd.Function):
     def forward(ctx: Any, kernel: Kernel[Any], call: AnyCall, *tensors: Any) -> tuple[Tensor | None, Tensor | None]:
         states, saved = kernel.forward(call, True)
         ctx.kernel, ctx.bare = kernel, call.with_tensors((None,) * len(tensors))
-        # The sides for their version: a change in place is an error.
-        ctx.save_for_backward(*tensors, *saved, *call.sides())
+        # The tensors of the layout for their version: a change in place is an error.
+        ctx.save_for_backward(*tensors, *saved, *call.layout_tensors())
         ctx.set_materialize_grads(False)
         return states
 
@@ -126,7 +126,7 @@ class _Node(torch.autograd.Function):
         if grad_all is None and grad_last is None:
             return (None,) * (2 + len(needs))
         found = ctx.saved_tensors
-        call, saved = bare.with_tensors(found[: len(needs)]), found[len(needs) : -len(bare.sides())]
+        call, saved = bare.with_tensors(found[: len(needs)]), found[len(needs) : -len(bare.layout_tensors())]
         if torch.is_grad_enabled():  # a higher derivative will be asked for
 
             def replay(*tensors: Any) -> States:

@@ -75,7 +75,7 @@ class OperatorCall(NamedTuple):
         """Return the loop over its steps."""
         return Loop(self.layout, self.h0, self.restart, self.activation, self.parameter, self.clip)
 
-    def sides(self) -> tuple[Tensor | None, ...]:
+    def layout_tensors(self) -> tuple[Tensor | None, ...]:
         """Return the tensors of the layout."""
         return self.layout.batch_sizes, self.layout.resets
 

@@ -1,6 +1,6 @@
 """A call as a pair of custom operators, forward and backward, for graphs and for code that intercepts calls.
 
-An operator takes and returns tensors: those of the call, in the order of its `tensors` and `sides`, with an empty
+An operator takes and returns tensors: those of the call, in the order of its `tensors` and `layout_tensors`, with an empty
 tensor for each missing one, and the options as a string. It must not return None, the same tensor twice, or an input.
 """
 
@@ -69,8 +69,8 @@ class OperatorKernel(Kernel[C]):
     differentiable: int
 
     @abstractmethod
-    def read(self, tensors: list[Tensor | None], sides: list[Tensor | None], spec: str) -> C:
-        """Return the call with these `tensors`, `sides` and `spec`."""
+    def read(self, tensors: list[Tensor | None], layout_tensors: list[Tensor | None], spec: str) -> C:
+        """Return the call with these `tensors`, `layout_tensors` and `spec`."""
 
     @abstractmethod
     def shapes(self, call: C) -> Shapes:
@@ -78,7 +78,7 @@ class OperatorKernel(Kernel[C]):
 
     def traced(self, call: C) -> States:
         """Return the states of a call, computed by the operator."""
-        tensors = (*call.tensors(), *call.sides())
+        tensors = (*call.tensors(), *call.layout_tensors())
         like = self._like(tensors)
         spec = "".join("0" if t is None else "1" for t in tensors) + call.spec()
         operator = getattr(torch.ops.orthornn, self.name)

@@ -204,11 +204,11 @@ class Search:
             NonFiniteError: If every candidate diverges.
         """
         try:
-            return self._carry_out(on_progress)
+            return self._search(on_progress)
         finally:
             self.close()
 
-    def _carry_out(self, on_progress: Callable[[str], None]) -> tuple[str, RunResult, Path]:
+    def _search(self, on_progress: Callable[[str], None]) -> tuple[str, RunResult, Path]:
         for own in (self.folder / _CANDIDATES, *map(self._path, self.configs), self.retrained):
             if own.is_symlink():  # nothing is written where it leads
                 raise DataError(

@@ -11,8 +11,8 @@ from ..cores import limited_threads
 from ..errors import MissingPackageError
 from . import train as training
 from .predict import Loaded
+from .runs.signals import terminable
 from .shown import Printed
-from .terminated import terminable
 
 
 @recording()

@@ -20,6 +20,7 @@ from .._checks import check_integer, check_number
 from ..errors import ArgumentError
 from ..export.c import Numbers
 from .fields import Option, hints_of, options_of
+from .files.columns import Table
 from .systems import Model, model_named
 from .systems import options as model_options
 from .tasks import Task
@@ -107,6 +108,7 @@ class Options:
         chosen: Values for options that are not given, such as those of a recipe.
         command: Dataclass with the additional options of the command.
         prog: Name of the command in errors.
+        file: What is in the file of a table, if that was read before by these options.
 
     Raises:
         ArgumentError: If a name is not an option, or a value is invalid for its option.
@@ -117,6 +119,7 @@ class Options:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     command: type | None = TrainOptions
     prog: str = "orthornn train"
+    file: Table | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "given", {name: value for name, value in self.given.items() if value is not None})
@@ -151,7 +154,10 @@ class Options:
         if isinstance(self.task, Task):
             return self.task
         names = {entry.name for entry in dataclasses.fields(self.task)}  # type: ignore[arg-type]
-        return self.task(**{name: value for name, value in self.values.items() if name in names})
+        made = self.task(**{name: value for name, value in self.values.items() if name in names})
+        if isinstance(made, TableTask) and self.file is not None:
+            made.table(self.file)
+        return made
 
     @functools.cached_property
     def of_model(self) -> Mapping[str, Any]:

@@ -10,13 +10,14 @@ from .._checks import check_choice
 from ..errors import ArgumentError
 from .fields import spelled
 from .files.cells import listed
-from .files.columns import SUFFIXES, is_data, read_columns, suffix_of
-from .files.csv_format import CsvFormat, check_encoding, spellings
-from .files.frames import Frame, located, shown_name, source
+from .files.columns import SUFFIXES, Table, is_data, read_columns, suffix_of
+from .files.csv_format import format_of
+from .files.data_frames import Frame, located, shown_name, source
+from .files.sound_folder import is_sound
 from .options import Options, TrainOptions, named, read_values
 from .tasks import TASKS, Classify, Forecast, Regress, Task
 from .tasks.splits import counts
-from .tasks.table_options import names_in
+from .tasks.table_options import names_in, sound_format
 from .tasks.task_choice import choose_task, look_at_series
 
 _OWN = (Classify, Regress, Forecast)
@@ -33,6 +34,7 @@ def options_for(
     task: str | None = None,
     command: type | None = TrainOptions,
     prog: str = "orthornn train",
+    file: Table | None = None,
 ) -> Options:
     """Return the options of a training on data.
 
@@ -43,6 +45,7 @@ def options_for(
         say: Called with a line for each choice that depends on what is in the data.
         task: One of "classify", "regress" and "forecast". Default: chosen by the target.
         command: Same as in `Options`, like prog.
+        file: What is in the file of the data, if that was read before by these options. Default: None, it is read, once.
 
     Raises:
         ArgumentError: For data that are none of these, and for wrong options.
@@ -67,10 +70,17 @@ def options_for(
             f"but got {name!r}. Tasks: {', '.join(TASKS)}."
         )
     values = read_values(given, table_options(command), f"{prog} {shown_name(name)}")
-    chosen, more = _of_own_data(name, values, say)
+    path, form = located(name), format_of(values)
+    if file is None and (isinstance(path, Frame) or not is_sound(path)):  # sounds are read as the task says
+        file = read_columns(path, form)
+    chosen = _task_of_own_data(name, file, values, say)
+    more: dict[str, Any] = {}
+    if chosen == "forecast":
+        file = file or read_columns(path, form, sound_format(values))
+        more = _of_forecast(name, file, values, say)
     if "target" in values:
         given["target"] = values["target"]
-    return Options(TASKS[chosen], {"data": name, **given, **more}, command=command, prog=prog)
+    return Options(TASKS[chosen], {"data": name, **given, **more}, command=command, prog=prog, file=file)
 
 
 def table_options(command: type | None = TrainOptions) -> dict[str, Any]:
@@ -78,34 +88,28 @@ def table_options(command: type | None = TrainOptions) -> dict[str, Any]:
     return {name: option for task in _OWN for name, option in named(task, command).items()}
 
 
-def csv_format(values: Mapping[str, Any]) -> CsvFormat:
-    """Return how a text file is written, by these options."""
-    encoding = values.get("encoding")
-    marks = (values.get("separator"), values.get("decimal"), values.get("thousands"), spellings(values.get("na")))
-    usual = check_choice("default_na", values.get("default_na", "usual"), ("usual", "empty")) == "usual"
-    return CsvFormat(*marks, None if encoding is None else check_encoding(encoding), usual=usual)
+def _task_of_own_data(name: str | Frame, file: Table | None, values: dict[str, Any], say: Say) -> str:
+    """Return the name of a task of a table; the target of arrays and sounds is set in `values`.
 
-
-def _of_own_data(name: str | Frame, values: dict[str, Any], say: Say) -> tuple[str, dict[str, Any]]:
-    """Return the name of a task of a table, and more options for it; the target of arrays and sounds is set in
-    `values`.
+    file: What is in the file; None for sounds.
     """
-    path, form = located(name), csv_format(values)
+    path, form = located(name), format_of(values)
     if "target" not in values and (suffix_of(path) in (".ts", ".npz") or (isinstance(path, Path) and path.is_dir())):
         values["target"] = "y"
     if "target" not in values:
-        columns = read_columns(path, form).columns
+        columns = (file or read_columns(path, form, sound_format(values))).columns
         raise ArgumentError(
             f"Expected --target COLUMN, the column to predict, but got none. {shown_name(name)} has {listed(columns)}."
         )
     ahead = [option for option in _OF_FORECASTS if option in values]
     amounts = [option.replace("_", "-") for option in _OF_AMOUNTS if option in values]
-    kind, reason = choose_task(path, values["target"], ahead, form, amounts)
+    labeled = path if isinstance(path, Path) and path.is_dir() else file or path
+    kind, reason = choose_task(labeled, values["target"], ahead, form, amounts)
     say(f"{shown_name(name)}: {reason}, so the task is {kind}")
-    return kind, _of_forecast(name, values, form, say) if kind == "forecast" else {}
+    return kind
 
 
-def _of_forecast(name: str | Frame, values: Mapping[str, Any], form: CsvFormat, say: Say) -> dict[str, Any]:
+def _of_forecast(name: str | Frame, file: Table, values: Mapping[str, Any], say: Say) -> dict[str, Any]:
     """Return the default inputs of a forecast and the default division of its series.
 
     skipped: such that it sees a whole period of the longest series, if that is long. split_by: time for several series
@@ -115,7 +119,7 @@ def _of_forecast(name: str | Frame, values: Mapping[str, Any], form: CsvFormat, 
     divided = bool({"split_by", "split", "group", "embedding", "validation_data", "test_data"} & values.keys())
     if ready and divided:
         return {}
-    look = look_at_series(located(name), values["target"], values.get("sequence"), values.get("time"), form)
+    look = look_at_series(file, values["target"], values.get("sequence"), values.get("time"))
     more: dict[str, Any] = {}
     if not ready and look.period is not None and look.period >= Forecast.skipped:
         more["skipped"] = look.period + 1

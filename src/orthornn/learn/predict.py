@@ -22,16 +22,19 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .predict_arrays import Prediction, Predictor
-    from .predict_tables import Forecasts, TablePredictor
+    from .predict_tables import TablePredictor
     from .runs.run import RunResult
-    from .tasks.table_series import Series
     from .training.config import RunConfig
 
 
 _FORMER = {
     "prepare": "Use orthornn.learn.raw_sequences.prepared.",
-    "read_table": "Pass the file itself to predict_table and evaluate_table.",
-    "told_times": "Use orthornn.learn.predict_tables.told_times.",
+    "read_table": "Pass the file itself to tables.predict and tables.evaluate.",
+    "told_times": "Use orthornn.learn.predict_tables.times_summary.",
+    "predict_table": "Call tables.predict.",
+    "evaluate_table": "Call tables.evaluate.",
+    "forecasts": "Call tables.forecasts.",
+    "anomalies": "Call tables.anomalies.",
 }
 
 
@@ -56,15 +59,19 @@ class Loaded:
         """Return an attribute that former versions had, with a warning."""
         if name not in _FORMER:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        warn(f"Loaded.{name} is no longer public. {_FORMER[name]}", DeprecationWarning)
-        from .predict_tables import read_table, told_times
+        warn(f"Loaded.{name} is a former name. {_FORMER[name]}", DeprecationWarning)
+        from .predict_tables import read_table, times_summary
         from .raw_sequences import prepared
 
         task, description = self.config.task, self.description
         return {
             "prepare": lambda sequences, ordered=True: prepared(self._checked(sequences), description, ordered),
             "read_table": lambda path: read_table(task, description, path),
-            "told_times": lambda path: told_times(task, read_table(task, description, path)),
+            "told_times": lambda path: times_summary(task, read_table(task, description, path)),
+            "predict_table": lambda path: self.tables.predict(path),
+            "evaluate_table": lambda path: self.tables.evaluate(path),
+            "forecasts": lambda path: self.tables.forecasts(path),
+            "anomalies": lambda path: self.tables.anomalies(path),
         }[name]
 
     def __repr__(self) -> str:
@@ -134,39 +141,15 @@ class Loaded:
         """
         return self._arrays.evaluate(self._checked(sequences), targets, batch_size)
 
-    def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
-        """Predict the sequences of a file, in any format that the network could have been trained on.
+    @property
+    def tables(self) -> TablePredictor:
+        """The network for files and DataFrames, sequence by sequence: `tables.predict`, evaluate, forecasts and anomalies.
 
-        The file is read like the training data: `lengths`, `mask` and the columns `sequence` and `mask` have the same
-        meaning. Every sequence is processed as a whole, starting from the initial state; missing steps hold the state
-        and have no prediction.
-
-        Args:
-            path: A .csv or .parquet file with the columns that the network was trained on, a .npz or .npy file with the
-                same number of features, or a DataFrame.
-
-        Returns:
-            One pair per sequence, in the order of the file; sequences without a step that the network can see are left
-            out, with a warning. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
-
-        Raises:
-            DataError: If the file does not match the network.
-            ArgumentError: If the network was not trained on such a file.
+        Raise ArgumentError if the network was not trained on a table.
         """
-        return self._tables.predict_table(path)
+        from .predict_tables import TablePredictor, table_task
 
-    def forecasts(self, path: Any) -> list[Forecasts]:
-        """Forecast the steps after the end of each series of a file that `predict_table` accepts.
-
-        Returns:
-            One forecast per sequence, in the order of the file: name, steps (H,), times (H,) or None, values (H, C) for
-            C targets, or (H, C Q) with Q quantiles.
-
-        Raises:
-            ArgumentError: If the network is not a forecaster.
-            DataError: If the file does not match the network.
-        """
-        return self._tables.forecasts(path)
+        return TablePredictor(self._arrays, table_task(self.config.task))
 
     def predict_frame(self, frame: Any) -> Any:
         """Predict the sequences of a DataFrame or a file, and return a DataFrame.
@@ -182,7 +165,7 @@ class Loaded:
             name of a predicted one, such as `label`, they are called `sequence` and `time`. For a forecasting network,
             the row of a step contains the forecast made at that step; for the steps after the end see `forecast_frame`.
         """
-        return self._tables.predict_frame(frame)
+        return self.tables.predict_frame(frame)
 
     def forecast_frame(self, frame: Any) -> Any:
         """Forecast the steps after the end of each series of a DataFrame or a file, and return a DataFrame.
@@ -200,28 +183,7 @@ class Loaded:
             ArgumentError: If the network is not a forecaster.
             DataError: If the table does not match the network.
         """
-        return self._tables.forecast_frame(frame)
-
-    def evaluate_table(self, path: Any) -> dict[str, float]:
-        """Compute the metrics of `evaluate` on such a file with its targets, without class weights."""
-        return self._tables.evaluate_table(path)
-
-    def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
-        """Return how far the values of a file are from their forecasts, by sequence.
-
-        The score of a step is the largest error of its targets in the forecast made `ahead` steps before (one step, for
-        a forecast of several), in standard deviations of the training targets; with quantiles, the error of the
-        quantile nearest to the median. If training transformed the targets, all values are transformed. The score is
-        NaN if there was no forecast yet, at the first steps, and if a value is missing.
-
-        Returns:
-            One pair per sequence: (its name and steps, scores (S,) for all of its S steps).
-
-        Raises:
-            ArgumentError: If the network is not a forecaster.
-            DataError: If the file does not match the network.
-        """
-        return self._tables.anomalies(path)
+        return self.tables.forecast_frame(frame)
 
     def stream(self, tokens_or_values: Iterator[Any] | Sequence[Any]) -> Iterator[np.ndarray]:
         """Yield the output of the network after each step of one sequence as it arrives: raw steps in, scores (O,) out.
@@ -259,12 +221,6 @@ class Loaded:
 
         return Predictor(self.model, self.description, self.threshold)
 
-    @property
-    def _tables(self) -> TablePredictor:
-        from .predict_tables import TablePredictor, table_task
-
-        return TablePredictor(self._arrays, table_task(self.config.task))
-
     def _checked(self, sequences: Any) -> Any:
         """Return sequences, unless they are a DataFrame, whose columns must be read by name."""
         from .predict_tables import TableTask
@@ -272,7 +228,7 @@ class Loaded:
         if hasattr(sequences, "columns") and isinstance(self.config.task, TableTask):
             raise ArgumentTypeError(
                 f"Expected an array of sequences, but got a {type(sequences).__name__}. Call predict_frame, or "
-                f"evaluate_table, which read it by the names of its columns."
+                f"tables.evaluate, which read it by the names of its columns."
             )
         return sequences
 

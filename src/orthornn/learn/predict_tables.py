@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._optional_packages import import_optional
 from .._warnings import warn
 from ..errors import ArgumentError, DataError, MissingPackageError
 from .files.columns import Table
-from .files.frames import cells_at, located, source
+from .files.data_frames import cells_at, located, source
 from .files.label_types import typed_labels
-from .files.optional_packages import import_optional
 from .predict_arrays import Prediction, Predictor
 from .tasks import Task
 from .tasks.channels import Channel
@@ -25,7 +25,7 @@ from .tasks.classify import Classify, raw_labels
 from .tasks.decision_threshold import decided_of
 from .tasks.forecast import Forecast, metrics_in_units
 from .tasks.later_times import clock_of
-from .tasks.number_targets import raw_numbers
+from .tasks.regress import raw_numbers
 from .tasks.regression_metrics import own_scores
 from .tasks.table_data import answers
 from .tasks.table_options import modes_of, names_in
@@ -34,7 +34,7 @@ from .tasks.table_series import Series, read_new, series_of
 from .tasks.table_task import TableTask
 from .tasks.table_values import strict_targets
 from .tasks.target_transform import transformed
-from .tasks.time_grid import told_grid
+from .tasks.time_grid import grid_summary
 
 
 def table_task(task: Task) -> TableTask:
@@ -63,13 +63,13 @@ def read_table(task: Task, description: dict[str, Any], path: Any) -> Table:
     return read_new(table_task(task), located(source(path)), description)
 
 
-def told_times(task: Task, file: Table) -> str:
+def times_summary(task: Task, file: Table) -> str:
     """Return the report on the time column of a table, its step and its gaps, or nothing."""
     own = table_task(task)
     if own.time is None:
         return ""
     sequences = together(own, file)
-    told = told_grid(file, own.time, sequences.order, sequences.rows.lengths, own.irregular)
+    told = grid_summary(file, own.time, sequences.order, sequences.rows.lengths, own.irregular)
     return f"{own.time}: {told}" if told else ""
 
 
@@ -92,8 +92,25 @@ class TablePredictor:
     def __init__(self, network: Predictor, task: TableTask) -> None:
         self._network, self._task, self._description = network, task, network.description
 
-    def predict_table(self, path: Any) -> list[tuple[Series, Prediction]]:
-        """Predict the sequences of a file of any format that the network could have learned from."""
+    def predict(self, path: Any) -> list[tuple[Series, Prediction]]:
+        """Predict the sequences of a file, in any format that the network could have been trained on.
+
+        The file is read like the training data: `lengths`, `mask` and the columns `sequence` and `mask` have the same
+        meaning. Every sequence is processed as a whole, starting from the initial state; missing steps hold the state
+        and have no prediction.
+
+        Args:
+            path: A .csv or .parquet file with the columns that the network was trained on, a .npz or .npy file with the
+                same number of features, or a DataFrame.
+
+        Returns:
+            One pair per sequence, in the order of the file; sequences without a step that the network can see are left
+            out, with a warning. scores: (1, O), or (T, O) for the T observed steps; labels likewise.
+
+        Raises:
+            DataError: If the file does not match the network.
+            ArgumentError: If the network was not trained on such a file.
+        """
         return self._on_series(self._series(path, False))
 
     def predict_frame(self, frame: Any) -> Any:
@@ -101,7 +118,7 @@ class TablePredictor:
         narwhals = import_optional("narwhals", "data", "DataFrames")
         name = source(frame)
         file, library = read_table(self._task, self._description, name), _library_of(narwhals, frame)
-        found = self.predict_table(file)
+        found = self.predict(file)
         every_step = self._description["output"] == "all"
         timed, rows_of = self._task.time if every_step and found[0][0].times is not None else None, []
         labeled = found[0][1].labels is not None
@@ -135,8 +152,8 @@ class TablePredictor:
         in_order = [first, *(["step"] if every_step else []), *own.values(), *columns]
         return shown.select(*dict.fromkeys(in_order)).to_native()
 
-    def evaluate_table(self, path: Any) -> dict[str, float]:
-        """Compute the metrics of `evaluate` on such a file with its targets; classes are not weighed."""
+    def evaluate(self, path: Any) -> dict[str, float]:
+        """Compute the metrics of `Loaded.evaluate` on such a file with its targets, without class weights."""
         task, file = self._task, read_table(self._task, self._description, path)
         series = self._series(file, True)
         scores, wanted = [], []
@@ -185,14 +202,23 @@ class TablePredictor:
         return {"loss": float(nats.mean()), "accuracy": float((winners == classes).mean()), **named}
 
     def forecasts(self, path: Any) -> list[Forecasts]:
-        """Forecast the steps after the end of every sequence of a file."""
+        """Forecast the steps after the end of each series of a file that `predict` accepts.
+
+        Returns:
+            One forecast per sequence, in the order of the file: name, steps (H,), times (H,) or None, values (H, C) for
+            C targets, or (H, C Q) with Q quantiles.
+
+        Raises:
+            ArgumentError: If the network is not a forecaster.
+            DataError: If the file does not match the network.
+        """
         task, file = forecast_task(self._task), read_table(self._task, self._description, path)
         clock = None
         if task.time is not None and not task.irregular:  # then the next row may come at any time
             sequences = together(task, file)
             clock = clock_of(file, task.time, sequences.order, sequences.rows.lengths)
         leads, found = np.array(task.forecasting.leads), []
-        for one, said in self.predict_table(file):
+        for one, said in self.predict(file):
             last = one.steps[-1]
             at = last + leads
             times = None
@@ -215,7 +241,20 @@ class TablePredictor:
         return narwhals.from_dict(dict(zip(heads, map(list, zip(*rows)))), backend=library).to_native()
 
     def anomalies(self, path: Any) -> list[tuple[Series, np.ndarray]]:
-        """Return how far the values of a file are from their forecasts, by sequence."""
+        """Return how far the values of a file are from their forecasts, by sequence.
+
+        The score of a step is the largest error of its targets in the forecast made `ahead` steps before (one step, for
+        a forecast of several), in standard deviations of the training targets; with quantiles, the error of the
+        quantile nearest to the median. If training transformed the targets, all values are transformed. The score is
+        NaN if there was no forecast yet, at the first steps, and if a value is missing.
+
+        Returns:
+            One pair per sequence: (its name and steps, scores (S,) for all of its S steps).
+
+        Raises:
+            ArgumentError: If the network is not a forecaster.
+            DataError: If the file does not match the network.
+        """
         task = forecast_task(self._task)
         lead, columns, count = task.forecasting.leads[0], len(names_in(task.target)), max(1, len(task.levels))
         place = int(np.argmin(np.abs(np.array(task.levels) - 0.5))) if task.levels else 0

@@ -182,7 +182,7 @@ def _meaningless(values: Mapping[str, Any]) -> set[str]:
         found |= _WITH_DECAY
     if values.get("schedule") == "plateau":
         found.add("warmup")
-    if values.get("optimizer", "adamw") != "adamw" and values.get("recurrent_optimizer") != "adamw":
+    if values.get("optimizer", "adamw") != "adamw":
         found.add("decoupled_decay")
     return found
 

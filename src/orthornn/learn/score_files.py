@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from .._files import write_atomically
+from .._files import system_errors, write_atomically
 from ..errors import ArgumentError
 from .files.cells import is_number
 from .predict_arrays import Prediction
@@ -64,7 +64,7 @@ def write_forecasts(path: Path, heads: Sequence[str], rows: Iterable[list[Any]])
 
 
 def write_anomalies(path: Path, found: list[tuple[Series, np.ndarray]]) -> None:
-    """Write a CSV with sequence, step, perhaps time, and score of `Loaded.anomalies`, which is empty if missing."""
+    """Write a CSV with sequence, step, perhaps time, and score of `TablePredictor.anomalies`, which is empty if missing."""
     timed = found[0][0].times is not None
     rows = (
         [one.name, step, *([] if one.times is None else [one.times[step]]), "" if np.isnan(score) else score]
@@ -86,12 +86,8 @@ def _write(path: Path, heads: Sequence[str], rows: Iterable[list[Any]]) -> None:
         writer.writerows([_cell(cell) for cell in row] for row in rows)
         text.detach()
 
-    try:
+    with system_errors(f"to write the scores to {path}", "Choose another place.", ArgumentError):
         write_atomically(path, write)
-    except OSError as error:
-        raise ArgumentError(
-            f"Expected to write the scores to {path}, but got: {error.strerror or error}. Choose another place."
-        ) from error
 
 
 def escaped(text: str) -> str:

@@ -40,7 +40,7 @@ from ..saved.diverged import DIVERGED, Diverged, read_diverged, write_diverged
 from ..saved.json_files import read_json, write_json
 from ..saved.run_files import CONFIG, RESULT, read_result
 from .fields import hints_of
-from .files.frames import Frame
+from .files.data_frames import Frame
 from .runs.signals import StopSignals
 from .systems import options
 from .tasks.abilities import stored

@@ -69,7 +69,7 @@ def train(
         if asked["model"] == AUTO:
             return searched(begun_search(asked, processes, shown), shown)
         run, folder = begun(asked, processes, shown)
-        return carried_out(run, folder, shown)
+        return run_and_show(run, folder, shown)
     finally:
         processes.leave()
 
@@ -138,7 +138,7 @@ def begun_search(options: Options, processes: Processes, shown: Silent) -> Searc
     return search
 
 
-def carried_out(run: Run, folder: Path, shown: Silent) -> Loaded:
+def run_and_show(run: Run, folder: Path, shown: Silent) -> Loaded:
     """Execute a run, new or resumed; show it, and return the network."""
     processes, name = run.trainer.processes, run.config.model.name
     for line in run.config.task.summary_lines():

@@ -149,7 +149,7 @@ class OrthogonalBlocks(CheckpointedNetwork):
         self.d_model = check_integer("d_model", d_model, 1)
         self.state_size = 2 * d_model if state_size is None else check_integer("state_size", state_size, 1)
         self.depth = check_integer("depth", depth, 1)
-        decay = decay if decay == "part" else check_flag("decay", decay)
+        decay = decay if isinstance(decay, str) and decay == "part" else check_flag("decay", decay)
         check_choice("form", form, FORMS)
         self._own_decay = decay != "part" or parametrization is not None or form == "rotations"
         methods = _per_block(parametrization, depth)
@@ -369,10 +369,11 @@ class OrthogonalBlocks(CheckpointedNetwork):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         """Load a state_dict of this class, or of its first version, whose rotations did not decay by default."""
         local_metadata: dict[str, Any] = arguments[0]
-        old = may_be_first(local_metadata) and lacks_decay(state_dict, f"{prefix}blocks.0.recurrence.")
-        if old and not self._own_decay:
+        parts = [(f"{prefix}blocks.{k}.recurrence.", block.recurrence) for k, block in enumerate(self.blocks)]
+        old = may_be_first(local_metadata) and all(part._is_whole(state_dict, own) for own, part in parts)  # type: ignore[union-attr, operator]
+        if old and self.decay and not self._own_decay and lacks_decay(state_dict, parts[0][0]):
             for block in self.blocks:
-                block.recurrence.replace_transitions(Rotations())  # type: ignore[union-attr, operator]
+                block.recurrence._replace_transitions(Rotations())  # type: ignore[union-attr, operator]
             vars(self).update(_own_decay=True, _version=1)  # of what it saves
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 

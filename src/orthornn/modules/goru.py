@@ -28,7 +28,7 @@ from ..parametrizations import Givens
 from ..parametrizations.parametrization import Parametrization, check_description
 from .fold import fold
 from .gated import run_steps
-from .layer import BIASED, activation_in
+from .layer import activation_in
 from .network import RecurrentNetwork, listed
 from .sequence_input import NetworkSizes, SequenceInput, Starts
 from .transition import Transition
@@ -110,12 +110,12 @@ class GORU(RecurrentNetwork):
         self.activation = activation_in(nonlinearity, self.is_complex)
         self.nonlinearity = self.activation.name
         self.size = hidden_size * (2 if self.is_complex else 1)
-        if self.activation.parameter is not None and self.activation.name not in BIASED:
+        if self.activation.parameter is not None and not self.activation.parameter_is_bias:
             raise ArgumentError(
                 f"Expected an activation without a parameter, or modrelu, but got {self.activation.name}. Use modrelu, "
                 f"tanh or relu."
             )
-        biased = self.activation.name in BIASED
+        biased = self.activation.parameter_is_bias
         bias_size = self.activation.parameter_size(self.size) if biased else self.size
 
         pair = (2,) if self.is_complex else ()
@@ -131,8 +131,8 @@ class GORU(RecurrentNetwork):
 
     def reset_parameters(self) -> None:
         """Redraw all parameters; h0 is uniform with squared norm 1/2, or 1 if complex (Arjovsky et al., 2016)."""
+        self.transition.reset_parameters()  # first, as in the constructor: a seed gives the same values in both
         self._reset_all_but_transition()
-        self.transition.reset_parameters()
 
     def _reset_all_but_transition(self) -> None:
         n = self.hidden_size
@@ -179,7 +179,7 @@ class GORU(RecurrentNetwork):
         gates, candidate = project(rows, weight_ih, None).split([2 * n, self.size], dim=-1)
         W, h = self.transition.cached_matrix(), self._in(first, weight_ih.dtype)
         across = torch.cat([at_least_float32(self.weight_gates), embed_matrix(W) if self.is_complex else W]).mT
-        biased = self.activation.name in BIASED
+        biased = self.activation.parameter_is_bias
         parameter = bias if biased else None
 
         def step(gates_t: Tensor, candidate_t: Tensor, h: Tensor) -> tuple[Tensor]:

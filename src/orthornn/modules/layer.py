@@ -32,7 +32,6 @@ from .forms import CallSizes, check_rotations, choose_form, reads_response, runs
 from .tracing import LayerTrace
 from .transition import BuiltTransition, Transition
 
-BIASED = ("modrelu", "complex_modrelu")  # activations whose parameter is the layer's bias
 _IDENTITY = activations.get("identity")
 
 
@@ -246,7 +245,7 @@ class Layer:
     def bias(self) -> tuple[Tensor | None, Tensor | None]:
         """Return (the bias added to the pre-activation, phi's parameter), each of at most ``size`` numbers, or None."""
         bias = None if self.bias_ih is None else at_least_float32(self.bias_ih)
-        if self.activation.name in BIASED:
+        if self.activation.parameter_is_bias:
             b = self.weight_ih.new_zeros(self.activation.parameter_size(self.size)) if bias is None else bias
             return None, at_least_float32(b)
         if bias is not None and self.is_complex:

@@ -204,7 +204,7 @@ class PeepholeLSTM(RecurrentNetwork):
         """
         given: tuple[Any, ...] = (input, hx, output, state, reset, restart, dt)
         out, final = super().forward(*given)
-        return out, (final[:1], final[1:])
+        return out, _separate(final)
 
     def step(  # type: ignore[override]
         self,
@@ -227,7 +227,7 @@ class PeepholeLSTM(RecurrentNetwork):
         """
         given: tuple[Any, ...] = (x, state, reset, restart, dt)
         out, final = super().step(*given)
-        return out, (final[:1], final[1:])
+        return out, _separate(final)
 
     def _starts(self, given: SequenceInput, name: str, start: Pair | None, restart: Pair | None) -> tuple[Pair, Pair]:
         first = self._states(name, start, given.initial_states)
@@ -297,3 +297,10 @@ class PeepholeLSTM(RecurrentNetwork):
         other = {"peepholes": self.peepholes is not None}
         options = self.changed_options(PeepholeLSTM, ("peepholes", "init"), other)
         return f"{self.input_size}, {self.hidden_size}, {listed(options)}"
+
+
+def _separate(final: Tensor) -> Pair:
+    """Return h and c, each (1, ...), from both in one tensor (2, ...). As in torch.nn.LSTM neither is a view, so that
+    detach_() and changes in place of one of them are allowed and leave the other as it is.
+    """
+    return final[:1].clone(), final[1:].clone()

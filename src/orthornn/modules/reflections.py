@@ -21,7 +21,7 @@ from ..kernels.reflections.functional import check_tokens, segment_of
 from ..kernels.reflections.kernel import run
 from ..layout import SequenceLayout
 from .input_dependent import GATES, Gate, InputDependentNetwork, check_strength, unit_vectors
-from .layer import BIASED, activation_in
+from .layer import activation_in
 from .network import CheckpointedNetwork, Checks, RecurrentNetwork, Shape, listed
 from .sequence_input import NetworkSizes, check_fits
 from .stack import warn_of_dropout
@@ -157,7 +157,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
     def _shapes(self) -> dict[str, Shape | None]:
         """Return the shapes of the parameters, with None for each parameter that the options leave out."""
         n, half, count = self.hidden_size, self.hidden_size // 2, self.num_reflections
-        phi_size, biased = self.activation.parameter_size(n), self.nonlinearity in BIASED
+        phi_size, biased = self.activation.parameter_size(n), self.activation.parameter_is_bias
         maps = {
             "k": count * n,
             "beta": count * self.heads if self.beta == "input" else 0,
@@ -210,7 +210,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
                 nn.init.uniform_(parameter, -0.1 * bound, 0.1 * bound)
             elif kind == "activation":
                 nn.init.constant_(parameter, self.activation.initial)
-            elif kind == "bias_ih" and self.nonlinearity in BIASED:
+            elif kind == "bias_ih" and self.activation.parameter_is_bias:
                 nn.init.uniform_(parameter, -0.01, 0.01)
             elif name == "h0":
                 nn.init.uniform_(parameter, -math.sqrt(1.5) * bound, math.sqrt(1.5) * bound)
@@ -277,7 +277,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
     ) -> tuple[Tensor | None, Tensor]:
         tokens = is_tokens(x)
         k, beta, gate, angles, add = self._maps(suffix, x)
-        parameter = self._wide(f"bias_ih_{suffix}" if self.nonlinearity in BIASED else f"activation_{suffix}")
+        parameter = self._wide(f"bias_ih_{suffix}" if self.activation.parameter_is_bias else f"activation_{suffix}")
         if parameter is None and self.activation.parameter is not None:  # modrelu without a bias
             parameter = k.new_zeros(self.activation.parameter_size(self.hidden_size))
         length = segment_of(self.memory, self.segment, layout.length)
@@ -316,7 +316,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
         g = linear("gate")
         gate = None if g is None else 1 / (1 + g * g)
         angles = linear("base") if self.base == "input" else self._wide(f"bias_base_{suffix}")
-        return k, beta, gate, angles, linear("ih", self.nonlinearity not in BIASED)
+        return k, beta, gate, angles, linear("ih", not self.activation.parameter_is_bias)
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments that differ from their defaults."""

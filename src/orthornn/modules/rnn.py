@@ -23,7 +23,7 @@ from ..parametrizations import Householder, LeakyHouseholder
 from ..parametrizations.parametrization import Parametrization, check_description
 from .fold import as_torch_rnn, fold
 from .forms import FORMS, Form, check_rotations
-from .layer import BIASED, Layer, Settings, activation_in
+from .layer import Layer, Settings, activation_in
 from .network import CheckpointedNetwork, Checks, RecurrentNetwork, Shape, listed
 from .online import OnlineLearner, online
 from .sequence_input import (
@@ -38,6 +38,7 @@ from .state_of_0_1_0 import (
     STATE_VERSION,
     first_parametrization,
     has_first_transition,
+    is_whole,
     lacks_nonlinearity,
     may_be_first,
 )
@@ -164,6 +165,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         self.hidden_size = check_integer("hidden_size", hidden_size, 1)
         self.num_layers = check_integer("num_layers", num_layers, 1)
         self.dropout, self.gain, self.batch_first = dropout, gain, batch_first
+        self.clip_backward, self.linear_transition = clip_backward, linear_transition
         warn_of_dropout(self.dropout, num_layers)
         self._own_parametrization, self._own_nonlinearity = parametrization is not None, nonlinearity is not None
         phi = activation(DEFAULT_NONLINEARITY if nonlinearity is None else nonlinearity)
@@ -171,7 +173,6 @@ class OrthogonalRNN(CheckpointedNetwork):
             parametrization = default_parametrization(hidden_size, linear_transition or phi.name == "identity")
         check_description("parametrization", parametrization, "Householder(reflections=16)")
         self.parametrization, self.form = parametrization, form
-        self.clip_backward, self.linear_transition = clip_backward, linear_transition
         self.bias = check_flag("bias", bias)
         self.bidirectional = check_flag("bidirectional", bidirectional)
         self.learn_h0, self.learn_gain = check_flag("learn_h0", learn_h0), check_flag("learn_gain", learn_gain)
@@ -196,7 +197,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         """
         n, pair = self.hidden_size, (2,) if self.is_complex else ()
         phi_size = self.activation.parameter_size(2 * n if self.is_complex else n)
-        biased = self.nonlinearity in BIASED
+        biased = self.activation.parameter_is_bias
         shapes: dict[str, Shape | None] = {}
         for suffix, width in self.layer_inputs():
             shapes[f"weight_ih_{suffix}"] = (n, width, *pair)
@@ -210,7 +211,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         _check_stored(self.form, memory)
 
     def reset_parameters(self) -> None:
-        """Redraw all parameters.
+        """Redraw all parameters. A seed gives the values that it gives in the constructor.
 
         weight_ih is drawn from U(-1/sqrt(N), 1/sqrt(N)) as in torch.nn.RNN, and with linear_transition so are the
         biases. Biases inside the recurrence are 0, since others saturate phi if nothing is forgotten. modReLU's b is
@@ -220,9 +221,9 @@ class OrthogonalRNN(CheckpointedNetwork):
         nearly the identity; with the default nonlinearity and a parametrization that does not tell, this holds for all
         units.
         """
-        self._reset_all_but_transitions()
-        for _, transition in self.transitions():
+        for _, transition in self.transitions():  # first, as in the constructor: a seed gives the same values in both
             transition.reset_parameters()
+        self._reset_all_but_transitions()
 
     def _reset_all_but_transitions(self) -> None:
         bound = 1 / math.sqrt(self.hidden_size)
@@ -235,7 +236,7 @@ class OrthogonalRNN(CheckpointedNetwork):
                 nn.init.constant_(parameter, self.gain)
             elif name.startswith("activation"):
                 self._reset_activation(name.removeprefix("activation_"), parameter)
-            elif name.startswith("bias") and self.nonlinearity in BIASED:
+            elif name.startswith("bias") and self.activation.parameter_is_bias:
                 nn.init.uniform_(parameter, -0.01, 0.01)
             else:
                 nn.init.uniform_(parameter, -bound, bound)
@@ -549,9 +550,9 @@ class OrthogonalRNN(CheckpointedNetwork):
         """Load a state_dict of this class, of its first version or of torch.nn.RNN; see state_of_0_1_0.py and
         torch_state_dict.py.
         """
-        old = may_be_first(local_metadata)
-        if old and not self._own_parametrization and has_first_transition(state_dict, prefix, self.hidden_size):
-            self.replace_transitions(first_parametrization(self.hidden_size))
+        old = may_be_first(local_metadata) and self._is_whole(state_dict, prefix)
+        if old and self._has_default_transitions() and has_first_transition(state_dict, prefix, self.hidden_size):
+            self._replace_transitions(first_parametrization(self.hidden_size))
         if old and not self._own_nonlinearity and lacks_nonlinearity(state_dict, prefix):
             self._replace_nonlinearity(FIRST_NONLINEARITY)
         if old:
@@ -562,12 +563,18 @@ class OrthogonalRNN(CheckpointedNetwork):
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
 
-    def replace_transitions(self, parametrization: Parametrization) -> None:
-        """Replace the transitions by new ones under another parametrization, with initial values.
+    def _has_default_transitions(self) -> bool:
+        """Return whether the parametrization was not chosen, neither in the constructor nor later, as by `convert`."""
+        is_linear = self.linear_transition or self.nonlinearity == "identity"
+        default = default_parametrization(self.hidden_size, is_linear)
+        return not self._own_parametrization and self.parametrization == default
 
-        Args:
-            parametrization: Parametrization of the new W.
-        """
+    def _is_whole(self, state_dict: dict[str, Any], prefix: str) -> bool:
+        """Return whether a state has weights of every layer and direction."""
+        return is_whole(state_dict, prefix, self.suffixes, next(self.transitions())[1].method.names)
+
+    def _replace_transitions(self, parametrization: Parametrization) -> None:
+        """Replace the transitions by new ones under another parametrization of the same field, with initial values."""
         for name, transition in list(self.transitions()):
             setattr(self, name, transition.under(parametrization))
         vars(self).update(parametrization=parametrization, _own_parametrization=True)

@@ -2,12 +2,13 @@
 
 In that version W was ``Householder(reflections=min(16, N), base="rotations")`` and phi was modReLU; in blocks W was
 ``Rotations()``. Such a state has no decay and no parameter of an activation, and its metadata lacks the class version
-that later states have. These signs identify it, and the network that loads it switches to the old defaults.
+that later states have. These signs identify it, and the network that loads it switches to the old defaults. Only a whole
+state has them: part of a later one, loaded with ``strict=False``, may lack the same entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..activations import Name
@@ -19,6 +20,7 @@ STATE_VERSION = 2
 """The `_version` of classes whose defaults have changed, which torch stores in the metadata of a state_dict."""
 FIRST_NONLINEARITY: Name = "modrelu"
 _REFLECTIONS = 16
+_LATER = "decay"  # the free tensor that default transitions had not in that version
 
 
 def may_be_first(local_metadata: Mapping[str, Any]) -> bool:
@@ -31,26 +33,42 @@ def first_parametrization(hidden_size: int) -> Parametrization:
     return Householder(min(_REFLECTIONS, hidden_size), base="rotations")
 
 
+def is_whole(state_dict: Mapping[str, Any], prefix: str, suffixes: Iterable[str], names: Iterable[str]) -> bool:
+    """Return whether a state has the input weights and the free tensors of W, except the decay, of every layer and
+    direction.
+
+    Args:
+        state_dict: The state.
+        prefix: Prefix of the network's keys.
+        suffixes: Suffixes of the network's layers and directions.
+        names: Names of the free tensors.
+    """
+    own = [name for name in names if name != _LATER]
+    keys = (
+        f"{prefix}{key}" for s in suffixes for key in (f"weight_ih_{s}", *(f"transition_{s}.{name}" for name in own))
+    )
+    return all(key in state_dict for key in keys)
+
+
 def has_first_transition(state_dict: Mapping[str, Any], prefix: str, hidden_size: int) -> bool:
-    """Return whether a state of default transitions comes from that version: without decay, with its number of
+    """Return whether a whole state of default transitions comes from that version: without decay, with its number of
     reflections.
     """
     transition = f"{prefix}transition_l0."
     reflectors = state_dict.get(f"{transition}reflectors")
-    if reflectors is None or f"{transition}decay" in state_dict:
+    if reflectors is None or f"{transition}{_LATER}" in state_dict:
         return False
     return tuple(reflectors.shape) == (packed_size(hidden_size, min(_REFLECTIONS, hidden_size)),)
 
 
 def lacks_decay(state_dict: Mapping[str, Any], prefix: str) -> bool:
-    """Return whether a state of default rotations in blocks comes from that version."""
-    return f"{prefix}transition_l0.angles" in state_dict and f"{prefix}transition_l0.decay" not in state_dict
+    """Return whether a whole state of default rotations in blocks comes from that version."""
+    return f"{prefix}transition_l0.angles" in state_dict and f"{prefix}transition_l0.{_LATER}" not in state_dict
 
 
 def lacks_nonlinearity(state_dict: Mapping[str, Any], prefix: str) -> bool:
-    """Return whether a state with the default nonlinearity comes from that version; False for a state of
+    """Return whether a whole state with the default nonlinearity comes from that version; False for a state of
     torch.nn.RNN.
     """
-    is_own = f"{prefix}weight_ih_l0" in state_dict and f"{prefix}weight_hh_l0" not in state_dict
-    later = {f"{prefix}activation_l0", f"{prefix}transition_l0.decay"}
-    return is_own and not later & state_dict.keys()
+    later = {f"{prefix}activation_l0", f"{prefix}transition_l0.{_LATER}", f"{prefix}weight_hh_l0"}
+    return not later & state_dict.keys()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from .layer import BIASED
-
 
 def read_torch_state(rnn: Any, state_dict: dict[str, Any], prefix: str, assign: bool, errors: list[str]) -> None:
     """Rewrite the keys of torch.nn.RNN in `state_dict`; append entries that cannot be represented to `errors`.
@@ -33,7 +31,7 @@ def read_torch_state(rnn: Any, state_dict: dict[str, Any], prefix: str, assign: 
             state_dict[f"{prefix}{name}.method.{key}"] = buffer
         bias_hh = state_dict.pop(f"{prefix}bias_hh_{suffix}", None)
         if bias_hh is not None and f"{prefix}bias_ih_{suffix}" in state_dict:
-            if rnn.nonlinearity in BIASED:
+            if rnn.activation.parameter_is_bias:
                 errors.append(
                     f"the biases of torch.nn.RNN are added to the pre-activation; with {rnn.nonlinearity} this network "
                     f"has no such bias. Use nonlinearity='tanh' or 'relu'."

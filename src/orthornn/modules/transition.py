@@ -78,8 +78,6 @@ class Transition(nn.Module):
         for name, shape in zip(self.method.names, self.method.shapes):
             empty = torch.empty(shape, device=device, dtype=dtype or torch.get_default_dtype())
             self.register_parameter(name, nn.Parameter(empty))
-        if not empty.is_meta:
-            self.method.initial()  # Not used: with this draw a seed gives the network that published runs had.
         self.method.to(device=empty.device)  # where the default device has put the free tensors, too
         self._cache: _CachedMatrix | None = None
         self.reset_parameters()
@@ -92,6 +90,7 @@ class Transition(nn.Module):
             generator: Random number generator, on the CPU. Default: None, torch's default generator.
         """
         if not self.free()[0].is_meta:
+            self.method.initial(generator)  # Not used: with this draw a seed gives the network that published runs had.
             self.assign_(self.method.initial(generator))
 
     def assign_(self, free: tuple[Tensor, ...]) -> None:

@@ -49,7 +49,8 @@ class SpectralMargin(Parametrization):
 
     def __post_init__(self) -> None:
         if self.margin is not None:
-            check_number("margin", self.margin, low=0.0, advice="Pass None for a free spectrum.")
+            margin = check_number("margin", self.margin, low=0.0, advice="Pass None for a free spectrum.")
+            object.__setattr__(self, "margin", margin)
         check_choice("init", self.init, get_args(Init))
         check_flag("nonnegative", self.nonnegative)
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from .._files import read_bytes
+from .._files import read_bytes, system_errors
 from .._folder import Folder
 from .._safetensors import safetensors, save_tensors
 from ..errors import CheckpointError, DataError
@@ -56,6 +56,9 @@ _COPIES = 16  # tensors as large as all weights that an optimizer may have
 
 
 _MORE = 1 << 26  # bytes, besides them
+
+
+MAKE_ROOM = "Make room there, or allow writing, and resume the run."
 
 
 class Damaged(NamedTuple):
@@ -98,13 +101,13 @@ class Checkpoints:
         """Write a checkpoint atomically. CheckpointError if the disk does not take it."""
         name, beside = _name(step), f".{_name(step)}.{os.getpid()}"
         content = _content(weights, state)
-        try:
+        expected = f"to write the checkpoint of step {step} to {self.folder}"
+        with contextlib.ExitStack() as undo, system_errors(expected, MAKE_ROOM, CheckpointError):
             folder = self._open(create=True)
-        except OSError as error:
-            raise _not_written(step, self.folder, error) from error
-        try:
+            undo.callback(folder.close)
             if not folder.remove_folder(beside, FILES):
                 raise CheckpointError(f"{folder.path / beside} holds files that no checkpoint has. Move them away.")
+            undo.callback(folder.remove_folder, beside, FILES)  # nothing is there once it is renamed
             own = folder.inner(beside, create=True)
             try:
                 for file, data in content.items():
@@ -116,14 +119,6 @@ class Checkpoints:
                 self._remove(folder, step)
             folder.rename(beside, name)
             folder.sync()
-        except OSError as error:
-            folder.remove_folder(beside, FILES)
-            raise _not_written(step, self.folder, error) from error
-        except BaseException:
-            folder.remove_folder(beside, FILES)
-            raise
-        finally:
-            folder.close()
 
     def read(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return (weights, state) of this step. CheckpointError, saying which file and why, if anything is wrong with
@@ -269,13 +264,6 @@ def _content(weights: dict[str, Any], state: dict[str, Any]) -> dict[str, bytes]
 
 def _name(step: int) -> str:
     return f"step-{step:08d}"
-
-
-def _not_written(step: int, folder: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(
-        f"Expected to write the checkpoint of step {step} to {folder}, but got: {error.strerror or error}. Make room there, "
-        f"or allow writing, and resume the run."
-    )
 
 
 def _read_summed(path: Path, limit: int, sums: dict[str, str]) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._files import read_bytes
+from .._files import READ, read_bytes, system_errors
 from ..errors import ConfigError, DataError, OrthornnError
 from ..learn.fields import described, fits, hints_of
 from ..learn.systems import MODEL_OPTIONS, MODELS, Model, foreign, model_named
@@ -25,13 +25,10 @@ def read_plain(path: str | Path) -> Any:
     """Return the JSON value in a file, without its sum. ConfigError if it is missing or is not JSON."""
     path = Path(path)
     try:
-        return without_sum(parse(read_bytes(path, LARGEST), str(path)), str(path))
+        with system_errors(f"to read {path}", READ):
+            return without_sum(parse(read_bytes(path, LARGEST), str(path)), str(path))
     except DataError as error:
         raise ConfigError(str(error)) from error
-    except OSError as error:
-        raise ConfigError(
-            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
-        ) from error
 
 
 @contextlib.contextmanager

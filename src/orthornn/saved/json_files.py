@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .._files import read_bytes, write_bytes
+from .._files import read_bytes, system_errors, write_bytes
 from .._printable import printable
 from ..errors import DataError, MissingPackageError
 
@@ -28,12 +28,8 @@ T = TypeVar("T")
 
 def read_json(path: Path, schema: str) -> dict[str, Any]:
     """Return the object in a JSON file, as it is there. DataError if it cannot be read or does not fit its schema."""
-    try:
+    with system_errors(f"to read {path}", "Restore the file."):
         content = read_bytes(path, LARGEST)
-    except OSError as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"Expected to read {path}, but got: {error.strerror or error}. Restore the file.") from error
     return checked(without_sum(parse(content, str(path)), str(path)), schema, str(path))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._checks import check_choice
 from .._masked import as_array
-from ..errors import MissingPackageError
+from .._optional_packages import import_optional
 from ..learn.files.cells import listed
 from ..learn.files.rounded_targets import check_rounding
 from .times import warn_of_steps
@@ -119,10 +119,7 @@ def _of_frame(frame: Any, layout: str) -> Any:
         warn_of_steps(times, [len(own) for own in in_time], "X")
         found = [_numbers(own.to_numpy()) for own in in_time]
         return [one.T for one in found] if layout == "nct" else found
-    try:
-        import narwhals
-    except ModuleNotFoundError as error:
-        raise MissingPackageError.named("tables as X", "narwhals", "baselines") from error
+    narwhals = import_optional("narwhals", "baselines", "tables as X")
     table = narwhals.from_native(frame, eager_only=True)
     words = [name for name, kind in table.schema.items() if not (kind.is_numeric() or kind == narwhals.Boolean)]
     if words and not all(_is_number(cell) for name in words for cell in table[name].to_list()):

@@ -60,7 +60,7 @@ def warn_of_steps(index: Any, lengths: Sequence[int], which: str) -> None:
         "irregular": "Resample it to equal distances",
     }
     warn(
-        f"The times in the index of {which}: {grid.told}. {advice[grid.kind]}. To silence this, use "
+        f"The times in the index of {which}: {grid.summary}. {advice[grid.kind]}. To silence this, use "
         f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
     )
 

@@ -14,7 +14,7 @@ import pytest
 from orthornn.cli.inspect import show_columns
 from orthornn.errors import DataError, OrthornnWarning
 from orthornn.learn.files.columns import is_table, joined, read_columns
-from orthornn.learn.files.frames import source
+from orthornn.learn.files.data_frames import source
 from orthornn.learn.tasks import Classify, Forecast, Regress
 from orthornn.learn.tasks.table_roles import roles_of
 from orthornn.learn.tasks.table_sequences import sequences_of

@@ -13,8 +13,8 @@ from orthornn.errors import DataError
 from orthornn.learn.files import dates
 from orthornn.learn.files.cells import kind_of_cells
 from orthornn.learn.files.columns import read_columns
+from orthornn.learn.files.data_frames import located, source
 from orthornn.learn.files.dates import are_dates, is_date, nanoseconds_of_dates, ranks_of_dates
-from orthornn.learn.files.frames import located, source
 
 AWKWARD = [
     *("2020-02-29", "2019-02-29", "1900-02-29", "2000-02-29", "2021-04-31", "2020-13-01", "2020-00-10", "2020-01-00"),

@@ -16,7 +16,7 @@ import pytest
 
 from orthornn.errors import OrthornnError
 from orthornn.learn.files.columns import read_columns
-from orthornn.learn.files.frames import located, source
+from orthornn.learn.files.data_frames import located, source
 from orthornn.learn.tasks import Classify, Forecast, Regress
 
 pandas = pytest.importorskip("pandas")

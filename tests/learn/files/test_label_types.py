@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orthornn.errors import DataError, OrthornnError
-from orthornn.learn.files.frames import source
+from orthornn.learn.files.data_frames import source
 from orthornn.learn.files.label_types import typed_labels
 from orthornn.learn.predict import load
 from orthornn.learn.systems import model_named
@@ -89,7 +89,7 @@ def test_labels_of_a_file(suffix, tmp_path):
         getattr(frame, f"to_{suffix[1:]}")(path, **({} if suffix == ".feather" else {"index": False}))
     network = trained(str(path), tmp_path / "run")
     assert network.predict_frame(path)["label"].dtype == "int64"
-    assert network.predict_table(path)[0][1].labels[0] in ("3", "4")
+    assert network.tables.predict(path)[0][1].labels[0] in ("3", "4")
 
 
 def test_a_category_is_read_from_its_file(tmp_path):

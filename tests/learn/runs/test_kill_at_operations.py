@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from orthornn.errors import ArgumentError
-from orthornn.learn.runs.trained import load_model
+from orthornn.learn.runs.directory import load_model
 from orthornn.learn.training import read_metrics, resume, train
 from orthornn.saved.run_files import read_result
 from support.run_cases import EPOCHS, config, content, numbers

@@ -28,7 +28,7 @@ from orthornn.errors import (
     MissingPackageError,
     OrthornnWarning,
 )
-from orthornn.learn.files.frames import source
+from orthornn.learn.files.data_frames import source
 from orthornn.learn.report.page import draw
 from orthornn.learn.report.runs import read_run
 from orthornn.learn.systems import MODELS, model_named

@@ -106,12 +106,12 @@ def test_a_run_stores_the_threshold_that_validation_chose_and_uses_it(tmp_path, 
     assert result["best_test"]["accuracy"] == pytest.approx(accuracy)
     assert main(["evaluate", str(tmp_path / "run")]) == 0
     assert f"accuracy {accuracy:.6g}" in capsys.readouterr().out
-    found = loaded.predict_table(data)
+    found = loaded.tables.predict(data)
     labels = ["yes" if said.scores[0, 1] >= loaded.threshold else "no" for _, said in found]
     assert [str(said.labels[0]) for _, said in found] == labels
-    there = [one.targets[-1] for one in loaded._tables._series(data, True)]
+    there = [one.targets[-1] for one in loaded.tables._series(data, True)]
     right = np.mean([label == wanted for label, wanted in zip(labels, there)])
-    assert loaded.evaluate_table(data)["accuracy"] == pytest.approx(right)
+    assert loaded.tables.evaluate(data)["accuracy"] == pytest.approx(right)
     if result["best"]["step"] != result["steps"]:
         with pytest.warns(OrthornnWarning, match="no threshold was chosen for these weights"):
             assert load(tmp_path / "run", "last").threshold is None
@@ -127,7 +127,7 @@ def test_a_number_is_the_threshold(tmp_path):
     )
     assert result.threshold == 0.001
     loaded = load(tmp_path / "run")
-    assert {str(said.labels[0]) for _, said in loaded.predict_table(task.data)} == {"yes"}
+    assert {str(said.labels[0]) for _, said in loaded.tables.predict(task.data)} == {"yes"}
     assert result.best_test["accuracy"] < 0.5
 
 

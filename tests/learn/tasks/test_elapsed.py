@@ -85,11 +85,11 @@ def test_a_run_predicts_streams_and_is_loaded_with_its_times(given, tmp_path):
     assert net.description["channels"][-1] == ["second", "elapsed", None]
     loaded = orthornn.load(tmp_path / "run")
     one = frame[frame["sequence"] == "s5"]
-    ((series, said),) = loaded.predict_table(one[columns])
+    ((series, said),) = loaded.tables.predict(one[columns])
     unit = loaded.description["time_unit"]
     seconds = np.diff(one["second"].to_numpy()).astype("timedelta64[s]").astype(float)
     np.testing.assert_allclose(series.values[:, -1], [unit, *seconds])
-    ((_, again),) = net.predict_table(one[columns])
+    ((_, again),) = net.tables.predict(one[columns])
     np.testing.assert_array_equal(again.scores, said.scores)
     streamed = np.stack(list(loaded.stream(series.values)))
     wanted = streamed if said.scores.shape[0] > 1 else streamed[-1:]

@@ -125,9 +125,9 @@ def test_new_data_are_forecast_and_measured(wave, tmp_path):
     config = RunConfig(task=task, model=model_named("gru", hidden_size=4, lags=4), steps=2, batch_size=4)
     train(config, tmp_path / "run")
     loaded = load(tmp_path / "run")
-    ((_, prediction),) = loaded.predict_table(wave)
+    ((_, prediction),) = loaded.tables.predict(wave)
     assert prediction.scores.shape == (STEPS, 6)
-    found = loaded.evaluate_table(wave)
+    found = loaded.tables.evaluate(wave)
     assert set(found) == {"loss", "mse", "mae", "mape", "smape", "coverage", "coverage_q0.1", "coverage_q0.9"}
     streamed = list(loaded.stream([[float(line.split(",")[0])] for line in Path(wave).read_text().splitlines()[1:30]]))
     np.testing.assert_allclose(streamed, prediction.scores[:29], atol=1e-5)
@@ -155,7 +155,7 @@ def test_what_nobody_foresaw_has_the_highest_score(wave, tmp_path):
     lines[101] = "9.5,100"  # step 100
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
     loaded = load(tmp_path / "run")
-    ((_, scores),) = loaded.anomalies(tmp_path / "new.csv")
+    ((_, scores),) = loaded.tables.anomalies(tmp_path / "new.csv")
     assert scores.shape == (STEPS,)
     assert int(np.nanargmax(scores)) == 100
     assert np.isnan(scores[:13]).all()
@@ -166,7 +166,7 @@ def test_what_nobody_foresaw_has_the_highest_score(wave, tmp_path):
     written = out.read_text().splitlines()
     assert written[:2] == ["sequence,step,score of the anomaly", "0,0,"]
     assert float(written[101].split(",")[2]) == pytest.approx(scores[100], rel=1e-6)
-    ((one, _),) = found = loaded.anomalies(tmp_path / "new.csv")
+    ((one, _),) = found = loaded.tables.anomalies(tmp_path / "new.csv")
     write_anomalies(out, [(one._replace(times=np.array([f"t{step}" for step in range(STEPS)], object)), found[0][1])])
     timed = out.read_text().splitlines()
     assert timed[:2] == ["sequence,step,time,score of the anomaly", "0,0,t0,"]
@@ -233,22 +233,22 @@ def test_rows_of_the_future_say_only_what_is_known(tmp_path):
     )
     loaded = load(tmp_path / "run")
     new, demand = priced(tmp_path / "new.csv", rows=20, more=5)
-    ((one, said),) = loaded.predict_table(new)
+    ((one, said),) = loaded.tables.predict(new)
     assert one.steps.tolist() == list(range(20))
     wanted = np.stack([demand[t + 1 : t + 4] for t in range(20)])
     np.testing.assert_allclose(said.scores, wanted, atol=0.2)
-    assert loaded.evaluate_table(new)["mae"] < 0.2
+    assert loaded.tables.evaluate(new)["mae"] < 0.2
     raw = np.concatenate([one.values[:, :2], *(one.values[:, 2 + lead : 3 + lead] for lead in range(3))], 1)
     assert raw.shape == (20, 5)  # demand, price, and price in the next three steps
     np.testing.assert_allclose(list(loaded.stream(raw)), said.scores, atol=1e-4)
     short, _ = priced(tmp_path / "short.csv", rows=20, more=1)
     with pytest.warns(OrthornnWarning, match=r"the last 2 step\(s\) of 1 sequence\(s\) have no forecast.*Append 3 row"):
-        ((one, said),) = loaded.predict_table(short)
+        ((one, said),) = loaded.tables.predict(short)
     assert one.steps.tolist() == list(range(18))
     assert len(said.scores) == 18
     (tmp_path / "gap.csv").write_text((tmp_path / "new.csv").read_text().replace(",22\n", "x,22\n"))
     with pytest.raises(DataError, match=r"column 'price'.*but got '.*x' in row 23"):
-        loaded.predict_table(tmp_path / "gap.csv")
+        loaded.tables.predict(tmp_path / "gap.csv")
     lines = (tmp_path / "new.csv").read_text().splitlines()
     lines[22] = ",,21"
     (tmp_path / "gap.csv").write_text("\n".join(lines) + "\n")
@@ -256,10 +256,10 @@ def test_rows_of_the_future_say_only_what_is_known(tmp_path):
         DataError,
         match=r"Expected finite numbers in .*, column 'price', but got nan in row 22, line 23 .*, as in",
     ):
-        loaded.predict_table(tmp_path / "gap.csv")
+        loaded.tables.predict(tmp_path / "gap.csv")
     (tmp_path / "end.csv").write_text("demand,price\n1,2\n2,3\n")
     with pytest.raises(DataError, match=r"Expected a step in .*followed by 3 row\(s\) with price, but got none"):
-        loaded.predict_table(tmp_path / "end.csv")
+        loaded.tables.predict(tmp_path / "end.csv")
 
 
 def test_what_is_known_ahead_is_that_of_its_own_sequence(tmp_path):
@@ -344,13 +344,13 @@ def test_a_vector_for_each_series_learns_what_only_its_name_tells(tmp_path):
     assert baselines(task) == baselines(blind)  # plain methods do not take a number for a quantity
     loaded = load(tmp_path / "run")
     new = levels(tmp_path / "new.csv", "db", steps=30)
-    for one, said in loaded.predict_table(new):
+    for one, said in loaded.tables.predict(new):
         level = 10 * (ord(one.name) - ord("a"))
         price = one.values[:, 1]
         assert np.abs(said.scores[5:, 0] - level - price[5:]).max() < 5
         np.testing.assert_allclose(list(loaded.stream(one.values)), said.scores, atol=1e-3)
     with pytest.raises(DataError, match=r"but got others, for which there is no vector: e, f\. Leave them out"):
-        loaded.predict_table(levels(tmp_path / "more.csv", "aef", steps=20))
+        loaded.tables.predict(levels(tmp_path / "more.csv", "aef", steps=20))
     with pytest.raises(DataError, match="Expected the number of a series as the last input, 0 to 3"):
         loaded.predict([[[1.0, 2.0, 5.0]]])
 
@@ -363,13 +363,13 @@ def test_a_new_series_has_the_mean_of_all_vectors_if_asked_for(tmp_path):
     loaded = load(tmp_path / "run")
     new = levels(tmp_path / "more.csv", "ae", steps=20)
     with pytest.warns(OrthornnWarning, match=r"mean of the vectors of all 4: e\. To silence"):
-        (_, known), (other, unknown) = loaded.predict_table(new)
+        (_, known), (other, unknown) = loaded.tables.predict(new)
     assert set(other.values[:, -1]) == {4}
     model = loaded.model
     with torch.no_grad():
         model.series.weight.copy_(model.series.weight.mean(0, keepdim=True).expand(4, -1).clone())
     with pytest.warns(OrthornnWarning, match="mean of the vectors"):
-        (_, same), (_, still) = loaded.predict_table(new)
+        (_, same), (_, still) = loaded.tables.predict(new)
     np.testing.assert_allclose(still.scores, unknown.scores, atol=1e-4)
     assert not np.allclose(same.scores, known.scores, atol=1e-4)
 
@@ -419,7 +419,7 @@ def crossing(wave, out, **options):
 
 def test_quantiles_never_cross_where_they_are_predicted(wave, tmp_path):
     loaded = crossing(wave, tmp_path / "run")
-    ((series, said),) = loaded.predict_table(wave)
+    ((series, said),) = loaded.tables.predict(wave)
     with torch.no_grad():
         outputs = loaded.model(prepared(series.values[None], loaded.description))[:, 0].reshape(-1, 2, 3)
     assert bool((outputs.diff(dim=-1) < 0).any())
@@ -430,7 +430,7 @@ def test_quantiles_never_cross_where_they_are_predicted(wave, tmp_path):
     np.testing.assert_allclose(np.stack(list(loaded.stream(series.values[:9]))), said.scores[:9], rtol=1e-6)
     frame = loaded.predict_frame(wave)
     assert (frame["score value+2 q0.1"] <= frame["score value+2 q0.5"]).all()
-    table = loaded.evaluate_table(wave)
+    table = loaded.tables.evaluate(wave)
     values = np.array([float(line.split(",")[0]) for line in Path(wave).read_text().splitlines()[1:]])
     rows = np.arange(4, STEPS - 2)
     inside = [
@@ -442,7 +442,7 @@ def test_quantiles_never_cross_where_they_are_predicted(wave, tmp_path):
 
 def test_graphs_sort_quantiles_and_c_says_that_it_does_not(wave, tmp_path):
     loaded = crossing(wave, tmp_path / "run")
-    ((series, said),) = loaded.predict_table(wave)
+    ((series, said),) = loaded.tables.predict(wave)
     _, sequence, *_ = export.graphs.prepare(loaded.model, loaded.description)
     x = torch.from_numpy(series.values).float().unsqueeze(1)
     np.testing.assert_allclose(sequence(x)[:, 0].detach(), said.scores, rtol=1e-5)
@@ -500,7 +500,7 @@ def test_the_test_of_whole_series_is_what_predict_finds(wave, tmp_path):
     task = Forecast(data=wave, target="value", inputs="value", skipped=4, window=20)
     config = RunConfig(task, model_named("gru", hidden_size=5), steps=4, validate_every=2)
     result = train(config, tmp_path / "run")
-    found = load(tmp_path / "run").predict_table(wave)[0][1].scores[:, 0]
+    found = load(tmp_path / "run").tables.predict(wave)[0][1].scores[:, 0]
     values = np.array([float(line.split(",")[0]) for line in Path(wave).read_text().split()[1:]])
     rows = task.table().data.parts["test"].rows[task.table().data.parts["test"].counted]
     assert 0 < len(rows) < STEPS

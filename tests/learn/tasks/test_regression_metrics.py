@@ -98,8 +98,8 @@ def test_a_run_stores_them_and_evaluations_agree(run):
     assert stored["best_test"]["r2"] == pytest.approx(metrics.r2_score(wanted, said), rel=1e-4)
     everything = np.load(data)
     goals = np.stack([everything["a"], everything["b"]], 1)[4::5]
-    said = np.concatenate([one.scores for _, one in loaded.predict_table(data)])
-    found = loaded.evaluate_table(data)
+    said = np.concatenate([one.scores for _, one in loaded.tables.predict(data)])
+    found = loaded.tables.evaluate(data)
     assert found["r2"] == pytest.approx(metrics.r2_score(goals, said))
     assert found["mae"] == pytest.approx(metrics.mean_absolute_error(goals, said))
     assert loaded.evaluate(everything["x"].reshape(60, 5, 1), goals) == pytest.approx(found, rel=1e-4)

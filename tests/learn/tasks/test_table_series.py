@@ -21,9 +21,9 @@ def test_an_array_is_the_same_as_the_table_with_names_and_times(tmp_path, monkey
     array = np.array([row[2:4] for row in rows]).reshape(30, 5, 2)
     np.save("all.npy", array)
     np.save("one.npy", array[3])
-    scores = [prediction.scores for _, prediction in loaded.predict_table("table.csv")]
-    order = np.argsort([int(one.name) for one, _ in loaded.predict_table("table.csv")])
+    scores = [prediction.scores for _, prediction in loaded.tables.predict("table.csv")]
+    order = np.argsort([int(one.name) for one, _ in loaded.tables.predict("table.csv")])
     wanted = np.concatenate([scores[place] for place in order])
-    found = {int(one.name): prediction.scores for one, prediction in loaded.predict_table("all.npy")}
+    found = {int(one.name): prediction.scores for one, prediction in loaded.tables.predict("all.npy")}
     np.testing.assert_array_equal(np.concatenate([found[place] for place in range(30)]), wanted)
-    np.testing.assert_allclose(loaded.predict_table("one.npy")[0][1].scores, wanted[3:4], rtol=1e-5)
+    np.testing.assert_allclose(loaded.tables.predict("one.npy")[0][1].scores, wanted[3:4], rtol=1e-5)

@@ -268,13 +268,13 @@ def test_categories_travel_with_the_run(tmp_path, columns):
     result = train(config, tmp_path / "run")
     loaded = orthornn.load(tmp_path / "run")
     test = [task.table().sequences.names[at // STEPS] for at, _ in task.table().split.pieces["test"]]
-    found = {one.name: said for one, said in loaded.predict_table(path)}
+    found = {one.name: said for one, said in loaded.tables.predict(path)}
     with torch.no_grad():
         wanted = result.model.eval()(next(task.problem().test(100)).inputs).softmax(-1).numpy()
     np.testing.assert_allclose(np.concatenate([found[name].scores for name in test]), wanted, atol=1e-5)
     new = write(tmp_path / "new.csv", **{**columns, "color": np.where(colors == "red", "green", colors)})
     with pytest.warns(OrthornnWarning, match="'color': green was not in the training data"):
-        loaded.predict_table(new)
+        loaded.tables.predict(new)
     description = tmp_path / "run" / "description.json"
     damaged = entries(description)
     damaged["channels"][1][2] = 7

@@ -86,8 +86,8 @@ def test_a_network_of_transformed_targets_is_that_of_a_transformed_table(kind, g
         torch.testing.assert_close(weights, plain.model.state_dict()[name], rtol=0, atol=0)
     assert results["run"].test["loss"] == results["plain"].test["loss"]
     assert results["run"].trivial_loss == results["plain"].trivial_loss
-    ((series, found),) = own.predict_table(raw)
-    ((_, expected),) = plain.predict_table(logged)
+    ((series, found),) = own.tables.predict(raw)
+    ((_, expected),) = plain.tables.predict(logged)
     np.testing.assert_allclose(found.scores, BACK[how](expected.scores), rtol=1e-12)
     streamed = np.stack(list(own.stream(series.values[:30])))
     np.testing.assert_allclose(streamed, found.scores[:30], rtol=1e-4)
@@ -102,8 +102,8 @@ def test_metrics_are_in_the_units_of_the_file(how, tmp_path):
     raw = table(tmp_path / "raw.npz")
     result = trained(Forecast(data=raw, target="sales", horizons=2, skipped=4, target_transform=how), tmp_path / "run")
     loaded, sales = load(tmp_path / "run"), np.load(raw)["sales"]
-    found = loaded.evaluate_table(raw)
-    ((_, said),) = loaded.predict_table(raw)
+    found = loaded.tables.evaluate(raw)
+    ((_, said),) = loaded.tables.predict(raw)
     rows = np.arange(4, STEPS - 2)
     wanted = np.stack([sales[rows + 1], sales[rows + 2]], 1)
     errors = np.abs(said.scores[rows] - wanted)
@@ -140,10 +140,10 @@ def test_a_regression_is_measured_in_the_units_of_the_file(output, how, tmp_path
     task = Regress(data=str(path), target="y", inputs="x", every_step=output == "all", target_transform=how)
     trained(task, tmp_path / "run")
     loaded = load(tmp_path / "run")
-    pairs = loaded.predict_table(path)
+    pairs = loaded.tables.predict(path)
     said = np.concatenate([one.scores for _, one in pairs])[:, 0]
     wanted = y if output == "all" else y[4::5]
-    found = loaded.evaluate_table(path)
+    found = loaded.tables.evaluate(path)
     assert found["mse"] == pytest.approx(np.square(said - wanted).mean())
     scale = loaded.description["target_scale"][0]
     assert found["loss"] == pytest.approx(np.square((FORWARD[how](said) - FORWARD[how](wanted)) / scale).mean())
@@ -172,8 +172,8 @@ def test_an_anomaly_is_far_from_its_forecast_in_logarithms(tmp_path):
     raw = table(tmp_path / "raw.npz")
     trained(Forecast(data=raw, target="sales", skipped=4, target_transform="log"), tmp_path / "run")
     loaded, sales = load(tmp_path / "run"), np.load(raw)["sales"]
-    ((_, scores),) = loaded.anomalies(raw)
-    ((_, said),) = loaded.predict_table(raw)
+    ((_, scores),) = loaded.tables.anomalies(raw)
+    ((_, said),) = loaded.tables.predict(raw)
     expected = np.abs(np.log(sales[5:]) - np.log(said.scores[4:-1, 0])) / loaded.description["target_scale"][0]
     np.testing.assert_allclose(scores[5:], expected)
 
@@ -200,7 +200,7 @@ def test_targets_without_a_logarithm_are_refused_by_column_and_row(tmp_path):
         Forecast(data=raw, target="sales", inputs="sales,price", skipped=4, target_transform="log"), tmp_path / "run"
     )
     loaded = load(tmp_path / "run")
-    for call in (loaded.predict_table, loaded.evaluate_table, loaded.anomalies, loaded.predict_frame):
+    for call in (loaded.tables.predict, loaded.tables.evaluate, loaded.anomalies, loaded.predict_frame):
         with pytest.raises(DataError, match=WRONG.format("zero.npz")):
             call(zero)
     with pytest.raises(DataError, match=r"but got 0 as input 'sales' of sequence 0, step 1, the first of 1"):
@@ -208,9 +208,9 @@ def test_targets_without_a_logarithm_are_refused_by_column_and_row(tmp_path):
     with pytest.raises(DataError, match="got -1 as input 'sales', the first of 1"):  # of no step that it could count
         list(loaded.stream([[-1.0, 0.0]]))
     trained(Forecast(data=raw, target="sales", inputs="price", skipped=4, target_transform="log"), tmp_path / "other")
-    load(tmp_path / "other").predict_table(zero)  # reads no sales
+    load(tmp_path / "other").tables.predict(zero)  # reads no sales
     with pytest.raises(DataError, match=WRONG.format("zero.npz")):
-        load(tmp_path / "other").evaluate_table(zero)
+        load(tmp_path / "other").tables.evaluate(zero)
 
 
 def test_the_first_value_outside_is_named():
@@ -302,7 +302,7 @@ def test_graphs_predict_in_the_units_of_the_file(lags, how, tmp_path):
     config = RunConfig(task=task, model=model_named("ornn-rotations", hidden_size=4, lags=lags), steps=2, batch_size=2)
     train(config, tmp_path / "run")
     loaded = load(tmp_path / "run")
-    ((series, said),) = loaded.predict_table(raw)
+    ((series, said),) = loaded.tables.predict(raw)
     _, sequence, *_ = export.graphs.prepare(loaded.model, loaded.description)
     x = torch.from_numpy(series.values).float().unsqueeze(1)
     np.testing.assert_allclose(sequence(x)[:, 0].detach(), said.scores, rtol=1e-4)

@@ -11,7 +11,7 @@ import pytest
 
 from orthornn.cli import main
 from orthornn.learn.files.columns import Table
-from orthornn.learn.tasks.time_grid import told_grid
+from orthornn.learn.tasks.time_grid import grid_summary
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Sydney", "America/Santiago")
 
@@ -28,7 +28,7 @@ def local(zone: str, start: str, minutes: int, count: int, form: str = "%Y-%m-%d
 def told(times, dtype=object):
     file = Table(Path("t.csv"), {"when": np.array(times, dtype)})
     order = np.argsort(file.order("when", "time"), kind="stable")
-    return told_grid(file, "when", order, np.array([len(times)]))
+    return grid_summary(file, "when", order, np.array([len(times)]))
 
 
 @pytest.mark.parametrize("minutes", [15, 60])
@@ -75,8 +75,8 @@ def test_other_times_have_no_hint(times):
 def test_two_sequences_have_no_hour_between_them():
     times = ["2024-03-31 00:00", "2024-03-31 01:00", "2024-03-31 03:00", "2024-03-31 04:00"]
     file = Table(Path("t.csv"), {"when": np.array(times, object)})
-    assert "clocks change" not in told_grid(file, "when", np.arange(4), np.array([2, 2]))
-    assert "clocks change" in told_grid(file, "when", np.arange(4), np.array([4]))
+    assert "clocks change" not in grid_summary(file, "when", np.arange(4), np.array([2, 2]))
+    assert "clocks change" in grid_summary(file, "when", np.arange(4), np.array([4]))
 
 
 @pytest.mark.parametrize(

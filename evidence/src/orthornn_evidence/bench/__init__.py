@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from orthornn.learn.timing import Contender, Timing, interleave
-
 from .benchmark import BenchmarkPlan, Results, run
 from .cases import Case, Work
 from .scaling import Grid, Sweep, sweep
+from .timing import Contender, Timing, interleave
 
 __all__ = [
     "BenchmarkPlan",

@@ -13,7 +13,6 @@ from orthornn.cores import usable_cores
 from orthornn.environment import environment
 from orthornn.errors import ArgumentError, BackendError, OrthornnError
 from orthornn.kernels.backends.cpp import extension
-from orthornn.learn.timing import Contender, Ratio, Timing, interleave, ratio
 
 from . import floors
 from .cases import Case, Work
@@ -23,6 +22,7 @@ from .last_state import LastStateCost, last_state_cost
 from .machine import PRODUCT, PRODUCT_MULTIPLY_ADDS, product, product_rate
 from .memory import peak_bytes
 from .networks import NETWORKS, OURS, Runnable
+from .timing import Contender, Ratio, Timing, interleave, ratio
 from .training_step import StepCost, medians_by_round, step_nonlinearity, training_step
 from .verify import Verification, require, verify
 

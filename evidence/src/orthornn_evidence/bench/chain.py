@@ -13,10 +13,10 @@ from orthornn.kernels.backends import CPP
 from orthornn.kernels.backends.cpp import extension
 from orthornn.kernels.call import Call, Needs, Options, States
 from orthornn.layout import SequenceLayout
-from orthornn.learn.timing import Contender, Ratio, Timing, interleave, ratio
 
 from .cases import Work
 from .machine import PRODUCT, PRODUCT_MULTIPLY_ADDS, product
+from .timing import Contender, Ratio, Timing, interleave, ratio
 
 FORWARD, BACKWARD = "forward", "backward"
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from orthornn.learn.timing import Ratio
-
 from .cases import Work
+from .timing import Ratio
 
 ROUNDS = 5  # fewer rounds do not allow a verdict
 STEPS = 784

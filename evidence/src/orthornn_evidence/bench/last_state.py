@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from orthornn.errors import VerificationError
-from orthornn.learn.timing import Contender, Ratio, Timing, interleave, ratio
 from orthornn.modules import OrthogonalRNN
 
 from .cases import Case, Work
 from .networks import OURS, Runnable
+from .timing import Contender, Ratio, Timing, interleave, ratio
 from .verify import relative_error, rounding_bound
 
 OUTPUT_LAST, H_N, OUT_LAST = 'output="last"', "h_n", "out[-1]"

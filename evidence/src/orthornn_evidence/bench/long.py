@@ -16,13 +16,13 @@ import torch
 from orthornn.errors import VerificationError
 from orthornn.kernels import checkpointing
 from orthornn.learn.report.table import Column, Table
-from orthornn.learn.timing import Timing
 from orthornn.modules import OrthogonalRNN
 
 from .cases import Case, Work
 from .memory import in_own_process, rise
 from .networks import OURS, Runnable
 from .tables import MEMORY, number
+from .timing import Timing
 from .verify import relative_error, rounding_bound
 
 _TIMEOUT = 3600.0

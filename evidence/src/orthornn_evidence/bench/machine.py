@@ -7,9 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
-from orthornn.learn.timing import Contender, interleave
-
 from .cases import Work
+from .timing import Contender, interleave
 
 PRODUCT = "matrix product"
 _SIZE = 1024

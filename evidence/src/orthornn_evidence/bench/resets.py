@@ -19,12 +19,12 @@ from torch import Tensor
 from orthornn.errors import VerificationError
 from orthornn.kernels.projection import project
 from orthornn.learn.report.table import Column, Table
-from orthornn.learn.timing import Contender, Timing, interleave, ratio
 from orthornn.modules import OrthogonalRNN
 
 from .cases import Case, Work
 from .networks import OURS, Runnable, lstm
 from .tables import number
+from .timing import Contender, Timing, interleave, ratio
 from .verify import rounding_bound
 
 WITHOUT, WITH, LOOP, PIECES = "without resets", "with resets", "step loop in Python", "nn.LSTM per piece"

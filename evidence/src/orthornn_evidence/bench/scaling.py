@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from orthornn.environment import environment
 from orthornn.learn.report.table import Column, Table
-from orthornn.learn.timing import Contender, Timing, interleave
 
 from .cases import Case, Work
 from .networks import OURS, Runnable
 from .tables import number
+from .timing import Contender, Timing, interleave
 from .verify import require, verify
 
 Axis = Literal["n", "m", "B", "T"]

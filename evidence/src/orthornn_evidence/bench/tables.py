@@ -10,12 +10,12 @@ from typing import Any
 
 from orthornn._files import write_bytes
 from orthornn.learn.report.table import Column, Table
-from orthornn.learn.timing import Ratio
 
 from .benchmark import CaseResult, Results
 from .floors import Verdict
 from .last_state import LastStateCost
 from .networks import NETWORKS, OURS
+from .timing import Ratio
 
 RESULTS = "results.json"
 MEMORY = "peak memory: rise of resident memory during one forward and backward pass, in a separate process"

@@ -21,10 +21,10 @@ from orthornn.kernels.backends.cpp import extension
 from orthornn.learn.systems import Model, model_named
 from orthornn.learn.tasks import Batch, Objective, Problem, Task
 from orthornn.learn.tasks.task import judged
-from orthornn.learn.timing import Timing
 from orthornn.learn.training import OptimizerConfig, RunConfig, Trainer
 
 from .cases import Case
+from .timing import Timing
 
 STEP_MODELS: Final = {"wy": "ornn", "rotations": "ornn-rotations", "cayley": "scornn"}
 _CLASSES = 10

@@ -15,7 +15,6 @@ few updates below `--unfinished` and resumes; each network is stored as its meas
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import time
@@ -37,6 +36,7 @@ from orthornn.learn.systems.build import count_parameters
 from orthornn.learn.systems.sequence_model import SequenceModel
 from orthornn.penalties import certified_margin
 
+from ..once_parser import OnceParser
 from ..tasks import PixelMNIST
 from .attack import still_right, without_clipping
 from .lstm import log10_in_energy, log10_influences
@@ -224,7 +224,7 @@ def run(file: Path, task: PixelMNIST, names: Sequence[str], budget: Budget, unfi
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    parser = argparse.ArgumentParser(prog="orthornn_evidence.certificates pixels", description=__doc__.splitlines()[0])
+    parser = OnceParser(prog="orthornn_evidence.certificates pixels", description=__doc__.splitlines()[0])
     parser.add_argument("--data", default="data/mnist", help="folder with the files of MNIST")
     parser.add_argument("--networks", nargs="+", default=list(TRAININGS), choices=list(TRAININGS))
     parser.add_argument("--unfinished", type=Path, default=Path("runs/certificates"), help="where training is stored")

@@ -10,7 +10,6 @@ The program is that of RNN-SDP (sdp.py), solved by Clarabel.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from orthornn.environment import environment
 from orthornn.learn.systems.sequence_model import SequenceModel
 from orthornn.learn.tasks.streams import stream
 
+from ..once_parser import OnceParser
 from .attack import most_moved, without_clipping
 from .sdp import sdp_bound
 
@@ -122,7 +122,7 @@ def run(file: Path, cases: Sequence[tuple[int, int]]) -> None:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; the exit status."""
-    parser = argparse.ArgumentParser(prog="orthornn_evidence.certificates tanks", description=__doc__.splitlines()[0])
+    parser = OnceParser(prog="orthornn_evidence.certificates tanks", description=__doc__.splitlines()[0])
     parser.add_argument("--units", nargs="+", type=int, default=[8, 16, 32], help="sizes n")
     parser.add_argument("--steps", nargs="+", type=int, default=[10, 30, 100], help="lengths T")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the results")

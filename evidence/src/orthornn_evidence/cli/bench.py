@@ -23,7 +23,7 @@ from orthornn.cli.outputs import check_new_files
 from orthornn.environment import environment
 from orthornn.errors import ArgumentError
 from orthornn.learn.options import results_folder
-from orthornn.learn.report.figures import or_a_warning, told
+from orthornn.learn.report.figures import figure_note, or_a_warning
 from orthornn.learn.report.table import Table
 from orthornn.learn.training.threads import set_threads
 
@@ -191,7 +191,7 @@ def _bench(arguments: BenchArguments, work: Work, rounds: int, cap: float, threa
     write_results(folder, results.to_dict(), tables, lines)
     with or_a_warning(folder / "bench.png"):
         ratio_figure(folder / "bench.png", results)
-    print(f"\nresults: {folder}{told(folder / 'bench.png')}")
+    print(f"\nresults: {folder}{figure_note(folder / 'bench.png')}")
     return 0
 
 
@@ -217,7 +217,7 @@ def _sweep(work: Work, grid: bench.Grid, rounds: int, cap: float, folder: Path) 
     write_results(folder, result.to_dict(), tables)
     with or_a_warning(folder / "sweep.png"):
         sweep_figure(folder / "sweep.png", result)
-    print(f"\nresults: {folder}{told(folder / 'sweep.png')}")
+    print(f"\nresults: {folder}{figure_note(folder / 'sweep.png')}")
     return 0
 
 

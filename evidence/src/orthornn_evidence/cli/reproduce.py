@@ -106,7 +106,7 @@ def main(words: Sequence[str]) -> int:
         return 0
     with denormals_as_zero():  # also where an experiment trains or times networks by itself
         for experiment in chosen:
-            _carry_out(experiment, setting, arguments, evidence)
+            _reproduce(experiment, setting, arguments, evidence)
     return 0
 
 
@@ -125,7 +125,7 @@ def _check_used(arguments: ReproduceArguments) -> None:
         )
 
 
-def _carry_out(experiment: Experiment, setting: Setting, arguments: ReproduceArguments, evidence: Path) -> None:
+def _reproduce(experiment: Experiment, setting: Setting, arguments: ReproduceArguments, evidence: Path) -> None:
     if not experiment.plan(setting).systems:
         if arguments.collect:
             show(f"{experiment.name}: left as it is, because it has no run directories")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orthornn._optional_packages import import_optional
 from orthornn.errors import DataError
-from orthornn.learn.files.optional_packages import import_optional
 
 _BAR = 30  # characters
 

@@ -14,7 +14,6 @@ problems may be trained at the same time, each by one process.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -33,6 +32,7 @@ from orthornn.errors import ArgumentError
 from orthornn.learn.systems import build
 from orthornn.learn.systems.build import count_parameters
 
+from ..once_parser import OnceParser
 from .gru_d import gru_d
 from .problems import PROBLEMS, Problem
 
@@ -171,7 +171,7 @@ def run(file: Path, name: str, budget: Budget, shares: Sequence[float] = ()) -> 
 
 def main(words: Sequence[str]) -> int:
     """Run the command and return the exit status."""
-    parser = argparse.ArgumentParser(prog="orthornn_evidence.irregular_time", description=__doc__.splitlines()[0])
+    parser = OnceParser(prog="orthornn_evidence.irregular_time", description=__doc__.splitlines()[0])
     parser.add_argument("--problems", nargs="+", default=list(SHARES), choices=list(SHARES))
     parser.add_argument("--dropped", nargs="+", type=float, default=(), help="shares of dropped samples; default: all")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the results")

@@ -12,7 +12,6 @@ docs/results/own_data.md from all stored results: means over seeds, wins and los
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -26,10 +25,10 @@ import torch
 from orthornn._files import write_bytes
 from orthornn.environment import commit
 from orthornn.errors import DataError, Interrupted, OrthornnError
-from orthornn.learn.given_once import parse_given_once
 from orthornn.learn.tasks.abilities import plain_baselines
 from orthornn.saved.json_files import read_json
 
+from ..once_parser import OnceParser
 from . import cells
 from .cells import Cell, Costs, is_current
 from .page import page
@@ -118,9 +117,7 @@ def _store(file: Path, content: dict[str, Any]) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command and return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m orthornn_evidence.own_data.results", description=__doc__, allow_abbrev=False
-    )
+    parser = OnceParser(prog="python -m orthornn_evidence.own_data.results", description=__doc__)
     parser.add_argument("command", choices=("run", "plan", "page"))
     parser.add_argument("--out", type=Path, default=Path("results/own-data"))
     parser.add_argument("--page", type=Path, default=Path("docs/results/own_data.md"))
@@ -130,7 +127,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--methods", nargs="*", default=list(cells.OPTIONS), choices=list(cells.OPTIONS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--minutes", type=float)
-    given = parse_given_once(parser, words)
+    given = parser.parse_args(words)
     wanted = cells.in_order(given.sets, given.methods, given.seeds)
     try:
         if given.command == "run":

@@ -10,7 +10,6 @@ during training, averaged over seeds.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from orthornn._files import write_bytes
 from orthornn.environment import environment
 from orthornn.errors import ArgumentError
 
+from ..once_parser import OnceParser
 from .agent import MEMORIES, Agent
 from .ppo import Recipe, learn
 
@@ -104,7 +104,7 @@ def best_rate(runs: Sequence[Run], rates: Sequence[float]) -> float | None:
 
 def main(words: Sequence[str]) -> int:
     """Run the command and return the exit status."""
-    parser = argparse.ArgumentParser(prog="orthornn_evidence.popgym", description=__doc__.splitlines()[0])
+    parser = OnceParser(prog="orthornn_evidence.popgym", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--environments", default=",".join(ENVIRONMENTS), help="names of popgym.envs, separated by commas"
     )

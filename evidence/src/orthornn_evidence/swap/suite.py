@@ -10,7 +10,6 @@ results/swap/SCRIPT.json; the same command skips stored ones.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -22,9 +21,9 @@ import torch
 from orthornn._files import write_bytes
 from orthornn.environment import commit
 from orthornn.errors import OrthornnError
-from orthornn.learn.given_once import parse_given_once
 from orthornn.saved.json_files import read_json
 
+from ..once_parser import OnceParser
 from .layers import LAYERS, MEASURE
 from .script import Places, Script, seconds_per_update, train
 from .scripts import SCRIPTS
@@ -74,14 +73,14 @@ def _store(file: Path, content: dict[str, Any]) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command and return the exit status."""
-    parser = argparse.ArgumentParser(prog="orthornn swap", description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser = OnceParser(prog="orthornn swap", description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder with ptb, mnist and speech")
     parser.add_argument("--digits", type=Path, help="folder of DIGIT_SPEAKER_NUMBER.wav")
     parser.add_argument("--budget", choices=list(SEEDS), default="full", help="quick: one seed of three")
     parser.add_argument("--scripts", nargs="*", default=list(SCRIPTS), choices=list(SCRIPTS))
     parser.add_argument("--layers", nargs="*", default=list(LAYERS), choices=list(LAYERS))
     parser.add_argument("--out", type=Path, default=Path("results/swap"))
-    given = parse_given_once(parser, words)
+    given = parser.parse_args(words)
     torch.set_num_threads(1)
     try:
         for name in given.scripts:

@@ -173,7 +173,7 @@ def _(task: Music) -> list[str]:
 @write_outputs.register
 def _(task: Music, model: Any, folder: Path) -> list[str]:
     """Write the excerpt and what the network generates, as sounds and in a figure."""
-    from orthornn.learn.report.figures import or_a_warning, told
+    from orthornn.learn.report.figures import figure_note, or_a_warning
 
     from .waveforms import waveforms
 
@@ -183,4 +183,4 @@ def _(task: Music, model: Any, folder: Path) -> list[str]:
     figure = folder / "waveforms.png"
     with or_a_warning(figure):
         waveforms(figure, f"excerpt {task.excerpt}, {task.length} samples from a constant input", waves, task.rate)
-    return [f"sound: {folder / 'true.wav'}, {folder / 'generated.wav'}{told(figure)}"]
+    return [f"sound: {folder / 'true.wav'}, {folder / 'generated.wav'}{figure_note(figure)}"]

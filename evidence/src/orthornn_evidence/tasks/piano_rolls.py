@@ -28,9 +28,9 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from orthornn._checks import check_choice, check_integer
+from orthornn._optional_packages import import_optional
 from orthornn.errors import DataError
 from orthornn.learn.files.inflate import check_inflated
-from orthornn.learn.files.optional_packages import import_optional
 from orthornn.learn.tasks import Batch, Objective, Problem
 from orthornn.learn.tasks.abilities import baselines
 from orthornn.learn.tasks.sequences import Ragged, flat

@@ -44,7 +44,7 @@ from orthornn._checks import check_choice, check_integer
 from orthornn.errors import DataError
 from orthornn.learn.tasks import Batch, Objective, Problem
 from orthornn.learn.tasks.streams import stream
-from orthornn.learn.tasks.task import Task, batch_rows, fresh_rows, judged
+from orthornn.learn.tasks.task import Task, batch_rows, judged
 
 from ..files.download import fetch_missing
 from ..files.idx import read_idx
@@ -176,7 +176,9 @@ class Images(Task):
             start = step % (len(train.labels) // batch_size) * batch_size
             rows = torch.arange(start, start + batch_size)
         elif self.variant == "vorontsov2017-code":
-            rows = fresh_rows(step, batch_size, len(train.labels), seed)
+            check_integer("batch_size", batch_size, 1, len(train.labels))
+            drawn = stream("order", seed, step).permutation(len(train.labels))  # afresh for every step
+            rows = torch.from_numpy(drawn[:batch_size])
         else:
             rows = batch_rows(step, batch_size, len(train.labels), seed)
         return self._arrange(train.take(rows), "train", seed, step)

@@ -156,7 +156,7 @@ class FoldedNetwork:
     H: Array | None = None
     e: Array | None = None
     last: bool = False
-    says: str = "values"
+    output_kind: str = "values"
     labels: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
     order: tuple[int, ...] | None = None
@@ -435,8 +435,8 @@ def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
             f"each {count} outputs. To silence this: "
             f"warnings.filterwarnings('ignore', category=orthornn.errors.OrthornnWarning)."
         )
-    says, Y, offset, reading = d.get("says", "values"), network.Y, network.d, network.reading
-    if says == "values" and network.has_head:
+    output_kind, Y, offset, reading = d.get("says", "values"), network.Y, network.d, network.reading
+    if output_kind == "values" and network.has_head:
         assert Y is not None
         target_scale, target_offset = _entries(d, "target_scale", 1, len(Y)), _entries(d, "target_offset", 0, len(Y))
         Y = Y * target_scale[:, None]
@@ -454,7 +454,7 @@ def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
         Y=Y,
         d=None if offset is None or not offset.any() else offset,
         last=network.last if "output" not in d else d["output"] == "last",
-        says=says,
+        output_kind=output_kind,
         labels=_labels(d, network.output_size if network.has_head else 0),
         columns=_columns(d),
         order=None if order == tuple(range(len(order or ()))) else order,
@@ -462,7 +462,9 @@ def _described(network: FoldedNetwork, d: dict[str, Any]) -> FoldedNetwork:
         sound=d.get("sound"),
         reading=reading,
         series=None if d.get("series") is None else tuple(map(str, d["series"])),
-        outputs=tuple(map(str, d["labels"])) if says == "values" and d.get("labels") and network.has_head else None,
+        outputs=tuple(map(str, d["labels"]))
+        if output_kind == "values" and d.get("labels") and network.has_head
+        else None,
     )
 
 

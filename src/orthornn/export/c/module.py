@@ -45,7 +45,7 @@ def _compare(folded: FoldedNetwork, model: Any, description: dict[str, Any] | No
     x, found, tolerance = follow(folded, _STEPS, float(torch.finfo(parameter.dtype).eps))
 
     def scaled(y: Array) -> Array:
-        if description is None or folded.says != "values":
+        if description is None or folded.output_kind != "values":
             return y
         return y * np.asarray(description.get("target_scale", 1)) + np.asarray(description.get("target_offset", 0))
 

@@ -187,7 +187,7 @@ def header(made: Generated) -> str:
             f"/* Input number `index` as the network reads it, from its value in the units of the training data. */\n"
             f"int16_t {name}_input(int index, float value);\n"
         )
-    if network.says == "classes":
+    if network.output_kind == "classes":
         which = "the index of the largest of y"
         if network.threshold is not None:
             which = f"1 if its probability is at least {network.threshold:.6g}, else 0"
@@ -298,12 +298,12 @@ def _head(made: Generated, file: str) -> str:
     if network.vectors is not None:
         lines.append(f"The last input is the number of a series; {len(network.vectors) - 1} for an unknown one.")
         lines += [f"  {k}: {text.comment(name)}" for k, name in enumerate(network.series or ())]
-    if network.says == "classes":
+    if network.output_kind == "classes":
         won = "the largest wins"
         if network.threshold is not None:
             won = f"the second wins if its probability is at least {network.threshold:.6g}"
         lines.append(f"Outputs are scores of classes: {won}. Their softmax gives probabilities.")
-    elif network.says == "probabilities":
+    elif network.output_kind == "probabilities":
         lines.append("Outputs are log odds: 1 / (1 + exp(-y)) are probabilities.")
     if network.outputs is not None:
         lines += ["Outputs, in this order:"]
@@ -382,7 +382,7 @@ def _functions(made: Generated) -> str:
         if made.integers:
             least, of_y = str(math.ceil(network.log_odds / made.output_scale)), "(int64_t)y[1] - y[0]"
         out.append(f"int {name}_best(const {dialect.wide} *y)\n{{\n    return {of_y} >= {least};\n}}\n")
-    elif network.says == "classes":
+    elif network.output_kind == "classes":
         out.append(
             f"int {name}_best(const {dialect.wide} *y)\n{{\n    int i, best = 0;\n"
             f"    for (i = 1; i < {upper}_OUTPUTS; i++)\n        best = y[i] > y[best] ? i : best;\n    return best;\n}}\n"

@@ -48,7 +48,7 @@ class DeltaCall(NamedTuple):
         """Return the call with these tensors, in the order of `tensors`."""
         return DeltaCall(*tensors, self.layout, self.backend)  # type: ignore[arg-type, call-arg]
 
-    def sides(self) -> tuple[Tensor | None, ...]:
+    def layout_tensors(self) -> tuple[Tensor | None, ...]:
         """Return the tensors of the layout."""
         return self.layout.batch_sizes, self.layout.resets
 

@@ -48,8 +48,8 @@ class _Delta(OperatorKernel[DeltaCall]):
             return States(rows.view(*call.layout.shape(call.shape[1]), call.shape[3]), call.state + rows.sum())
         return (reference if call.backend == "reference" else chunked).forward(call)
 
-    def read(self, tensors: list[Tensor | None], sides: list[Tensor | None], spec: str) -> DeltaCall:
-        q, state, (batch_sizes, resets) = tensors[0], tensors[self.state], sides
+    def read(self, tensors: list[Tensor | None], layout_tensors: list[Tensor | None], spec: str) -> DeltaCall:
+        q, state, (batch_sizes, resets) = tensors[0], tensors[self.state], layout_tensors
         assert q is not None
         assert state is not None
         layout = SequenceLayout.of(q, batch_sizes, state.shape[0], resets)

@@ -43,7 +43,7 @@ class IrregularCall(NamedTuple):
         """Return the call with these tensors, in the order of `tensors`."""
         return IrregularCall(*tensors, self.layout, self.options)  # type: ignore[arg-type, call-arg]
 
-    def sides(self) -> tuple[Tensor | None, ...]:
+    def layout_tensors(self) -> tuple[Tensor | None, ...]:
         """Return the tensors of the layout."""
         return self.layout.batch_sizes, self.layout.resets
 

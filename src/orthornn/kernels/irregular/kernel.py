@@ -41,8 +41,8 @@ class _Irregular(OperatorKernel[IrregularCall]):
     def plain(self, call: IrregularCall) -> States:
         return reference.forward(call)
 
-    def read(self, tensors: list[Tensor | None], sides: list[Tensor | None], spec: str) -> IrregularCall:
-        x, h0, (batch_sizes, resets) = tensors[0], tensors[self.state], sides
+    def read(self, tensors: list[Tensor | None], layout_tensors: list[Tensor | None], spec: str) -> IrregularCall:
+        x, h0, (batch_sizes, resets) = tensors[0], tensors[self.state], layout_tensors
         assert x is not None
         assert h0 is not None
         layout = SequenceLayout.of(x, batch_sizes, h0.shape[0], resets)

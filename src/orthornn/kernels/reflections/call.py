@@ -55,7 +55,7 @@ class ReflectionCall(NamedTuple):
         """Return the call with these tensors, in the order of `tensors`."""
         return ReflectionCall(*tensors, self.index, self.layout, self.options)  # type: ignore[arg-type, call-arg]
 
-    def sides(self) -> tuple[Tensor | None, ...]:
+    def layout_tensors(self) -> tuple[Tensor | None, ...]:
         """Return the tensors of the layout, and the index."""
         return self.layout.batch_sizes, self.layout.resets, self.index
 

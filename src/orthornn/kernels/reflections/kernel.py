@@ -46,8 +46,8 @@ class _Reflections(OperatorKernel[ReflectionCall]):
         refuse_clip(call.options.clip)
         return reference.forward(call)[0]
 
-    def read(self, tensors: list[Tensor | None], sides: list[Tensor | None], spec: str) -> ReflectionCall:
-        h0, (batch_sizes, resets, index) = tensors[self.state], sides
+    def read(self, tensors: list[Tensor | None], layout_tensors: list[Tensor | None], spec: str) -> ReflectionCall:
+        h0, (batch_sizes, resets, index) = tensors[self.state], layout_tensors
         rows = tensors[0] if index is None else index
         assert rows is not None
         assert h0 is not None

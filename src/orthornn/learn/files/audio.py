@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..._files import write_bytes
+from ..._files import READ, system_errors, write_bytes
+from ..._optional_packages import import_optional
 from ..._warnings import warn
 from ...errors import DataError
 from .inflate import check_inflated, largest
-from .optional_packages import import_optional
 from .sound_sizes import sizes_of
 
 SUFFIXES = (".wav", ".flac", ".ogg")
@@ -41,12 +41,8 @@ def read_audio(
     if isinstance(source, Path):
         if source.exists() and not source.is_file():  # a pipe would be waited for
             raise DataError(f"Expected {name} to be a sound file, but got a pipe, a device or a folder. Remove it.")
-        try:
+        with system_errors(f"to read {name}", READ):
             content = source.read_bytes()
-        except OSError as error:
-            raise DataError(
-                f"Expected to read {name}, but got: {error.strerror or error}. Correct its name, or allow reading it."
-            ) from error
     else:
         content = source
     sizes = sizes_of(content)

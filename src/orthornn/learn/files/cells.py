@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ..._printable import printable
+from ...errors import DataError
 from .dates import are_dates, is_date
 from .number_marks import has_leading_zeros, is_marked
 
@@ -26,6 +27,7 @@ MARKERS |= {"-", "--", "---", "?", ".", "..", "#null!", "#value!", "#div/0!"}
 _TRUTH = {"true": 1.0, "false": 0.0}
 LARGEST_WHOLE = 2**53  # whole numbers up to it are float64 numbers
 _SHOWN = 60  # characters of a cell in a message
+NAME_EACH = "Name each column, and no two alike."
 
 
 def is_number(cell: object) -> bool:
@@ -173,6 +175,16 @@ def listed(names: Iterable[str], most: int = 20) -> str:
     cut = (name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..." for name in names)
     found = [printable(name, keep="") for name in cut]
     return ", ".join(found[:most]) + (", ..." if len(found) > most else "")
+
+
+def column_names(names: Sequence[str], where: object) -> list[str]:
+    """Return names of columns without spaces around them. DataError if one is empty, or if two are the same then."""
+    found = [name.strip() for name in names]
+    if len(set(found)) != len(found) or not all(found):
+        raise DataError(
+            f"Expected columns with names, all different, in {where}, but got {listed(found)[:200]!r}. {NAME_EACH}"
+        )
+    return found
 
 
 def _different(cells: Iterable[object]) -> list[object]:

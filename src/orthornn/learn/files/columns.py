@@ -25,12 +25,11 @@ import numpy as np
 from ...errors import DataError
 from . import cells, dates
 from .array_files import read_array, read_arrays
-from .cells import LARGEST_WHOLE, Kind, listed, shown
-from .column_names import column_names
+from .cells import LARGEST_WHOLE, Kind, column_names, listed, shown
 from .csv_columns import is_pointed
 from .csv_files import has_names, read_csv
 from .csv_format import CsvFormat
-from .frames import SHOWN, Frame, columns_of, shown_name
+from .data_frames import SHOWN, Frame, columns_of, shown_name
 from .number_marks import is_marked
 from .parquet_files import read_feather, read_parquet
 from .rounded_targets import check_finite_names, check_names, check_rounding

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from ..._files import READ, system_errors
 from ...errors import DataError
 from .inflate import check_inflated, largest
 
@@ -23,7 +24,7 @@ def opened(path: Path, encoding: str | None = None) -> Iterator[BinaryIO]:
     encoding: Encoding of the file, which is converted to UTF-8. Default: None, UTF-8.
     """
     compressed = path.suffix.lower() == ".gz"
-    try:
+    with system_errors(f"to read {path}", READ):
         if encoding is not None and codecs.lookup(encoding).name != "utf-8":
             content = _inflated(path) if compressed else path.read_bytes()
             yield _behind_mark(io.BytesIO(_in_utf8(path, content, encoding)))
@@ -32,12 +33,6 @@ def opened(path: Path, encoding: str | None = None) -> Iterator[BinaryIO]:
         else:
             with open(path, "rb") as file:
                 yield _behind_mark(file if file.seekable() else io.BytesIO(file.read()))
-    except DataError:
-        raise
-    except OSError as error:
-        raise DataError(
-            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
-        ) from error
 
 
 def first_line(file: BinaryIO) -> bytes:

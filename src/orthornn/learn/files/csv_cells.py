@@ -20,8 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 from ..._warnings import warn
 from ...cores import usable_cores
 from ...errors import DataError
-from .cells import is_number, listed
-from .column_names import NAME_EACH
+from .cells import NAME_EACH, is_number, listed
 from .csv_bytes import first_line, opened
 from .csv_format import CsvFormat
 from .csv_layout import SEPARATORS, line_of_names, separator_in, to_first_line, without_ends

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from ..._checks import check_choice
 from ...errors import ArgumentError
 from .cells import MISSING, is_missing
 from .number_marks import Marks
@@ -89,3 +91,16 @@ def spellings(text: str | None) -> tuple[str, ...]:
         if _WHOLE.fullmatch(word):
             found += [f"{word}.{'0' * places}" for places in (1, 2, 3)]
     return tuple(found)
+
+
+def format_of(options: Mapping[str, Any]) -> CsvFormat:
+    """Return how text files are written, by options of a task. ArgumentError for a wrong one."""
+    encoding, usual = options.get("encoding"), options.get("default_na", "usual")
+    return CsvFormat(
+        options.get("separator"),
+        options.get("decimal"),
+        options.get("thousands"),
+        spellings(options.get("na")),
+        None if encoding is None else check_encoding(encoding),
+        usual=check_choice("default_na", usual, ("usual", "empty")) == "usual",
+    )

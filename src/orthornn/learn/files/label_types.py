@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..._optional_packages import import_optional
 from ...errors import DataError
 from ...saved.label_dtypes import MOST_CATEGORIES
 from .cells import label, shown
 from .columns import Table, plain_cells, suffix_of
-from .frames import CATEGORIES, DTYPE, ORDERED, Frame
-from .optional_packages import import_optional
+from .data_frames import CATEGORIES, DTYPE, ORDERED, Frame
 from .parquet_files import column_of_arrow
 
 _USE = "predictions as a DataFrame"

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..._optional_packages import import_optional
 from ...errors import DataError
-from .cells import LARGEST_WHOLE
-from .column_names import column_names
+from .cells import LARGEST_WHOLE, column_names
 from .inflate import check_inflated
-from .optional_packages import import_optional
 
 _CELL = 8  # bytes, at least
 _SHARED = ("run_end_encoded", "list_view")  # types of columns in which a few bytes stand for any number of cells

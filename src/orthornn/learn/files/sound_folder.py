@@ -141,24 +141,6 @@ def read_sounds(path: Path, form: SoundFormat, text: CsvFormat = _TEXT) -> tuple
     Raises DataError if there are none, or if one is missing or damaged.
     """
     form.check()
-    stamps = []
-    for name, file in sounds_of(path, text).items():
-        try:
-            found = file.stat()
-        except OSError as error:
-            raise DataError(
-                f"Expected to read {file}, but got: {error.strerror or error}. Correct its name, or allow reading it."
-            ) from error
-        stamps.append((name, found.st_mtime_ns, found.st_size))
-    columns, features, told = _read(path, form, text, tuple(stamps))
-    return dict(columns), features, told
-
-
-@lru_cache(maxsize=2)
-def _read(
-    path: Path, form: SoundFormat, text: CsvFormat, stamps: tuple[tuple[str, int, int], ...]
-) -> tuple[dict[str, np.ndarray], int, str]:
-    """The same, once for a folder that does not change: sounds take long to read."""
     names, others = _listed_sounds(path, text)
     if not names:
         raise DataError(f"Expected sounds ({', '.join(SUFFIXES)}) in {path}, but got none. Name a folder with some.")
@@ -176,10 +158,10 @@ def _read(
     columns = {f"x{place}": rows[:, place] for place in range(rows.shape[1])}
     for name, cells in {**others, "sequence": np.array(names, object)}.items():
         columns[name] = np.repeat(cells, lengths)
-    return columns, rows.shape[1], f"{_told(seconds, rates, form.rate)}; {form.step_in_words()}"
+    return columns, rows.shape[1], f"{_summary(seconds, rates, form.rate)}; {form.step_in_words()}"
 
 
-def _told(seconds: list[float], rates: list[int], rate: int) -> str:
+def _summary(seconds: list[float], rates: list[int], rate: int) -> str:
     """Return how many sounds there are, how long, and at which rate they are read."""
     least, most = f"{min(seconds):.3g}", f"{max(seconds):.3g}"
     length = f"{len(seconds)} sounds of {least if least == most else f'{least} to {most}'} s"

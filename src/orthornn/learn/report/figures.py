@@ -89,7 +89,7 @@ def overview(
     write(figure, path)
 
 
-def told(figure: Path) -> str:
+def figure_note(figure: Path) -> str:
     """Return the path of a figure, to end a line of a command's output; nothing if it could not be drawn."""
     return f"   figure: {figure}" if figure.exists() else ""
 

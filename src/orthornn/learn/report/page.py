@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 from ..._files import check_new, write_bytes
 from ..._printable import printable
 from ..._warnings import quiet
-from ..tasks import Task
 from . import pictures
 from .predictions import prediction_figures
 from .runs import SavedRun, best_of, by_data, chosen, differing, groups, names_of
@@ -170,7 +169,7 @@ def _figures_of(task: str, runs: Sequence[SavedRun], notes: list[str]) -> dict[s
     notes += missing
     models, missing = pictures.trained_models(grouped)
     notes += missing
-    tasks = _shared({name: grouped[name][0].config.task for name in models})
+    tasks = {name: grouped[name][0].config.task for name in models}
     unchanged, missing = pictures.with_unchanged_data(models, grouped)
     notes += missing
     of_networks = {
@@ -196,16 +195,6 @@ def _tried(make: Callable[[], Any], title: str, notes: list[str]) -> Any:
     except Exception as error:
         notes.append(f"{title}: not drawn: {type(error).__name__}: {' '.join(str(error).split())[:_LONGEST_ERROR]}")
         return None
-
-
-def _shared(tasks: Mapping[str, Task]) -> dict[str, Task]:
-    """The tasks, with equal tasks as the same object, which reads their data only once."""
-    known: list[Task] = []
-    found = {}
-    for name, task in tasks.items():
-        found[name] = next((other for other in known if other == task), task)
-        known.append(found[name])
-    return found
 
 
 def page(

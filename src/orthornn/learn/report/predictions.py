@@ -50,10 +50,10 @@ def prediction_figures(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[s
     if best is None or not isinstance(best.config.task, TableTask):  # others take long to make or to read
         return {}, []
     try:
-        config, model = load_model(best.path, "chosen")
-        _ = config.task.problem()  # first, as an error of the task itself tells more
-        check_data(best.path, config.task)
-        found = predictions(model, config.task)
+        task, model = best.config.task, load_model(best.path, "chosen")[1]
+        task.problem()  # first, as an error of the task itself tells more
+        check_data(best.path, task)
+        found = predictions(model, task)
     except (OrthornnError, OSError) as error:
         return {}, [f"{best.path.name}: no pictures of its predictions: {error}"]
     if found is None:
@@ -70,7 +70,7 @@ def prediction_figures(runs: Sequence[SavedRun]) -> tuple[dict[str, Any], list[s
     how = best.description.get("target_transform")
     units = Predictions(*(in_units(values * scale + offset, how) for values in found))
     labels = labels if len(labels) == units.targets.shape[1] else [f"output {k}" for k in range(units.targets.shape[1])]
-    if config.task.output == "all":
+    if task.output == "all":
         return {f"predictions on the test part, {name}": over_time(units, labels)}, []
     return {f"predictions on the test part, {name}": scatter(units, labels)}, []
 

@@ -14,7 +14,7 @@ from ..._shell_word import shell_word
 from ..._warnings import warn
 from ...errors import ArgumentError, DataError, OrthornnError
 from ...saved.run_files import DESCRIPTION, RESULT, read_result
-from ..files.frames import without_folder
+from ..files.data_frames import without_folder
 from ..files.left_out import is_left_out
 from ..runs.changes import read_environment
 from ..tasks import Task
@@ -91,7 +91,18 @@ def read_runs(paths: Iterable[Path]) -> list[SavedRun]:
         warn(f"{path} is left out: it holds no run.")
     for reason in unreadable:
         warn(f"a run is left out: {reason}")
-    return list(found.values())
+    return _with_shared_tasks(list(found.values()))
+
+
+def _with_shared_tasks(runs: list[SavedRun]) -> list[SavedRun]:
+    """Return the runs, equal tasks of which are one object, which reads their data only once."""
+    known: list[Task] = []
+    shared = []
+    for run in runs:
+        task = next((other for other in known if other == run.config.task), run.config.task)
+        known.append(task)
+        shared.append(dataclasses.replace(run, config=dataclasses.replace(run.config, task=task)))
+    return shared
 
 
 def differing(runs: Sequence[SavedRun]) -> dict[str, list[Any]]:

@@ -13,23 +13,26 @@ result.json          what the run came to, and the sha256 of the weights
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from ..._files import read_bytes
+from ..._files import read_bytes, system_errors
 from ..._folder import Folder
 from ..._safetensors import save_tensors
 from ..._shell_word import shell_word
 from ...environment import environment
-from ...errors import ArgumentError, CheckpointError, OrthornnError
+from ...errors import ArgumentError, CheckpointError
 from ...saved.checkpoint import FOLDER as CHECKPOINTS
 from ...saved.checkpoint import WEIGHTS, Checkpoints
 from ...saved.json_files import as_json
+from ...saved.network import load_network
 from ...saved.run_files import CONFIG, DATA, DESCRIPTION, ENVIRONMENT, METRICS, RESULT, check_is_run
-from ..training.config import RunConfig
+from ..systems import SequenceModel
+from ..training.config import RunConfig, read_config
 from .lock import Lock
 from .log import MetricsLog
 
@@ -69,19 +72,12 @@ class RunDirectory:
         ArgumentError if a run is there already, LockedError if one is just being made.
         """
         folder = make_folder(path)
-        try:
+        with contextlib.ExitStack() as undo, writing_new(path):
+            undo.callback(folder.close)
             check_is_no_run(path)
-            lock = Lock(folder)
-        except OSError as error:
-            folder.close()
-            if isinstance(error, OrthornnError):
-                raise
-            raise not_written(path, error) from error
-        except BaseException:
-            folder.close()
-            raise
-        made = cls(folder, lock)
-        try:
+            made = cls(folder, Lock(folder))
+            undo.pop_all()
+            undo.callback(made.close)
             left = [name for name in (CONFIG, METRICS, CHECKPOINTS, WEIGHTS, RESULT) if folder.has(name)]
             if left:
                 raise ArgumentError(
@@ -100,15 +96,8 @@ class RunDirectory:
                 made.write_json(DATA, data)
             made.write_json(CONFIG, config.to_dict())
             made.begin_log()
-            return made
-        except OSError as error:
-            made.close()
-            if isinstance(error, OrthornnError):
-                raise
-            raise not_written(path, error) from error
-        except BaseException:
-            made.close()
-            raise
+            undo.pop_all()
+        return made
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
@@ -119,21 +108,14 @@ class RunDirectory:
         """
         check_is_run(path)
         folder = Folder.open(path)
-        try:
+        advice = "Make room there, or allow writing, or copy the run and resume the copy."
+        with contextlib.ExitStack() as undo, system_errors(f"to write {path}", advice, CheckpointError):
+            undo.callback(folder.close)
             folder.check_own(CHECKPOINTS, is_folder=True)
             folder.check_own(METRICS, is_folder=False)
-            return cls(folder, Lock(folder))
-        except OSError as error:
-            folder.close()
-            if isinstance(error, OrthornnError):
-                raise
-            raise CheckpointError(
-                f"Expected to write {path}, but got: {error.strerror or error}. Make room there, or allow writing, or copy "
-                f"the run and resume the copy."
-            ) from error
-        except BaseException:
-            folder.close()
-            raise
+            opened = cls(folder, Lock(folder))
+            undo.pop_all()
+        return opened
 
     def begin_log(self) -> None:
         """Open the log, and cut off what a killed writer left of a line."""
@@ -150,13 +132,9 @@ class RunDirectory:
         Raises:
             CheckpointError: If the folder cannot be written.
         """
-        try:
+        advice = "Allow writing in the folder, and resume the run."
+        with system_errors(f"to remove {self.path / RESULT}", advice, CheckpointError):
             self._folder.remove(RESULT)
-        except OSError as error:
-            raise CheckpointError(
-                f"Expected to remove {self.path / RESULT}, but got: {error.strerror or error}. Allow writing in "
-                f"the folder, and resume the run."
-            ) from error
 
     def write_weights(self, state: dict[str, Any]) -> str:
         """Write model.safetensors atomically, and return its sha256 for result.json, which no longer holds before."""
@@ -174,24 +152,18 @@ class RunDirectory:
         self._folder.close()
 
 
-def not_written(path: Path, error: OSError) -> CheckpointError:
-    """Return the error of a new run whose files cannot be written."""
-    return CheckpointError(
-        f"Expected to write {path}, but got: {error.strerror or error}. Make room there, or allow writing, or choose another "
-        f"directory."
-    )
+def writing_new(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Return the context in which the files of a new run are written."""
+    advice = "Make room there, or allow writing, or choose another directory."
+    return system_errors(f"to write {path}", advice, CheckpointError)
 
 
 def make_folder(path: Path) -> Folder:
     """Make the folder of a run or of several, and open it. ArgumentError if it cannot be made."""
-    try:
+    advice = "Choose another directory, or allow writing there."
+    with system_errors(f"to make the run directory {path}", advice, ArgumentError):
         path.mkdir(parents=True, exist_ok=True)
         return Folder.open(path)
-    except OSError as error:
-        raise ArgumentError(
-            f"Expected to make the run directory {path}, but got: {error.strerror}. Choose another directory, or allow "
-            f"writing there."
-        ) from error
 
 
 def check_is_no_run(path: Path) -> None:
@@ -200,3 +172,9 @@ def check_is_no_run(path: Path) -> None:
         raise ArgumentError(
             f"{path} already holds a run. Choose another directory, or resume it: orthornn train --resume {shell_word(path)}."
         )
+
+
+def load_model(path: str | Path, which: str | int = "last") -> tuple[RunConfig, SequenceModel]:
+    """Return the configuration of a run and its model in eval mode; see `orthornn.saved.network.load_network`."""
+    check_is_run(Path(path))
+    return read_config(Path(path) / CONFIG), load_network(path, which).model

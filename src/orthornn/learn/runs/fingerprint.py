@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..._files import open_to_read
+from ..._files import READ, open_to_read, system_errors
 from ...errors import DataError
 from ...saved.json_files import read_json
 from ...saved.run_files import DATA, read_description
@@ -81,17 +81,10 @@ def check_same_description(before: dict[str, Any], now: dict[str, Any], run: Pat
 
 def _of_file(name: str, path: Path) -> dict[str, Any]:
     sums, size = hashlib.sha256(), 0
-    try:
-        with open_to_read(path, _LARGEST) as file:
-            while block := file.read(_BLOCK):
-                sums.update(block)
-                size += len(block)
-    except OSError as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
-        ) from error
+    with system_errors(f"to read {path}", READ), open_to_read(path, _LARGEST) as file:
+        while block := file.read(_BLOCK):
+            sums.update(block)
+            size += len(block)
     return {"name": name, "bytes": size, "sha256": sums.hexdigest()}
 
 

@@ -15,12 +15,14 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..._files import open_to_read
+from ..._files import READ, open_to_read, system_errors
 from ..._folder import Folder
 from ...errors import CheckpointError, DataError
+from ...saved.checkpoint import MAKE_ROOM
 from ...saved.json_files import checked, parse, without_sum
 
 SUM = "crc32"
@@ -49,29 +51,21 @@ class MetricsLog:
     def append(self, record: dict[str, Any]) -> None:
         """Write one record. CheckpointError if the disk does not take it."""
         line = (json.dumps({**record, SUM: _sum(record)}) + "\n").encode()
-        try:
+        with self._naming():
             if self._file.write(line) != len(line):
                 raise OSError(0, "the disk took a part of the line")
-        except OSError as error:
-            raise _not_written(self.path, error) from error
 
     def sync(self) -> None:
         """Bring everything so far to the disk. CheckpointError if it does not take it."""
-        try:
+        with self._naming():
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise _not_written(self.path, error) from error
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-
-def _not_written(path: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(
-        f"Expected to write {path}, but got: {error.strerror or error}. Make room there, or allow writing, and "
-        f"resume the run."
-    )
+    def _naming(self) -> AbstractContextManager[None]:
+        return system_errors(f"to write {self.path}", MAKE_ROOM, CheckpointError)
 
 
 class _Unreadable(NamedTuple):
@@ -93,27 +87,20 @@ def read_metrics(path: str | Path, first: int | None = None) -> list[dict[str, A
     """
     path = Path(path)
     records: list[dict[str, Any] | _Unreadable] = []
-    try:
-        with open_to_read(path, _LARGEST) as file:
-            number = 0
-            while line := file.readline(_LONGEST):
-                number += 1
-                if not line.endswith(b"\n"):
-                    if len(line) == _LONGEST:
-                        raise DataError(
-                            f"Expected lines of at most {_LONGEST} bytes, but line {number} of {path} has more. "
-                            f"Restore the file."
-                        )
-                    if _goes_on_after_a_record(line):
-                        records.append(_Unreadable(f"{path}, line {number}, was changed: it ends after its record."))
-                    break
-                _take(line, f"{path}, line {number},", records)
-    except OSError as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
-        ) from error
+    number = 0
+    with system_errors(f"to read {path}", READ), open_to_read(path, _LARGEST) as file:
+        while line := file.readline(_LONGEST):
+            number += 1
+            if not line.endswith(b"\n"):
+                if len(line) == _LONGEST:
+                    raise DataError(
+                        f"Expected lines of at most {_LONGEST} bytes, but line {number} of {path} has more. "
+                        f"Restore the file."
+                    )
+                if _goes_on_after_a_record(line):
+                    records.append(_Unreadable(f"{path}, line {number}, was changed: it ends after its record."))
+                break
+            _take(line, f"{path}, line {number},", records)
     found: list[dict[str, Any]] = []
     for record in records if first is None else records[:first]:
         if isinstance(record, _Unreadable):

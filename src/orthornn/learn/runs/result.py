@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..._html import table_html
 from ..systems import SequenceModel, count_parameters
@@ -29,23 +29,6 @@ class Progress:
     validation: dict[str, float] | None
 
 
-class Tests(NamedTuple):
-    """Test metrics.
-
-    Attributes:
-        last: Metrics after the last update.
-        best: Metrics of the weights of the best validation; empty if there are none, or if their checkpoint cannot be
-            read.
-        whole: Metrics of the weights of the best validation with each series processed as a whole, as in `predict` and
-            streams, from its first step on, but at most 32768 steps before the test; empty if the test already does so,
-            or if they are not finite.
-    """
-
-    last: dict[str, float]
-    best: dict[str, float]
-    whole: dict[str, float]
-
-
 @dataclass(frozen=True)
 class RunResult:
     """The result of a run.
@@ -59,15 +42,20 @@ class RunResult:
         validation: Metrics of `model` on the validation data after the last update.
         best: Those of the best validation by the task's metric, with "step"; empty, like validation, for a task without
             validation data.
-        tests: The metrics on the test data.
+        test: Metrics of `model` on the test data.
+        best_test: Those of the weights of the best validation; empty if there are none, or if their checkpoint cannot be
+            read.
+        whole_test: Those of the weights of the best validation with each series processed as a whole, as in `predict` and
+            streams, from its first step on, but at most 32768 steps before the test; empty if the test already does so, or
+            if they are not finite.
+        last_test: Those after the last update.
         records: Content of metrics.jsonl.
         model: Model after the last update.
         orthogonality_error: The largest ||W^H W - I||_F of the recurrent matrices at the end; None if the model has
             none.
         weights_sha256: Checksum of model.safetensors, if the run has a directory.
         threshold: Probability from which the weights of the best validation predict the second class, if the
-            task asks for one; `best` and `tests.best` are with it.
-        is_of_best: Whether `model` has the weights of the best validation; `validation` is then theirs.
+            task asks for one; `best` and `best_test` are with it.
     """
 
     config: RunConfig
@@ -77,33 +65,15 @@ class RunResult:
     trivial_loss: float
     validation: dict[str, float]
     best: dict[str, float]
-    tests: Tests
+    test: dict[str, float]
+    best_test: dict[str, float]
+    whole_test: dict[str, float]
+    last_test: dict[str, float]
     records: list[dict[str, Any]]
     model: SequenceModel
     orthogonality_error: float | None = None
     weights_sha256: str | None = None
     threshold: float | None = None
-    is_of_best: bool = False
-
-    @property
-    def test(self) -> dict[str, float]:
-        """The test metrics of `model`."""
-        return self.tests.best if self.is_of_best else self.tests.last
-
-    @property
-    def best_test(self) -> dict[str, float]:
-        """The test metrics of the weights of the best validation."""
-        return self.tests.best
-
-    @property
-    def whole_test(self) -> dict[str, float]:
-        """The metrics with each series processed as a whole."""
-        return self.tests.whole
-
-    @property
-    def last_test(self) -> dict[str, float]:
-        """The test metrics after the last update."""
-        return self.tests.last
 
     @property
     def parameters(self) -> int:
@@ -132,10 +102,10 @@ class RunResult:
 
         Where nothing was validated, the best weights are the last ones.
         """
-        if not self.tests.best:
+        if not self.best_test:
             return dataclasses.replace(self, model=model)
         seen = {name: value for name, value in self.best.items() if name in self.validation}
-        return dataclasses.replace(self, model=model, validation=seen, is_of_best=True)
+        return dataclasses.replace(self, model=model, validation=seen, test=self.best_test)
 
     def __repr__(self) -> str:
         found = self.best_test or self.test

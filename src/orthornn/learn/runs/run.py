@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..._files import system_errors
 from ..._warnings import warn
-from ...errors import ArgumentError, CheckpointError, DataError, NonFiniteError, OrthornnError
+from ...errors import ArgumentError, CheckpointError, DataError, NonFiniteError
+from ...saved.checkpoint import MAKE_ROOM
 from ...saved.run_files import CONFIG, RESULT, read_description
 from ..fit import Fit, Observer, tested
 from ..tasks import Batch, Classify
@@ -25,10 +27,10 @@ from ..training.processes import Processes
 from ..training.schedule import check_warmup
 from ..training.trainer import Trainer
 from .checkpointing import Checkpointing, Logging
-from .directory import RunDirectory, not_written
+from .directory import RunDirectory, writing_new
 from .fingerprint import check_same_description, check_same_files, fingerprint
 from .recording import Recorder
-from .result import Progress, RunResult, Tests
+from .result import Progress, RunResult
 from .resuming import Found, begin_log, restore
 from .selection import BestWeights, Selection
 
@@ -100,12 +102,8 @@ class Run:
         if not self.trainer.processes.first:
             return
         if not (path / CONFIG).exists():  # else it says so below, and nothing is written into it
-            try:
+            with writing_new(path):
                 task = stored(self.config.task, path)
-            except OSError as error:
-                if isinstance(error, OrthornnError):
-                    raise
-                raise not_written(path, error) from error
             if task is not self.config.task:
                 self.config = dataclasses.replace(self.config, task=task)
         task = self.config.task
@@ -249,7 +247,10 @@ class Run:
             trivial_loss=self._trivial_loss,
             validation=end.validation,
             best=self.best or {},
-            tests=Tests(end.test, best_test, whole_test),
+            test=end.test,
+            best_test=best_test,
+            whole_test=whole_test,
+            last_test=end.test,
             records=end.records,
             model=end.model,
             orthogonality_error=guards.largest_error(trainer.model),
@@ -257,15 +258,10 @@ class Run:
         )
         if self.directory is None:
             return result
-        try:
+        with system_errors(f"to write the results to {self.directory.path}", MAKE_ROOM, CheckpointError):
             sha256 = self.directory.write_weights(trainer.model.state_dict())
             result = dataclasses.replace(result, weights_sha256=sha256)
             self.directory.write_json(RESULT, result.summary())
-        except OSError as error:
-            raise CheckpointError(
-                f"Expected to write the results to {self.directory.path}, but got: {error.strerror or error}. Make room "
-                f"there, or allow writing, and resume the run."
-            ) from error
         return result
 
     def _best_tested(self, last: dict[str, float]) -> dict[str, float]:
@@ -312,7 +308,7 @@ class Run:
         outputs = outputs_of(self.trainer, problem.validation(size))
         threshold = task.objective().chosen_threshold(task.threshold, outputs)
         parts = (problem.validation(size), problem.test(size))
-        return threshold, *(self._tested(part, threshold) for part in parts)  # type: ignore[return-value]
+        return threshold, *(self._tested(part, threshold) for part in parts)
 
     def _tested(self, batches: Iterator[Batch], threshold: float | None = None) -> dict[str, float]:
         with self.fit.clock.evaluating():

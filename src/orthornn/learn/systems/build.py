@@ -16,13 +16,14 @@ from ..._checks import check_integer
 from ...errors import ArgumentError
 from ...modules import GORU, OrthogonalBlocks, OrthogonalRNN, Transition
 from ...modules.network import check_takes_dt
-from .head import make_head
 from .model import DEFAULT_HIDDEN_SIZE, Model, OrthogonalModel, Where
 from .pooling import PARTS
 from .recent_steps import RecentSteps
 from .registry import model_named
 from .sequence_model import SequenceModel
 from .series_vectors import LARGEST_VECTOR, SeriesVectors
+
+_HEAD_WIDTH = 64
 
 
 def build(
@@ -123,6 +124,22 @@ def build(
         name=chosen.name,
     )
     return at_width(width, device)
+
+
+def make_head(model: Model, features: int, output_size: int, where: Where) -> nn.Linear | nn.Sequential:
+    """Return the head of a model with its initial values, which come from torch's global generator.
+
+    Matrices follow the papers (uniform Glorot, bias 0) if the model requests it; all other heads follow
+    torch.nn.Linear.
+    """
+    if model.head == "mlp":
+        width = _HEAD_WIDTH if model.head_width is None else model.head_width
+        return nn.Sequential(nn.Linear(features, width, **where), nn.GELU(), nn.Linear(width, output_size, **where))
+    head = nn.Linear(features, output_size, **where)
+    if model.glorot_readout:
+        nn.init.xavier_uniform_(head.weight)
+        nn.init.zeros_(head.bias)
+    return head
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -20,7 +20,6 @@ from ...activations import Activation
 from ...activations import get as activation
 from ...errors import ArgumentError
 from ...modules import OrthogonalRNN
-from ...modules.layer import BIASED
 
 _SMALL = 0.01
 
@@ -62,7 +61,7 @@ def lasagne_(core: OrthogonalRNN) -> OrthogonalRNN:
 
 def torch_(core: OrthogonalRNN) -> OrthogonalRNN:
     """Fill biases that are added as torch.nn.RNN does; the other values of OrthogonalRNN are torch's. Return the core."""
-    if core.nonlinearity in BIASED:
+    if core.activation.parameter_is_bias:
         return core
     bound = 1 / math.sqrt(core.hidden_size)
     for suffix in core.suffixes:

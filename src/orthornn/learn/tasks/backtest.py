@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._optional_packages import import_optional
 from ...errors import DataError
-from ..files.optional_packages import import_optional
 from .forecast_objective import ForecastObjective
 from .plain_baselines import season_of
 from .table_data import MOST_STEPS, TableData

@@ -42,6 +42,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from ..._checks import check_choice, check_integer, check_number
+from ..._files import READ, system_errors
 from ...errors import DataError
 from .abilities import baselines
 from .objective import Objective
@@ -283,11 +284,8 @@ def _(task: Characters) -> dict[str, float]:
 def read_text(path: Path) -> str:
     """Return a file in UTF-8, without a byte-order mark. DataError if it cannot be read, is empty, or is no text."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise DataError(
-            f"Expected to read {path}, but got: {error.strerror or error}. Correct its name, or allow reading it."
-        ) from error
+        with system_errors(f"to read {path}", READ):
+            text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(
             f"Expected text in UTF-8, but byte {error.start} of {path} is {error.object[error.start]:#04x}. "

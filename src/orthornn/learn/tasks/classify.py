@@ -14,18 +14,18 @@ from ..._checks import check_float32
 from ...errors import ArgumentError, DataError
 from ..files.cells import listed, shown
 from ..files.columns import Table
-from ..files.frames import located
+from ..files.data_frames import located
 from ..files.label_types import type_of_labels
 from .class_objective import ClassObjective
 from .decision_threshold import read_threshold
 from .plain_baselines import classifiers
 from .sequences import Ragged
-from .table_data import IGNORED, TargetCells, Targets
+from .table_data import IGNORED, ReadTable, TargetCells, Targets
 from .table_options import entries_in, names_in
 from .table_sequences import Sequences
 from .table_source import takes_words_for_missing
 from .table_splits import Split
-from .table_task import TableTask, once
+from .table_task import TableTask
 from .table_values import strict_targets
 from .task import judged
 
@@ -59,22 +59,17 @@ class Classify(TableTask):
         """Either "all", with every_step, or "last"."""
         return "all" if self.every_step else "last"
 
-    @once
-    def objective(self) -> ClassObjective:
-        """Return the cross-entropy, with the weights of the classes."""
-        targets, classes = self.table().data.parts["train"].targets, self.table().classes
+    def _objective(self, read: ReadTable) -> ClassObjective:
+        targets, classes = read.data.parts["train"].targets, read.classes
         counts = torch.bincount(targets[targets != IGNORED], minlength=len(classes)).double()
         return ClassObjective(counts, _weights(self, classes, counts), **judged(self))
 
-    def _output_size(self) -> int:
-        return len(self.table().classes)
-
-    def _preprocessing(self) -> dict[str, Any]:
-        """Return the same with the classes' names, and the type of their column if it is not text."""
-        table, classes = self.table().source.table, [*self.table().classes]
-        kind = type_of_labels(located(self.data), table, names_in(self.target)[0], classes)
+    def _outputs(self, read: ReadTable) -> dict[str, Any]:
+        """Return the classes' names, and the type of their column if it is not text."""
+        classes = [*read.classes]
+        kind = type_of_labels(located(self.data), read.source.table, names_in(self.target)[0], classes)
         typed = {} if kind is None else {"label_type": kind}
-        return {"says": "classes", **super()._preprocessing(), "labels": classes, **typed}
+        return {"output_size": len(classes), "says": "classes", "labels": classes, **typed}
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
         return classifiers()

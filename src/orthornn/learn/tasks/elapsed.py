@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import DataError
 from ..files.columns import Table
-from ..files.frames import shown_name
+from ..files.data_frames import shown_name
 from .table_options import TableOptions
 from .table_sequences import Sequences
 from .time_grid import times_in

@@ -24,9 +24,9 @@ from .forecast_objective import ForecastObjective, scales_of_outputs
 from .linear_start import start_linear
 from .plain_baselines import Baseline, last_steps
 from .regress import Numbers, known_targets, loss_of
-from .table_data import TableData
+from .table_data import ReadTable, TableData
 from .table_options import Forecasting, modes_of, names_in
-from .table_task import TableTask, once
+from .table_task import TableTask
 from .target_transform import transformed
 from .task import judged
 
@@ -117,25 +117,21 @@ class Forecast(Numbers):
             )
         return found
 
-    @once
-    def objective(self) -> ForecastObjective:
+    def _objective(self, read: ReadTable) -> ForecastObjective:
         """Return the squared error or the pinball loss, in the scale of the training part."""
-        read, count = self.table(), len(self.forecasting.leads)
-        data, own = read.data, read.data.targets
+        data, own, count = read.data, read.data.targets, len(self.forecasting.leads)
         usual = usual_changes(self, data, read.split, past_of(data, read.split))
         mean, deviation, usual = (np.tile(scale, count) for scale in (own.mean, own.deviation, usual))
         known, levels = known_targets(data, "train"), tuple(self.levels)
         return ForecastObjective(mean, deviation, known, self.target_transform, usual, levels, **judged(self))
 
-    def _output_size(self) -> int:
-        return len(output_names(self))
-
-    def _preprocessing(self) -> dict[str, Any]:
+    def _outputs(self, read: ReadTable) -> dict[str, Any]:
         """Return the same with a name, a mean and a deviation for each output, and the quantiles."""
-        mean, deviation = (scale.tolist() for scale in scales_of_outputs(self.objective()))
-        targets = {"target_scale": deviation, "target_offset": mean, "labels": output_names(self)}
+        mean, deviation = (scale.tolist() for scale in scales_of_outputs(read.objective))
+        names = output_names(self)
+        targets = {"output_size": len(names), "target_scale": deviation, "target_offset": mean, "labels": names}
         levels = {"quantiles": self.levels} if self.levels else {}
-        return {**super()._preprocessing(), **targets, **levels}
+        return {**super()._outputs(read), **targets, **levels}
 
     def summary_lines(self) -> list[str]:
         """Return also the origins of a backtest. DataError where there are none, MissingPackageError without its package."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..files.optional_packages import import_optional
+from ..._optional_packages import import_optional
 
 FLAT_STEPS = 32  # of a flattened sequence
 LAST_STEPS = 16  # that an answer at a step is from

@@ -12,18 +12,20 @@ import numpy as np
 from torch import Tensor
 
 from ..._checks import check_choice
+from ...errors import DataError
 from ..files.cells import listed
 from ..files.columns import Table
 from .abilities import baselines
 from .number_objective import NumberObjective
-from .number_targets import number_targets, read_numbers
 from .plain_baselines import regressors
-from .table_data import TableData, TargetCells, Targets
-from .table_options import names_in
+from .table_data import ReadTable, TableData, TargetCells, Targets, moments
+from .table_options import TableOptions, names_in
 from .table_sequences import Sequences
+from .table_series import numbers_to_transform
 from .table_splits import Split
-from .table_task import TableTask, once
-from .target_transform import TRANSFORMS
+from .table_task import TableTask
+from .table_values import INFINITE, strict_targets
+from .target_transform import TRANSFORMS, transformed
 from .task import judged
 
 
@@ -44,24 +46,19 @@ class Numbers(TableTask):
         if self.target_transform is not None:
             check_choice("target_transform", self.target_transform, TRANSFORMS)
 
-    @once
-    def objective(self) -> NumberObjective:
+    def _objective(self, read: ReadTable) -> NumberObjective:
         """Return the squared error, in the scale of the training part."""
-        data, how = self.table().data, self.target_transform
-        mean, deviation = data.targets.mean, data.targets.deviation
-        return NumberObjective(mean, deviation, known_targets(data, "train"), how, **judged(self))
+        own, known = read.data.targets, known_targets(read.data, "train")
+        return NumberObjective(own.mean, own.deviation, known, self.target_transform, **judged(self))
 
-    def _output_size(self) -> int:
-        return len(names_in(self.target))
-
-    def _preprocessing(self) -> dict[str, Any]:
-        """Return the same with the targets' names, means and deviations, since the network predicts standardized values,
-        and their transform, if there is one.
+    def _outputs(self, read: ReadTable) -> dict[str, Any]:
+        """Return the targets' names, means and deviations, since the network predicts standardized values, and their
+        transform, if there is one.
         """
-        own = self.table().data.targets
+        own, names = read.data.targets, names_in(self.target)
         scale = {"target_scale": own.deviation.tolist(), "target_offset": own.mean.tolist()}
         done = {} if self.target_transform is None else {"target_transform": self.target_transform}
-        return {"says": "values", **super()._preprocessing(), **scale, "labels": names_in(self.target), **done}
+        return {"output_size": len(names), "says": "values", **scale, "labels": names, **done}
 
     def _plain_methods(self) -> Iterator[tuple[str, str, Any]]:
         return regressors()
@@ -115,3 +112,52 @@ def known_targets(data: TableData, part: str) -> Tensor:
     """Return the standardized targets that enter the loss: (rows, O) float64."""
     targets = data.parts[part].targets.double()
     return targets[~targets.isnan().all(1)]
+
+
+def raw_numbers(options: TableOptions, table: Table) -> np.ndarray:
+    """Return the targets of every row as the file has them, (R, O)."""
+    return np.stack([numbers_to_transform(options, table, name, "target") for name in names_in(options.target)], 1)
+
+
+def read_numbers(options: TableOptions, table: Table) -> TargetCells:
+    """Return the same as the network learns them. DataError for a missing one that nobody spoke of, or an infinite one."""
+    targets = raw_numbers(options, table)
+    wrong = (np.isnan(targets) & strict_targets(options) | np.isinf(targets)).any(1)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        infinite = bool(np.isinf(targets[row]).any())
+        advice = "Fill them in, or leave them out of the loss: missing='hold', --missing hold."
+        raise DataError(
+            f"Expected finite numbers in {table.path}, column(s) {options.target}, but got {targets[row].tolist()} in "
+            f"{table.row(row)}, as in {int(wrong.sum())} row(s) in all. "
+            f"{INFINITE if infinite else advice}"
+        )
+    return TargetCells(transformed(targets, options.target_transform))
+
+
+def number_targets(options: TableOptions, targets: np.ndarray, split: Split) -> Targets:
+    """Return targets (R, O), in the order of the sequences, with their scale in the training part.
+
+    DataError if there are none in it, or if one is the same in all of it.
+    """
+    pieces = split.pieces["train"]
+    if options.output == "all":
+        rows = np.unique(
+            np.concatenate([np.arange(at + options.forecasting.leads[0], at + steps) for at, steps in pieces])
+        )
+    else:
+        rows = np.array([at + steps - 1 for at, steps in pieces])
+    known = targets[rows]
+    known = known[np.isfinite(known).all(1)]
+    if not len(known):
+        raise DataError(
+            f"Expected targets in the training part of {options.data}, but got none. Choose another split_seed, or add data."
+        )
+    mean, deviation = moments(options, known, names_in(options.target))
+    if not deviation.all():
+        same = [name for name, spread in zip(names_in(options.target), deviation) if not spread]
+        raise DataError(
+            f"Expected targets that differ in the training part of {options.data}, but {listed(same)} is the "
+            f"same in all of it. Choose another split_seed, or leave it out of target, --target."
+        )
+    return Targets(targets, np.isfinite(targets).all(1), mean, deviation)

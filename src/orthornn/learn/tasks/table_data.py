@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from ..._checks import check_integer
 from ..._warnings import warn
 from ...errors import DataError
 from ..files.cells import listed
-from ..files.frames import shown_name
+from ..files.data_frames import shown_name
 from .channels import Channel
 from .elapsed import elapsed, unit_of
 from .sequences import Ragged
@@ -129,7 +129,7 @@ class ReadTable:
     """A table that was read for training: each value is made from those before it.
 
     classes: The labels that are predicted, in the order of the outputs; none for numbers. stratified: Whether the parts have
-        the same shares of each class.
+        the same shares of each class. objective: What judges predictions. schema: The content of description.json.
     """
 
     source: Source
@@ -139,6 +139,8 @@ class ReadTable:
     data: TableData
     classes: Sequence[str]
     stratified: bool
+    objective: Any = None
+    schema: dict[str, Any] = field(default_factory=dict)
 
 
 def data_of(

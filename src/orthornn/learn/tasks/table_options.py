@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError
 from ..files.csv_format import check_encoding
-from ..files.frames import Source, source
+from ..files.data_frames import Source, source
 from ..files.sound_folder import SoundFormat
 from .channels import MODES
 from .task import Task
+
+OF_SOUNDS = ("sample_rate", "sound", "window_ms", "hop_ms", "mels")  # in the order of the fields of SoundFormat
 
 
 class Forecasting(NamedTuple):
@@ -147,7 +150,7 @@ class TableOptions(Task):
         check_integer("split_seed", self.split_seed, 0)
         if self.window is not None:
             check_integer("window", self.window, 2)
-        sound_format(self).check()
+        sound_format(vars(self)).check()
 
     target_transform: ClassVar[str | None] = None  # of targets that are numbers; a field in Numbers
 
@@ -157,9 +160,10 @@ class TableOptions(Task):
         return Forecasting()
 
 
-def sound_format(options: TableOptions) -> SoundFormat:
-    """Return the form in which sounds are read."""
-    return SoundFormat(options.sample_rate, options.sound, options.window_ms, options.hop_ms, options.mels)
+def sound_format(options: Mapping[str, Any]) -> SoundFormat:
+    """Return the form in which sounds are read, by the options of a task that are given."""
+    given = zip(SoundFormat._fields, OF_SOUNDS)
+    return SoundFormat(**{field: options[name] for field, name in given if name in options})
 
 
 def names_in(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from ..._warnings import warn
 from ...errors import DataError
 from ..files.cells import listed
 from ..files.columns import Table
-from ..files.frames import Frame
+from ..files.data_frames import Frame
 from .channels import Channel
 from .elapsed import elapsed
 from .sequences import Ragged

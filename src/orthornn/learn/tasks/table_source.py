@@ -11,10 +11,10 @@ import numpy as np
 from ...errors import ArgumentError, DataError
 from ..files.cells import is_missing, listed
 from ..files.columns import Table, is_text, joined, read_columns
-from ..files.csv_format import CsvFormat, spellings
-from ..files.frames import Frame, located, shown_name
+from ..files.csv_format import format_of
+from ..files.data_frames import Frame, located, shown_name
 from ..files.sound_folder import SoundFormat, has_manifest, is_sound, sounds_of
-from .table_options import TableOptions, names_in, sound_format
+from .table_options import OF_SOUNDS, TableOptions, names_in, sound_format
 
 
 class Source(NamedTuple):
@@ -24,9 +24,12 @@ class Source(NamedTuple):
     file_of_rows: np.ndarray | None
 
 
-def read_source(options: TableOptions) -> Source:
-    """Return the table of the options' files. DataError or ArgumentError where they and the options do not fit."""
-    table = read_table(options, located(options.data))
+def read_source(options: TableOptions, file: Table | None = None) -> Source:
+    """Return the table of the options' files. DataError or ArgumentError where they and the options do not fit.
+
+    file: What is in the file `data`, if that was read before. Default: None, it is read.
+    """
+    table = read_table(options, located(options.data)) if file is None else file
     targets = names_in(options.target)
     if not targets:
         raise DataError(f"Expected target to name a column; {table.path} has {listed(table.columns)}.")
@@ -66,19 +69,13 @@ def read_table(
     known = {name: [cell for cell in cells if isinstance(cell, str)] for name, cells in (words or {}).items()}
     own = {name: tuple(sorted(set(filter(is_missing, cells)))) for name, cells in known.items()}
     words_of = tuple((name, cells) for name, cells in own.items() if cells)
-    text = text_format(options)._replace(commas=tuple(commas), words_of=words_of)
-    return read_columns(path, text, sound_format(options))
-
-
-def text_format(options: TableOptions) -> CsvFormat:
-    """Return how text files are written, by the options."""
-    usual, missing = options.default_na == "usual", spellings(options.na)
-    return CsvFormat(options.separator, options.decimal, options.thousands, missing, options.encoding, usual=usual)
+    text = format_of(vars(options))._replace(commas=tuple(commas), words_of=words_of)
+    return read_columns(path, text, sound_format(vars(options)))
 
 
 def takes_words_for_missing(options: TableOptions) -> bool:
     """Return whether a cell of the data may be a word, such as None, that was taken for a missing value."""
-    return options.default_na == "usual" and _has_text(located(options.data))
+    return options.default_na == "usual" and has_text(located(options.data))
 
 
 def files_of(options: TableOptions) -> dict[str, Path]:
@@ -89,7 +86,7 @@ def files_of(options: TableOptions) -> dict[str, Path]:
         if isinstance(own, Frame):
             continue
         if is_sound(own):
-            sounds = sounds_of(own, text_format(options))
+            sounds = sounds_of(own, format_of(vars(options)))
             folder = own.name
             if any(name.startswith(f"{folder}/") for name in found):  # that of another part has the same name
                 folder = str(path)
@@ -104,14 +101,13 @@ def _check_options_of_files(options: TableOptions) -> None:
     given = [located(path) for path in (options.data, options.validation_data, options.test_data) if path is not None]
     marks = {name: getattr(options, name) for name in ("separator", "decimal", "thousands", "na", "encoding")}
     marks["default_na"] = None if options.default_na == "usual" else options.default_na
-    names = ("sample_rate", "sound", "window_ms", "hop_ms", "mels")
-    form = sound_format(options)
-    sounds = {name: value for name, value, usual in zip(names, form, SoundFormat()) if value != usual}
+    form = sound_format(vars(options))
+    sounds = {name: value for name, value, usual in zip(OF_SOUNDS, form, SoundFormat()) if value != usual}
     for unread, kind, found in (
         (
             {name: mark for name, mark in marks.items() if mark is not None},
             "text files",
-            map(_has_text, given),
+            map(has_text, given),
         ),
         (sounds, "sounds", (not isinstance(path, Frame) and is_sound(path) for path in given)),
     ):
@@ -123,6 +119,6 @@ def _check_options_of_files(options: TableOptions) -> None:
     form.check_read()
 
 
-def _has_text(path: Path | Frame) -> bool:
+def has_text(path: Path | Frame) -> bool:
     """Return whether a path is a text file, or a folder of sounds with one."""
     return not isinstance(path, Frame) and (is_text(path) or has_manifest(path))

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..files.cells import listed, missing_cells
-from ..files.frames import shown_name
+from ..files.data_frames import shown_name
 from .channels import beyond
 from .table_data import ReadTable
 from .table_options import TableOptions, modes_of, names_in
-from .time_grid import times_in, told_grid
+from .time_grid import grid_summary, times_in
 
 
 def summary_of(options: TableOptions, read: ReadTable, of_targets: Sequence[str]) -> list[str]:
@@ -65,7 +65,7 @@ def _of_values(options: TableOptions, read: ReadTable) -> list[str]:
         told = [f"{number} in {name} ({modes.get(name, modes[''])})" for name, number in gone.items() if number]
         lines.append(f"missing: {', '.join(told)}")
     if options.time is not None:
-        grid = told_grid(table, options.time, sequences.order, sequences.rows.lengths, options.irregular)
+        grid = grid_summary(table, options.time, sequences.order, sequences.rows.lengths, options.irregular)
         lines += [f"{options.time}: {grid}"] if grid else []
     if options.irregular:
         _, are_dates = times_in(table, options.time or "")

@@ -3,27 +3,27 @@
 A file (columns.py) has one row per step. Rows with one value in the column `sequence` are a sequence, in the order of
 the file or of the column `time`. The same rules hold for every format, for training and for new data.
 
-`table` reads it, once, by functions that return values, each from those before it: the source (table_source.py), its
-sequences (table_sequences.py), which column is what (table_roles.py), the parts (table_splits.py), and the data
-(table_data.py). They warn, and raise what is wrong.
+`table` reads it once, at the first call, by functions that return values, each from those before it: the source
+(table_source.py), its sequences (table_sequences.py), which column is what (table_roles.py), the parts (table_splits.py),
+the data (table_data.py), what judges predictions, and description.json. They warn, and raise what is wrong.
 """
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from ..files.columns import Table
-from ..files.frames import Frame, store
+from ..files.data_frames import Frame, store
 from . import plain_baselines as plain
 from .abilities import plain_baselines, stored, whole_series
 from .channels import described
+from .objective import Objective
 from .problem import Batch, Problem
 from .splits import PARTS
 from .table_data import ReadTable, TargetCells, Targets, batch_of, batches_of, batches_of_whole_test, data_of
@@ -35,20 +35,7 @@ from .table_splits import Split, split_of
 from .table_summary import summary_of
 from .task import batch_rows
 
-Made = TypeVar("Made")
-
-
-def once(make: Callable[[Any], Made]) -> Callable[[Any], Made]:
-    """Return a method that makes its value at the first call, and returns it at every later one."""
-    name = f"_made_{make.__name__}"
-
-    @functools.wraps(make)
-    def made(self: Any) -> Made:
-        if name not in self.__dict__:
-            self.__dict__[name] = make(self)
-        return self.__dict__[name]
-
-    return made
+_READ = "_read_table"  # the attribute of a task that has read its table
 
 
 class TableTask(TableOptions):
@@ -58,10 +45,17 @@ class TableTask(TableOptions):
         """Return the files of training, validation and test."""
         return files_of(self)
 
-    @once
-    def table(self) -> ReadTable:
-        """Return the data. DataError or ArgumentError for what is wrong with them."""
-        source = read_source(self)
+    def table(self, file: Table | None = None) -> ReadTable:
+        """Return the data, which the first call reads. DataError or ArgumentError for what is wrong with them.
+
+        file: What is in the file `data`, if that was read before. Default: None, it is read.
+        """
+        if _READ not in vars(self):
+            vars(self)[_READ] = self._read(file)
+        return vars(self)[_READ]
+
+    def _read(self, file: Table | None) -> ReadTable:
+        source = read_source(self, file)
         for name in names_in(self.target):
             source.table.check(name, "target")
         cells = self._target_cells(source.table)
@@ -70,24 +64,28 @@ class TableTask(TableOptions):
         strata = self._strata(cells, sequences)
         split = split_of(self, source, sequences, strata)
         data = data_of(self, source, sequences, roles, split, lambda: self._targets(cells, sequences, split))
-        return ReadTable(source, sequences, roles, split, data, cells.classes, strata is not None)
+        read = ReadTable(source, sequences, roles, split, data, cells.classes, strata is not None)
+        read = replace(read, objective=self._objective(read))
+        return replace(read, schema=self._schema(read))
 
     def problem(self) -> Problem:
         """Return the pieces of the parts in batches."""
-        data = self.table().data
-        train, validation, test = (data.parts[part] for part in PARTS)
-        sizes = {"input_size": len(data.channels), "output_size": self._output_size()}
-        schema = {**sizes, "input": "real", "output": self.output, **self._preprocessing()}
+        read = self.table()
+        train, validation, test = (read.data.parts[part] for part in PARTS)
         return Problem(
-            schema,
+            read.schema,
             lambda step, size, seed: batch_of(self, train, batch_rows(step, size, len(train.pieces), seed).numpy()),
             lambda size: batches_of(self, validation, size),
             lambda size: batches_of(self, test, size),
         )
 
+    def objective(self) -> Any:
+        """Return what judges a prediction."""
+        return self.table().objective
+
     @abstractmethod
-    def _output_size(self) -> int:
-        """Return the width of a prediction."""
+    def _objective(self, read: ReadTable) -> Objective:
+        """Return what judges a prediction, by the training part."""
 
     @abstractmethod
     def _target_cells(self, table: Table) -> TargetCells:
@@ -119,12 +117,17 @@ class TableTask(TableOptions):
         """The length of the longest training piece."""
         return int(self.table().data.parts["train"].pieces.lengths.max())
 
-    def _preprocessing(self) -> dict[str, Any]:
-        """Return what was done to the data: input columns are standardized by the training part."""
-        read, modes = self.table(), modes_of(self.missing)
-        data, table = read.data, read.source.table
-        scaling = {"scale": (1 / data.deviation).tolist(), "offset": (-data.mean / data.deviation).tolist()}
-        found = {**described(data.channels), **scaling}
+    @abstractmethod
+    def _outputs(self, read: ReadTable) -> dict[str, Any]:
+        """Return what description.json holds of the outputs: their number, their names, and what was done to the targets."""
+
+    def _schema(self, read: ReadTable) -> dict[str, Any]:
+        """Return the content of description.json: input columns are standardized by the training part."""
+        modes, data, table = modes_of(self.missing), read.data, read.source.table
+        own = self._outputs(read)
+        found = {"input_size": len(data.channels), "output_size": own.pop("output_size"), "input": "real"}
+        found |= {"output": self.output, "says": own.pop("says"), **described(data.channels)}
+        found |= {"scale": (1 / data.deviation).tolist(), "offset": (-data.mean / data.deviation).tolist()}
         if self.forecasting.embedding is not None:
             found |= {"series": data.series, "embedding": self.forecasting.embedding}
         if self.irregular:
@@ -140,10 +143,10 @@ class TableTask(TableOptions):
         if table.features:
             found["features"] = table.features
         if table.sound:
-            found |= {"sample_rate": self.sample_rate, "sound": sound_format(self).described()}
+            found |= {"sample_rate": self.sample_rate, "sound": sound_format(vars(self)).described()}
         if data.transformed:
             found["transformed_inputs"] = data.transformed
-        return found
+        return {**found, **own}
 
     def summary_lines(self) -> list[str]:
         """Return what was read from the file and what each column is for."""
@@ -198,4 +201,8 @@ def _(task: TableTask, folder: Path) -> TableTask:
     """Return the task with DataFrames as Parquet files in a folder."""
     found = {name: getattr(task, name) for name in ("data", "test_data", "validation_data")}
     frames: dict[str, Any] = {name: store(value, folder) for name, value in found.items() if isinstance(value, Frame)}
-    return replace(task, **frames) if frames else task
+    if not frames:
+        return task
+    made = replace(task, **frames)
+    vars(made).update({_READ: vars(task)[_READ]} if _READ in vars(task) else {})
+    return made

@@ -10,7 +10,7 @@ from ..._warnings import warn
 from ...errors import ArgumentError, DataError
 from ..files.cells import listed
 from ..files.columns import Table
-from ..files.frames import shown_name
+from ..files.data_frames import shown_name
 from .channels import Channel, beyond, category_channels, channel_values
 from .table_options import TableOptions, modes_of, names_in
 from .table_roles import Roles

@@ -27,7 +27,7 @@ from .objective import Objective
 from .problem import Batch, Problem
 from .streams import stream
 
-__all__ = ["LARGEST", "Batch", "Task", "batch_rows", "epoch_order", "fresh_rows", "judged"]
+__all__ = ["LARGEST", "Batch", "Task", "batch_rows", "epoch_order", "judged"]
 
 LARGEST = 1 << 31  # of a number that determines how much data there are, so that a hostile description is an error
 
@@ -125,12 +125,6 @@ def judged(task: Task) -> dict[str, Any]:
 def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
     """Return the order (count,) int64 in which this epoch visits a fixed set of `count` sequences."""
     return torch.from_numpy(stream("order", seed, epoch).permutation(count))
-
-
-def fresh_rows(step: int, batch_size: int, count: int, seed: int) -> Tensor:
-    """Return which of `count` fixed sequences step `step` sees, different ones, drawn afresh for every step: (B,) int64."""
-    _check_batch(batch_size, count)
-    return torch.from_numpy(stream("order", seed, step).permutation(count)[:batch_size])
 
 
 def batch_rows(step: int, batch_size: int, count: int, seed: int) -> Tensor:

@@ -12,7 +12,7 @@ from ...errors import DataError
 from ..files.cells import coded, kind_of_cells
 from ..files.columns import Table, read_columns
 from ..files.csv_format import CsvFormat
-from ..files.frames import Frame, located
+from ..files.data_frames import Frame, located
 from ..files.sound_folder import labels_of
 from .plain_baselines import season_of
 from .table_options import names_in
@@ -25,9 +25,15 @@ _MANY_CLASSES = 100  # whole numbers that are more than these may be amounts
 
 
 def choose_task(
-    path: Path | Frame, target: str, ahead: Sequence[str], form: CsvFormat | None = None, amounts: Sequence[str] = ()
+    data: Path | Frame | Table,
+    target: str,
+    ahead: Sequence[str],
+    form: CsvFormat | None = None,
+    amounts: Sequence[str] = (),
 ) -> tuple[str, str]:
     """Return ("classify", "regress" or "forecast", the reason in words).
+
+    data: What was read of a file, or where it is; of a folder of sounds the labels are read.
 
     Forecasting if there are options of one, `ahead`; regression if there are options of numbers, `amounts`. Else by the
     target column: fractions are regressed; text, truth values and whole numbers are classes.
@@ -40,8 +46,10 @@ def choose_task(
         return "forecast", f"{named} {'was' if len(ahead) == 1 else 'were'} given"
     if amounts:
         return "regress", f"--{amounts[0]} was given"
-    path = located(path)
-    file = Table(path, labels_of(path, form)) if isinstance(path, Path) and path.is_dir() else read_columns(path, form)
+    if isinstance(data, Path) and data.is_dir():
+        file = Table(data, labels_of(data, form))
+    else:
+        file = data if isinstance(data, Table) else read_columns(located(data), form)
     names = [file.check(name, "target") for name in names_in(target) or [target]]
     if len(names) > 1:
         return "regress", "there are several targets"
@@ -75,14 +83,11 @@ class Look(NamedTuple):
     period: int | None
 
 
-def look_at_series(
-    path: Path | Frame, target: str, sequence: str | None, time: str | None, form: CsvFormat | None = None
-) -> Look:
+def look_at_series(file: Table, target: str, sequence: str | None, time: str | None) -> Look:
     """Return what the series of a file are like.
 
     The period is that of the first target of the longest series, in steps; None if it has none up to 200.
     """
-    file = read_columns(located(path), form)
     values = file.numbers(file.check((names_in(target) or [target])[0], "target"), "target")
     if sequence is None and "sequence" in file.columns:
         sequence = "sequence"

@@ -31,7 +31,7 @@ _DIGITS = 9  # behind the point, of times that were rounded
 class Grid(NamedTuple):
     """A description of the times of steps."""
 
-    told: str
+    summary: str
     kind: Literal["regular", "gaps", "doubled", "irregular"]
 
 
@@ -49,7 +49,7 @@ class Steps(NamedTuple):
     day: str = ""
 
 
-def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray, are_read: bool = False) -> str:
+def grid_summary(file: Table, name: str, order: np.ndarray, lengths: np.ndarray, are_read: bool = False) -> str:
     """Return what there is to say about the times of sequences, put in this order; empty if there are no two.
 
     are_read: Whether the network reads the time between steps.
@@ -58,7 +58,7 @@ def told_grid(file: Table, name: str, order: np.ndarray, lengths: np.ndarray, ar
     if found is None:
         return ""
     advice = "" if are_read else f"{_NEIGHBORS}, unless it is trained with irregular, --irregular"
-    return found.told.replace(_NEIGHBORS, advice)
+    return found.summary.replace(_NEIGHBORS, advice)
 
 
 def grid_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> Grid | None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ..._checks import check_below_1, check_choice, check_float32, check_integer, check_number
 from ...errors import ArgumentError
 from ...saved.config_file import MODEL_FAMILY, naming, read_dataclass, read_plain
-from ..files.frames import Frame
+from ..files.data_frames import Frame
 from ..systems import MODEL_OPTIONS, Model, model_named
 from ..tasks import TASKS, Copying, Task
 

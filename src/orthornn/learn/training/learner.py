@@ -24,9 +24,6 @@ from .penalized import penalized_loss
 from .processes import Processes
 from .schedule import make_scheduler, rates_after
 
-_FIRST = 256  # sequences that a model may look at before its first update, and the numbers in them
-_NUMBERS = 1 << 22
-
 
 class Learner:
     """A model, its optimizer and the number of updates done: all the state that training has.

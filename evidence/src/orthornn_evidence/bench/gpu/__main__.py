@@ -4,29 +4,26 @@ FOLDER.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from orthornn.errors import OrthornnError
-from orthornn.learn.given_once import parse_given_once
 
+from ...once_parser import OnceParser
 from ..cases import Case, Work
 from .benchmark import CASES, BenchmarkPlan, run
 
 
 def main() -> int:
     """Return the exit status: 1 if a verification failed or nothing can be measured."""
-    parser = argparse.ArgumentParser(
-        prog="python -m orthornn_evidence.bench.gpu", description=__doc__, allow_abbrev=False
-    )
+    parser = OnceParser(prog="python -m orthornn_evidence.bench.gpu", description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--T", type=int, default=Work.T)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=300)
-    options = parse_given_once(parser, None)
+    options = parser.parse_args()
     try:
         work = Work(T=options.T, device=options.device)
         cases = [Case.parse(name) for name in options.cases.split(",")]

@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from orthornn.learn.timing import Contender, interleave, ratio
-
 from ..cases import Case, Work
 from ..networks import OURS, Runnable, StepLoop, output_of
+from ..timing import Contender, interleave, ratio
 from .precision import PRECISIONS, Precision, arithmetic
 from .recurrence import peak_bytes
 

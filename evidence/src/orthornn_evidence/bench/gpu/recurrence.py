@@ -15,9 +15,9 @@ from orthornn.activations import Name
 from orthornn.kernels import compact_wy_rnn, dense_rnn, dispatch
 from orthornn.kernels.backends import BACKENDS, GRAPH
 from orthornn.kernels.call import Size
-from orthornn.learn.timing import Contender, interleave
 
 from ..cases import Case
+from ..timing import Contender, interleave
 from .precision import Precision, arithmetic, bound
 
 # Derived limits in microseconds per forward step, one sequence per multiprocessor: (n, m), m = 0 for dense.

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from orthornn._optional_packages import import_optional
 from orthornn.errors import MissingPackageError
-from orthornn.integrations.optional_packages import EXTRA, require
 
-PYPROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-NEEDED = dict(re.findall(r'"([\w-]+)>=([\d.]+)"', re.search(rf"^{EXTRA} = \[(.*)\]$", PYPROJECT, re.MULTILINE)[1]))
+PYPROJECT = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+NEEDED = dict(re.findall(r'"([\w-]+)>=([\d.]+)"', re.search(r"^rl = \[(.*)\]$", PYPROJECT, re.MULTILINE)[1]))
 
 
 def numbers(version):
@@ -22,8 +22,8 @@ def numbers(version):
 
 def test_a_package_that_is_missing_is_named_with_its_extra():
     with pytest.raises(MissingPackageError, match=r"package not_there for this, .* pip install '\.\[rl\]'"):
-        require("not_there", "this")
-    require("torch", "this")
+        import_optional("not_there", "rl", "this")
+    assert import_optional("inspect", "rl", "this") is inspect
 
 
 @pytest.mark.parametrize("package", NEEDED)

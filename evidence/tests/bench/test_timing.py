@@ -6,8 +6,8 @@ import gc
 
 import pytest
 
-from orthornn.learn import timing
-from orthornn.learn.timing import Contender, Ratio, Timing, interleave, ratio
+from orthornn_evidence.bench import timing
+from orthornn_evidence.bench.timing import Contender, Ratio, Timing, interleave, ratio
 
 
 class Clock:

@@ -11,8 +11,8 @@ import pytest
 import orthornn
 from orthornn._files import write_atomically
 from orthornn.cli import main, train
+from orthornn.learn.runs.signals import Terminated, terminable
 from orthornn.learn.shown import Printed
-from orthornn.learn.terminated import Terminated, terminable
 
 WORDS = [
     "--T",

@@ -1,11 +1,11 @@
-"""Packages that only some tasks need: imported when one of them is used, named when they are missing."""
+"""Packages that only parts of orthornn need: imported when one of them is used, named when they are missing."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from ...errors import MissingPackageError
+from .errors import MissingPackageError
 
 
 def import_optional(package: str, extra: str, use: str) -> Any:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..._files import write_atomically
+from ..._optional_packages import import_optional
 from ...errors import ArgumentTypeError, DataError, OrthornnError
 from ...saved.label_dtypes import MOST_CATEGORIES, PANDAS_DTYPES
-from .column_names import column_names
-from .optional_packages import import_optional
+from .cells import column_names
 from .parquet_files import check_shared, column_of_arrow, without_views
 
 if TYPE_CHECKING:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-
 import pytest
 
 from orthornn import cli
+from orthornn._command_words import split_words
 from orthornn.cli import COMMANDS
 from orthornn.errors import ArgumentError
-from orthornn.learn.given_once import check_given_once, parse_given_once, repeated
 
 
 @pytest.mark.parametrize(
@@ -31,7 +29,7 @@ from orthornn.learn.given_once import check_given_once, parse_given_once, repeat
 )
 def test_an_option_twice_in_any_spelling(words, message):
     with pytest.raises(ArgumentError) as raised:
-        check_given_once(words.split())
+        split_words(words.split(), lambda typed: 1)
     assert str(raised.value) == message
 
 
@@ -49,7 +47,7 @@ def test_an_option_twice_in_any_spelling(words, message):
     ],
 )
 def test_what_is_no_repetition(words):
-    assert repeated(words) is None
+    split_words(words, lambda typed: 1)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -81,9 +79,13 @@ def test_a_recipe_and_the_same_option_are_no_repetition(capsys):
     assert "Expected --lr once, but got it twice: 0.1 and 0.2." in capsys.readouterr().err
 
 
-def test_an_option_once_is_parsed_as_before():
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--lr", type=float)
-    parser.add_argument("--names", nargs="*")
-    given = parse_given_once(parser, ["--names", "a", "b", "--lr=0.5"])
-    assert (given.names, given.lr) == (["a", "b"], 0.5)
+def test_options_and_other_words():
+    words = ["copying", "--names", "a", "b", "c", "--lr=0.5", "--force", "--", "--lr"]
+    options, rest = split_words(words, lambda typed: {"--names": 2, "--force": 0}.get(typed, 1))
+    assert options == [("--names", ["a", "b"], False), ("--lr", ["0.5"], True), ("--force", [], False)]
+    assert rest == ["copying", "c", "--lr"]
+
+
+def test_all_values_of_an_option_are_named():
+    with pytest.raises(ArgumentError, match="got it twice: 0 1 and 0 2"):
+        split_words(["--input-range", "0", "1", "--input-range", "0", "2"], lambda typed: 2)

@@ -14,7 +14,7 @@ import pytest
 
 from orthornn.errors import ArgumentError, ArgumentTypeError, DataError
 from orthornn.learn.files.columns import read_columns
-from orthornn.learn.files.frames import Frame, located, source, store
+from orthornn.learn.files.data_frames import Frame, located, source, store
 from orthornn.learn.sweep import trials
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Classify
