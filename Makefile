@@ -5,8 +5,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# Two test processes at a time, each with one thread: torch's threads would fight over the cores.
-TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+# Two test processes at a time, each with one thread: torch's threads would fight over the cores. Each begins with its half,
+# so that tests of one file share what is made once.
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 # Modules are compiled once, not again by each of the hundreds of processes that tests start.
 export PYTHONDONTWRITEBYTECODE :=
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 
 import pytest
@@ -12,7 +13,24 @@ def seeded():
     """Start every test from the same random numbers."""
     import torch  # here, so that the process which only hands out tests does without it
 
-    torch.manual_seed(0)
+    if torch.accelerator.is_available():
+        torch.manual_seed(0)
+    else:  # which stores a stack trace for each kind of device that is not there
+        torch.default_generator.manual_seed(0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Let Python's garbage collector rest while tests are collected, never look at what that made, which stays, and come
+    more seldom afterwards.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(10_000, 10, 10)
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before cases are deselected by their markers

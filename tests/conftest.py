@@ -1,12 +1,13 @@
 """Fixtures about threads and about memory that nothing has written."""
 
 import pytest
-import torch
 
 
 @pytest.fixture
 def one_thread():
     """Bits depend on the number of threads; and a process that had threads leaves a forked child without them."""
+    import torch  # in each fixture, so that the process which only hands out tests does without it
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -16,6 +17,8 @@ def one_thread():
 @pytest.fixture
 def uninitialized_memory_is_nan():
     """torch.empty and its kin return NaN (integers: the largest), so that what nothing has written is seen."""
+    import torch
+
     was_deterministic = torch.are_deterministic_algorithms_enabled()
     fill = torch.utils.deterministic.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)

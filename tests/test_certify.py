@@ -147,7 +147,7 @@ def attack(model: nn.Module, mode: str, trials: int, eps: float, updates: int = 
     return best
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_no_attack_finds_more_than_the_bound(case, mode):

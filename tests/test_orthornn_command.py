@@ -144,7 +144,8 @@ def test_python_m_orthornn_is_the_same_command():
 
 def test_the_package_has_its_names_when_they_are_asked_for():
     code = "import sys, orthornn\nassert 'torch' not in sys.modules\n"
-    code += "from orthornn import *\nprint(sorted({*orthornn.__all__} - ({*globals()} & {*dir(orthornn)})))"
+    code += "from orthornn import *\nprint(sorted({*orthornn.__all__} - ({*globals()} & {*dir(orthornn)})))\n"
+    code += "import orthornn.testing\nassert 'pytest' not in sys.modules  # for whoever tests otherwise"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
     assert orthornn.modules.OrthogonalRNN is orthornn.OrthogonalRNN

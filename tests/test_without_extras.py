@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from orthornn.cli import COMMANDS
 
 EXTRAS = (
@@ -49,16 +51,39 @@ print("learned")
 """
 
 
-def without_extras(code: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, "-c", WITHOUT + code], capture_output=True, text=True, env=environment)
+TABLE = """
+import orthornn
+try:
+    orthornn.train('a.csv', 'y')
+except ImportError as error:
+    print(error)
+"""
+INTEGRATIONS = """
+for name, package in (("sb3", "sb3_contrib"), ("torchrl", "torchrl")):
+    try:
+        __import__(f"orthornn.integrations.{name}")
+    except ImportError as error:
+        print(package in str(error), "pip install '.[rl]'" in str(error), type(error).__name__)
+"""
+MANUAL = [[], ["--help"], ["--version"], ["doctor"], ["doctor", "--n", "16", "--m", "4"]]
+# figures needs a run with records before it needs matplotlib; inspect reads text files without an extra
+OTHERS = [[name, "copying"] for name in sorted({*COMMANDS} - {"doctor", "figures", "inspect"})]
+INSPECT = ["inspect", "a.csv"]
 
-
-COMMANDS_IN_TURN = """
-import contextlib, io, json
-from orthornn import cli
+# What each piece of code prints, and [status, stdout, stderr] of each command: one process, which imports torch once.
+IN_TURN = """
+import contextlib, io, json, traceback
 found = []
-for words in {words!r}:
+for code in {codes!r}:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            exec(code, {{"__name__": "__main__"}})
+        except BaseException:
+            traceback.print_exc(file=out)
+    found.append(out.getvalue())
+from orthornn import cli
+for words in {commands!r}:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = cli.main(words)
@@ -67,55 +92,51 @@ print(json.dumps(found))
 """
 
 
-def commands(words: list[list[str]]) -> list[tuple[int, str, str]]:
-    done = without_extras(COMMANDS_IN_TURN.format(words=words))
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What the codes print, and (status, stdout, stderr) of the commands."""
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "a.csv").write_text("x,y\n1,a\n2,b\n")
+    codes, commands = [TRAINING, TABLE, INTEGRATIONS], [*MANUAL, INSPECT, *OTHERS]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", WITHOUT + IN_TURN.format(codes=codes, commands=commands)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
-    return [tuple(found) for found in json.loads(done.stdout)]
+    answers = json.loads(done.stdout)
+    said = {tuple(words): tuple(answer) for words, answer in zip(commands, answers[len(codes) :])}
+    return dict(zip(codes, answers)) | said
 
 
-def test_a_network_trains_in_plain_torch():
-    done = without_extras(TRAINING)
-    assert done.stdout == "learned\n", done.stderr
+def test_a_network_trains_in_plain_torch(found):
+    assert found[TRAINING] == "learned\n"
 
 
-def test_the_manual_and_doctor_work():
-    words = [[], ["--help"], ["--version"], ["doctor"], ["doctor", "--n", "16", "--m", "4"]]
-    for status, out, err in commands(words):
+def test_the_manual_and_doctor_work(found):
+    answers = [found[tuple(words)] for words in MANUAL]
+    for status, out, err in answers:
         assert (status, err) == (0, "")
         assert out.startswith("orthornn ")
-    assert "  rich        missing" in out
-    assert "  form " in out
+    assert any("  rich        missing" in out for _, out, _ in answers)
+    assert "  form " in answers[-1][1]
 
 
-def test_a_text_file_is_inspected(tmp_path):
-    (tmp_path / "a.csv").write_text("x,y\n1,a\n2,b\n")
-    ((status, out, err),) = commands([["inspect", str(tmp_path / "a.csv")]])
+def test_a_text_file_is_inspected(found):
+    status, out, err = found[tuple(INSPECT)]
     assert (status, err) == (0, "")
     assert "2 rows, 2 columns" in out
 
 
-def test_training_on_a_table_names_the_extra():
-    code = "import orthornn\ntry:\n    orthornn.train('a.csv', 'y')\nexcept ImportError as error:\n    print(error)"
-    done = without_extras(code)
-    assert "pip install '.[tables]'" in done.stdout, done.stderr
+def test_training_on_a_table_names_the_extra(found):
+    assert "pip install '.[tables]'" in found[TABLE]
 
 
-def test_integrations_name_the_extra():
-    code = """
-for name, package in (("sb3", "sb3_contrib"), ("torchrl", "torchrl")):
-    try:
-        __import__(f"orthornn.integrations.{name}")
-    except ImportError as error:
-        print(package in str(error), "pip install '.[rl]'" in str(error), type(error).__name__)
-"""
-    done = without_extras(code)
-    assert done.stdout.splitlines() == ["True True MissingPackageError"] * 2, done.stderr
+def test_integrations_name_the_extra(found):
+    assert found[INTEGRATIONS].splitlines() == ["True True MissingPackageError"] * 2
 
 
-def test_every_other_command_names_the_extra_in_one_sentence():
-    # figures needs a run with records before it needs matplotlib; inspect reads text files without an extra
-    names = sorted({*COMMANDS} - {"doctor", "figures", "inspect"})
-    for name, (status, out, err) in zip(names, commands([[name, "copying"] for name in names])):
+def test_every_other_command_names_the_extra_in_one_sentence(found):
+    for name, word in OTHERS:
+        status, out, err = found[name, word]
         assert (status, out) == (2, ""), name
         (line,) = err.splitlines()
         assert line.startswith("orthornn: "), name

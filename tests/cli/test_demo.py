@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
 import torch
 
 from orthornn import cli
@@ -22,14 +22,17 @@ def test_the_rates_are_the_best_of_the_sweep():
     assert {name: float(rate) for name, rate in best.items()} == LEARNING_RATES
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize(
-    ("words", "expected"), [([], LEARNING_RATES), (["--lr", "0.002"], dict.fromkeys(LEARNING_RATES, 0.002))]
-)
-def test_each_network_has_its_own_rate_or_the_one_given(words, expected, tmp_path):
-    out = tmp_path / "demo"
-    assert cli.main([*SMALL, *words, "--out", str(out)]) == 0
-    assert {name: read_config(out / name / "config.json").optimizer.lr for name in expected} == expected
+def rates(out: Path, names: Iterable[str]) -> dict[str, float]:
+    return {name: read_config(out / name / "config.json").optimizer.lr for name in names}
+
+
+def test_each_network_has_its_own_rate(tmp_path, capsys):
+    assert cli.main([*SMALL, "--out", str(tmp_path / "demo")]) == 0
+    out = capsys.readouterr().out
+    for name in ("ornn-rotations", "ornn", "scornn", "lstm", "nn.RNN ms", "nn.LSTM ms"):
+        assert name in out
+    assert (tmp_path / "demo" / "demo.png").stat().st_size > 10_000
+    assert rates(tmp_path / "demo", LEARNING_RATES) == LEARNING_RATES
 
 
 def test_time_that_ends_before_the_updates_is_said(tmp_path, capsys):
@@ -49,13 +52,14 @@ def test_time_that_ends_before_the_updates_is_said(tmp_path, capsys):
     assert {read_result(out / name)["steps"] for name in done} == {7}
 
 
-def test_it_trains_on_one_thread_and_sets_back_those_of_the_process(tmp_path, monkeypatch):
-    before, found = torch.get_num_threads(), set()
+def test_it_trains_on_one_thread_with_the_rate_that_is_given_and_sets_back_the_threads(tmp_path, monkeypatch):
+    before, found, given = torch.get_num_threads(), set(), ["--models", "ornn,lstm", "--lr", "0.002"]
     update = Trainer.update
     monkeypatch.setattr(Trainer, "update", lambda *given: found.add(torch.get_num_threads()) or update(*given))
     torch.set_num_threads(2)
     try:
-        assert cli.main([*SMALL, "--models", "ornn,lstm", "--out", str(tmp_path / "demo")]) == 0
+        assert cli.main([*SMALL, *given, "--out", str(tmp_path / "demo")]) == 0
+        assert rates(tmp_path / "demo", ("ornn", "lstm")) == {"ornn": 0.002, "lstm": 0.002}
         assert found == {1}
         assert torch.get_num_threads() == 2
     finally:

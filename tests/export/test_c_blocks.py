@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -237,13 +239,28 @@ def table(folder, kind):
     return folder / f"{kind}.csv", words
 
 
+@pytest.fixture(scope="module")
+def by_default(tmp_path_factory):
+    """A function: the table of a kind, and the run that train makes of it by default, which is trained once."""
+
+    @functools.cache
+    def made(kind):
+        folder = tmp_path_factory.mktemp(kind)
+        file, words = table(folder, kind)
+        run = folder / "run"
+        assert main(["train", kind, "--data", str(file), *words, "--steps", "30", "--out", str(run)]) == 0
+        return file, run
+
+    return made
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["classify", "regress", "forecast"])
-def test_what_train_makes_by_default_is_exported_and_predicts_the_same(kind, tmp_path, capsys):
+def test_what_train_makes_by_default_is_exported_and_predicts_the_same(kind, by_default, tmp_path, capsys):
     """It was refused, and what could be exported instead was worse by far."""
-    file, words = table(tmp_path, kind)
+    file, original = by_default(kind)
     run = tmp_path / "run"
-    assert main(["train", kind, "--data", str(file), *words, "--steps", "4", "--out", str(run)]) == 0
+    shutil.copytree(original, run)
     assert main(["export", str(run), "--c"]) == 0
     assert "multiply-adds" in capsys.readouterr().out
     selftest_passes(run / "export", compiler=COMPILERS[0])
@@ -308,10 +325,10 @@ def test_numbers_for_c_are_checked_in_the_command_and_in_python(tmp_path, capsys
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("numbers", ["int8", "int16"])
 @pytest.mark.parametrize("kind", ["classify", "regress", "forecast"])
-def test_what_train_makes_by_default_is_exported_to_integers(kind, numbers, tmp_path):
-    file, words = table(tmp_path, kind)
+def test_what_train_makes_by_default_is_exported_to_integers(kind, numbers, by_default, tmp_path):
+    file, original = by_default(kind)
     run = tmp_path / "run"
-    assert main(["train", kind, "--data", str(file), *words, "--steps", "30", "--out", str(run)]) == 0
+    shutil.copytree(original, run)
     assert main(["export", str(run), "--c", "--numbers", numbers]) == 0
     selftest_passes(run / "export", compiler=COMPILERS[0])
     loaded = load(run)

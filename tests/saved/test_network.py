@@ -19,12 +19,11 @@ RUNS = Path(__file__).parents[1] / "learn" / "fixtures" / "old_runs"
 MOST = 30
 
 
-@pytest.mark.parametrize("run", ["copying", "forecast"])
-def test_loading_imports_the_systems_and_little_else(run):
+def test_loading_imports_the_systems_and_little_else():
     code = (
         "import sys, orthornn\n"
-        f"network = orthornn.load({str(RUNS / run)!r}, checkpoint='6')\n"
-        "assert network.model.core.hidden_size == 6\n"
+        f"for run in {[str(RUNS / run) for run in ('copying', 'forecast')]!r}:\n"
+        "    assert orthornn.load(run, checkpoint='6').model.core.hidden_size == 6\n"
         "print(*(name for name in sys.modules if name.partition('orthornn.learn')[0] == ''))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

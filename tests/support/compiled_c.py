@@ -12,7 +12,7 @@ import numpy as np
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion", "-Wsign-conversion")
 COMPILERS = [compiler for compiler in ("gcc", "clang") if shutil.which(compiler)]
-SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 def command(*words: object) -> str:

@@ -9,10 +9,7 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
-#include <algorithm>
 #include <bit>
-#include <numeric>
-#include <random>
 #include <vector>
 
 #define __device__
@@ -86,12 +83,20 @@ static void deliver(void* barrier) {  // what counts for it
         else rest.push_back(one);
     stores.swap(rest);
 }
+struct Random {  // SplitMix64, as <random> would be half of each compilation
+    unsigned long long state;
+    unsigned operator()() {
+        unsigned long long z = state += 0x9e3779b97f4a7c15;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9, z = (z ^ z >> 27) * 0x94d049bb133111eb;
+        return z >> 32;
+    }
+};
 static void run(const int* blocks, int threads, int bytes, unsigned seed, void (*kernel)()) {
-    std::mt19937 random(seed);
+    Random random{seed};
     body = kernel, late = seed % 2;
     if (threads % WARP) fprintf(stderr, "%d threads are no whole warps\n", threads), abort();
-    std::vector<int> order(WARP);
-    std::iota(order.begin(), order.end(), 0);
+    int order[WARP];
+    for (int t = 0; t < WARP; ++t) order[t] = t;
     for (int first = 0; first < blocks[0] * blocks[1] * blocks[2]; first += BLOCKS) {
         fibers = std::vector<Fiber>(threads * BLOCKS);
         slots[0].assign(fibers.size(), NAN), slots[1].assign(fibers.size(), NAN);
@@ -115,12 +120,13 @@ static void run(const int* blocks, int threads, int bytes, unsigned seed, void (
         for (int t = 0; t < (int)fibers.size(); t += WARP) warps.push_back({&fibers[t], t / threads, 0, 0});
         const auto can_go_on = [&](const Warp& warp) {
             const char waits = warp.fibers->waits;
-            if (waits == 'm') return std::all_of(warp.fibers, warp.fibers + WARP, has_passed);
-            return std::all_of(warps.begin(), warps.end(), [&](const Warp& other) {
-                if (waits == 'b') return other.rank != warp.rank || other.fibers->done || other.blocks >= warp.blocks;
-                if (waits == 'c') return other.fibers->done || other.clusters >= warp.clusters;
-                return true;
-            });
+            bool all = true;
+            for (int t = 0; t < WARP && waits == 'm'; ++t) all &= has_passed(warp.fibers[t]);
+            for (const Warp& other : warps) {
+                if (waits == 'b') all &= other.rank != warp.rank || other.fibers->done || other.blocks >= warp.blocks;
+                if (waits == 'c') all &= other.fibers->done || other.clusters >= warp.clusters;
+            }
+            return all;
         };
         for (int held_back = 0, turns = 0;;) {
             std::vector<Warp*> ready, waiting;
@@ -137,7 +143,7 @@ static void run(const int* blocks, int threads, int bytes, unsigned seed, void (
             if (--turns < 0) held_back = random() % warps.size(), turns = random() % HELD_BACK;
             if (ready.size() > 1) std::erase(ready, &warps[held_back]);
             Warp& warp = *ready[random() % ready.size()];
-            std::shuffle(order.begin(), order.end(), random);
+            for (int t = WARP - 1; t > 0; --t) std::swap(order[t], order[random() % (t + 1)]);
             for (int t : order) {
                 current = warp.fibers + t - fibers.data(), threadIdx = own().thread, blockIdx = own().block;
                 swapcontext(&scheduler, &own().context);

@@ -133,9 +133,19 @@ def explained(prog: str) -> str:
     return f" `{prog} --help` explains the options." if prog else ""
 
 
+def hints_of(kind: type) -> Mapping[str, Any]:
+    """Return the types of the fields of a dataclass by name."""
+    return _hints_of(kind)
+
+
+@functools.cache  # Python evaluates the text of each type, whenever it is asked
+def _hints_of(kind: type) -> Mapping[str, Any]:
+    return types.MappingProxyType(typing.get_type_hints(kind))
+
+
 def options_of(kind: type, place: tuple[str, ...] = ()) -> Iterator[Option]:
     """Yield the options of a dataclass, including those of nested dataclasses."""
-    hints, docs = typing.get_type_hints(kind), field_docs(kind)
+    hints, docs = hints_of(kind), field_docs(kind)
     for entry in dataclasses.fields(kind):
         hint, own, more = hints[entry.name], (*place, entry.name), entry.metadata
         if more.get("without_effect"):

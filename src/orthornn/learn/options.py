@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,7 +19,7 @@ from typing import Any
 from .._checks import check_integer, check_number
 from ..errors import ArgumentError
 from ..export.c import Numbers
-from .fields import Option, options_of
+from .fields import Option, hints_of, options_of
 from .files.columns import Table
 from .systems import Model, model_named
 from .systems import options as model_options
@@ -175,7 +174,7 @@ class Options:
     def config(self, model: Model | None = None) -> RunConfig:
         """Return the run that these options describe. model: Replaces the model named by the options."""
         computed = {"steps": self.steps, "batch_size": self.batch_size, "validate_every": self.validate_every}
-        values, parts = self.values | computed, typing.get_type_hints(RunConfig)
+        values, parts = self.values | computed, hints_of(RunConfig)
         found: dict[str, dict[str, Any]] = {}
         for option in _of_config(RunConfig):
             if option.name in values and self.known[option.name].place == option.place:

@@ -39,6 +39,7 @@ from ..errors import (
 from ..saved.diverged import DIVERGED, Diverged, read_diverged, write_diverged
 from ..saved.json_files import read_json, write_json
 from ..saved.run_files import CONFIG, RESULT, read_result
+from .fields import hints_of
 from .files.data_frames import Frame
 from .runs.signals import StopSignals
 from .systems import options
@@ -102,7 +103,7 @@ def _is_whole(config: RunConfig, name: str) -> bool:
     for part in above:
         owner = getattr(owner, part)
     known = options()
-    hint = known[last].kind if owner is config.model and last in known else typing.get_type_hints(type(owner)).get(last)
+    hint = known[last].kind if owner is config.model and last in known else hints_of(type(owner)).get(last)
     return bool({int} & {hint, *typing.get_args(hint)}) and float not in (hint, *typing.get_args(hint))
 
 

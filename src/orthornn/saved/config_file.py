@@ -12,7 +12,7 @@ from typing import Any
 
 from .._files import READ, read_bytes, system_errors
 from ..errors import ConfigError, DataError, OrthornnError
-from ..learn.fields import described, fits
+from ..learn.fields import described, fits, hints_of
 from ..learn.systems import MODEL_OPTIONS, MODELS, Model, foreign, model_named
 from .json_files import LARGEST, parse, shortened, without_sum
 
@@ -81,7 +81,7 @@ def _read(kind: type, plain: object, families: Families, where: str, problems: l
             value = entries.pop(option)
             if value is not None:
                 problems.append(f"{where}: {foreign(kind, option, value)}")
-    hints = typing.get_type_hints(kind)
+    hints = hints_of(kind)
     names = [entry.name for entry in dataclasses.fields(kind)]
     values: dict[str, Any] = {}
     for key, value in entries.items():

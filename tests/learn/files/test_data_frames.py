@@ -322,9 +322,9 @@ def test_a_column_that_no_parquet_file_holds_is_one_error(tmp_path):
 @pytest.mark.skipif(not hasattr(pyarrow, "string_view"), reason="this pyarrow has no views")
 @pytest.mark.parametrize("nested", [False, True])
 def test_views_of_one_text_do_not_fill_the_memory(tmp_path, nested):
-    """A million cells share a text of a megabyte."""
+    """Sixteen thousand cells share a text of a megabyte."""
     text = b"x" * (1 << 20)
-    view = np.zeros(1 << 20, "i4,S4,i4,i4")
+    view = np.zeros(1 << 14, "i4,S4,i4,i4")
     view["f0"], view["f1"] = len(text), text[:4]
     buffers = [None, pyarrow.py_buffer(view.tobytes()), pyarrow.py_buffer(text)]
     cells = pyarrow.Array.from_buffers(pyarrow.string_view(), len(view), buffers)

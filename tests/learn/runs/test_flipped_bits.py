@@ -20,7 +20,7 @@ from orthornn.learn.tasks import Classify
 from orthornn.learn.training import OptimizerConfig, Run, RunConfig, resume
 from support.run_cases import content, numbers
 
-EVERY = 457  # bytes, in the fast suite
+EVERY = 1009  # bytes, in the fast suite
 
 
 @pytest.fixture(autouse=True)
@@ -126,8 +126,8 @@ def check_flips(tmp_path, capsys, every):
 
 def test_some_flipped_bits(tmp_path, capsys, one_thread):
     counts = check_flips(tmp_path, capsys, EVERY)
-    assert counts["reported"] > 150
-    assert counts["same"] > 50
+    assert counts["reported"] > 70
+    assert counts["same"] > 25
 
 
 @pytest.mark.hostile_runs

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from orthornn._folder import Folder
 from orthornn.errors import CheckpointError
 from orthornn.learn.runs.log import MetricsLog
-from orthornn.learn.training import ScheduleConfig, read_metrics, resume, train
+from orthornn.learn.training import Run, ScheduleConfig, read_metrics, resume, train
 from support.run_cases import EPOCHS, config, content, numbers
 
 CONFIG = config(
@@ -102,7 +103,7 @@ def test_a_hundred_kills(tmp_path, one_thread):
     assert max(survive(tmp_path, CONFIG, 100, seed=2)) > 0
 
 
-COMMAND = ["train", "copying", "--T", "5", "--hidden-size", "8", "--steps", "1000000", "--checkpoint-every", "50"]
+COMMAND = ["train", "copying", "--T", "5", "--hidden-size", "8", "--steps", "1000000", "--checkpoint-every", "5"]
 
 
 @pytest.mark.sampled(1)
@@ -128,18 +129,21 @@ def test_a_signal_saves_and_says_how_to_go_on(number, tmp_path):
     assert (tmp_path / "run" / "checkpoints" / f"step-{step:08d}").is_dir()
 
 
-def test_a_disk_that_fills(tmp_path, one_thread):
+def test_a_disk_that_fills(tmp_path, monkeypatch, one_thread):
     """A limit on the size of files stands for a full disk: writes fail in the middle of a file."""
-    script = (
-        "import resource, sys, signal; from pathlib import Path; from orthornn.learn.training import Run;"
-        "from test_kill import SHORT; run = Run(SHORT, Path('run')); run.advance_to(20);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)); run.advance_to(60)"
-    )
-    path = {"PYTHONPATH": os.pathsep.join([*sys.path, os.path.dirname(__file__)]), "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-c", script]
-    done = subprocess.run(words, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, check=False)
-    assert "CheckpointError: Expected to write the checkpoint of step 21" in done.stderr
-    assert "The last good checkpoint is run/checkpoints/step-00000014" in done.stderr
+    resource = pytest.importorskip("resource")
+    monkeypatch.chdir(tmp_path)
+    run = Run(SHORT, Path("run"))
+    run.advance_to(20)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
+    try:
+        with pytest.raises(CheckpointError, match="Expected to write the checkpoint of step 21") as caught:
+            run.advance_to(60)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        run.close()
+    assert "The last good checkpoint is run/checkpoints/step-00000014" in str(caught.value)
     assert sorted(entry.name for entry in (tmp_path / "run" / "checkpoints").iterdir())[-1] == "step-00000014"
     assert numbers(resume(tmp_path / "run").records) == numbers(train(SHORT).records)
 

@@ -52,12 +52,28 @@ def _no_sync(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
-def stopped(path, step=13, **options):
-    run = Run(config(**options), path)
-    run.advance_to(step)
-    run.checkpoint()
-    run.advance_to(step + 3)
-    run.close()
+ORIGINALS = {}  # runs that were stopped, by what they train
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _originals(tmp_path_factory):
+    ORIGINALS["folder"] = tmp_path_factory.mktemp("stopped")
+    yield
+    ORIGINALS.clear()
+
+
+def stopped(path, **options):
+    """A run that was stopped after it had gone on from its checkpoint; what is trained once is copied."""
+    settings = config(**options)
+    if repr(settings) not in ORIGINALS:
+        original = ORIGINALS["folder"] / str(len(ORIGINALS))
+        run = Run(settings, original)
+        run.advance_to(13)
+        run.checkpoint()
+        run.advance_to(16)
+        run.close()
+        ORIGINALS[repr(settings)] = original
+    shutil.copytree(ORIGINALS[repr(settings)], path, dirs_exist_ok=True)
     return path
 
 

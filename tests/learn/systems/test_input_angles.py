@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import signal
 from torch.nn.utils.rnn import pack_sequence
 
 from orthornn.errors import ArgumentError, DataError
@@ -23,6 +22,8 @@ GRID = np.linspace(0, math.pi, 257)
 
 
 def test_the_power_is_welchs_estimate():
+    from scipy import signal
+
     x = RANDOM.standard_normal((1024, 3)) + 5
     window = np.hanning(514)[1:-1]
     frequencies, expected = signal.welch(

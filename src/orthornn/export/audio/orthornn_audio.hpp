@@ -35,7 +35,7 @@
 
 #if defined(__SSE2__) || defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP >= 2)
 #define ORTHORNN_HAS_MXCSR 1
-#include <immintrin.h>
+#include <xmmintrin.h>
 #endif
 
 namespace orthornn {

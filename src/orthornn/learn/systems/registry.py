@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..._checks import check_choice
 from ...errors import ArgumentError
-from ..fields import Option, field_docs
+from ..fields import Option, field_docs, hints_of
 from .blocks import Blocks
 from .cayley import Scornn, Scurnn
 from .exponential import Dtriv, Exprnn
@@ -42,7 +42,7 @@ def _option(name: str) -> Option:
     for model in owners:
         by_text.setdefault(field_docs(model)[name], []).append(model.name)
     texts = [text if len(names) == len(MODELS) else f"{_listed(names)}: {text}" for text, names in by_text.items()]
-    kinds = [typing.get_type_hints(model)[name] for model in owners]
+    kinds = [hints_of(model)[name] for model in owners]
     (entry,) = (entry for entry in dataclasses.fields(owners[0]) if entry.name == name)
     return Option(name, _any_of(kinds), " ".join(texts), parse=entry.metadata.get("parse"))
 
