@@ -114,11 +114,16 @@ def test_the_table_of_popgym_names_what_is_unfinished(tmp_path: Path):
     assert lines[2] == (
         "| RepeatPreviousHard | -0.428 | 0.191 (LMU) | 0.850 ± 0.071 | unfinished | unfinished | 700 000 |"
     )
+    assert lines[4] == "`OrthogonalBlocks` better than the best published model: `RepeatPreviousHard`."
     assert "`CountRecallEasy`" in lines[-1]
     assert "RepeatPreviousHard" not in lines[-1]
     assert [popgym_score(tmp_path, "RepeatPreviousHard", whose) for whose in ("blocks", "GRU", "best")] == [
         *("0.85", "-0.43", "0.19")
     ]
+    (folder / "published.json").write_text(json.dumps({"scores": {"RepeatPreviousHard": {**known, "best": 0.86}}}))
+    assert popgym(tmp_path).splitlines()[4] == (
+        "`OrthogonalBlocks` worse than the best published model: `RepeatPreviousHard`."
+    )
     with pytest.raises(ArgumentError, match=r"memory of RepeatPreviousHard .* got 'gru'"):
         popgym_score(tmp_path, "RepeatPreviousHard", "gru")
 

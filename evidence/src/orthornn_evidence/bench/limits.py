@@ -24,7 +24,7 @@ FIRST_CACHE = 32 * 1024
 
 @dataclass(frozen=True)
 class Rates:
-    """What the machine reaches: multiply-adds per second on one thread and on all, and bytes per second by size.
+    """Speeds of the machine: multiply-adds per second on one thread and on all, and bytes per second by size.
 
     bandwidths: By the number of bytes that one thread reads again and again.
     """

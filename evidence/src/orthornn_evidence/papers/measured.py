@@ -221,9 +221,11 @@ def agents(results: Path) -> str:
 
 
 def popgym(results: Path) -> str:
-    """Return the scores in results/popgym as a table, next to published ones, and list the unfinished environments."""
+    """Return the scores in results/popgym next to published ones, where ours are better or worse, and what is unfinished."""
     published = json.loads((results / "popgym" / "published.json").read_text(encoding="utf-8"))
     rows, unfinished = [], []
+    better: list[str] = []
+    worse: list[str] = []
     for name in ENVIRONMENTS:
         path = results / "popgym" / f"{name}.json"
         found = scores(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
@@ -232,12 +234,16 @@ def popgym(results: Path) -> str:
             continue
         known = published["scores"].get(name)
         cells = ["", ""] if known is None else [f"{known['GRU']:.3f}", f"{known['best']:.3f} ({known['best model']})"]
+        if known is not None and "blocks" in found:
+            (better if found["blocks"].mean > known["best"] else worse).append(f"`{name}`")
         for memory in MEMORIES:
             own = found.get(memory)
             cells.append("unfinished" if own is None else f"{own.mean:.3f} ± {own.deviation:.3f}")
         rows.append([name, *cells, f"{min(score.steps for score in found.values()):,}".replace(",", " ")])
     titles = ["environment", "published GRU", "best of 13 models", "`OrthogonalBlocks`", "GRU", "LSTM", "steps"]
     lines = [*markdown_table(titles, rows), ""] if rows else []
+    for word, names in (("better", better), ("worse", worse)):
+        lines += [f"`OrthogonalBlocks` {word} than the best published model: {', '.join(names)}.", ""] if names else []
     return "\n".join([*lines, f"Unfinished: {', '.join(unfinished) or 'none'}."])
 
 
