@@ -127,6 +127,11 @@ class NoGradient(Bound):
         return super().forward(theta) + 0 * super().forward(theta.detach()) - (W := super().forward(theta)) + W.detach()
 
 
+class OtherSurrogate(Bound):
+    def surrogate(self, theta):
+        return 2 * self.forward(theta)
+
+
 class LeavesTheSet(Bound):
     def __init__(self, n):
         super().__init__(n)
@@ -358,6 +363,7 @@ BROKEN = {
     UndeclaredCompact: "the compact form: Expected .num_reflections. None",
     WrongOperator: "the operator: Expected multiply_adjoint",
     NoGradient: "gradients: GradcheckError",
+    OtherSurrogate: "gradients: Expected the gradient of .* to be that of the surrogate",
     LeavesTheSet: "descent: Expected",
     UnderAutocast: "dtypes: Expected W",
     OnlyTheProcessor: "devices:",

@@ -92,6 +92,7 @@ METHODS = {
     "ScaledCayley": {"negatives": 1, "field": "complex", "phases": True, "init": "blocks"},
     "MatrixExponential": {"field": "real", "rebase_every": 2, "init": "henaff"},
     "Givens": {"layers": 2, "field": "real"},
+    "Hadamard": {"block": 1},
     "LeakyHouseholder": {"reflections": 2, "leaky": 0.5, "radii": (0.5, 0.9), "angles": "full"},
     "Rotations": {"angles": "full", "decay": True, "radii": (0.5, 0.9), "leaky": 0.5},
     "SpectralMargin": {"margin": 0.1, "init": "orthogonal"},
