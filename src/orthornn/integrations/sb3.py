@@ -245,10 +245,8 @@ class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
     def _build_mlp_extractor(self) -> None:
         own = self._memory_options
         sizes = own["lstm_hidden_size"], own["n_lstm_layers"], own["lstm_kwargs"] or {}
-        build, features = (
-            own["memory"] or partial(_blocks, *sizes),
-            int(self.features_dim),
-        )  # of NumPy for MultiDiscrete
+        build = own["memory"] or partial(_blocks, *sizes)
+        features = int(self.features_dim)  # a NumPy integer for MultiDiscrete observations
         self.lstm_actor = PolicyMemory(build(features), features)
         self.lstm_output_dim = self.lstm_actor.output_size
         self.lstm_hidden_state_shape = (self.lstm_actor.num_layers, 1, self.lstm_actor.hidden_size)
