@@ -31,13 +31,30 @@ def test_advantages_are_those_of_each_episode_alone():
     torch.testing.assert_close(found[0, 1], whole)
 
 
+def test_rewards_are_scaled_by_the_deviation_of_all_returns_so_far():
+    rewards, ended = torch.randn(7, 3), torch.zeros(7, 3, dtype=torch.bool)
+    ended[2, 1] = ended[4, 0] = True
+    scale = ppo.RewardScale(3, 0.9)
+    scale(rewards[:4], ended[:4])
+    found = scale(rewards[4:], ended[4:])
+    returns = []
+    for b in range(3):
+        for t in range(7):
+            first = max([0, *[s + 1 for s in range(t) if ended[s, b]]])
+            returns.append(sum(0.9 ** (t - s) * rewards[s, b].item() for s in range(first, t + 1)))
+    deviation = torch.tensor(returns, dtype=torch.float64).std(unbiased=False)
+    torch.testing.assert_close(found, rewards[4:] / deviation.float())
+    assert torch.isfinite(ppo.RewardScale(2, 0.9)(torch.ones(1, 2), ended[:1, :2])).all()  # equal returns
+
+
 @pytest.mark.parametrize("memory", ["blocks", "lstm"])
 def test_an_update_starts_from_the_probabilities_of_the_rollout(memory):
     worlds = Environments("RepeatPreviousEasy", 3, 0)
     agent = Agent(worlds.input_size, worlds.action_space, memory)
     recipe = dataclasses.replace(SMALL, environments=3)
-    _, h = ppo.collect(agent, worlds, agent.memory.initial_states(3), recipe)
-    rollout, _ = ppo.collect(agent, worlds, h, recipe)
+    scale = ppo.RewardScale(3, recipe.discount)
+    _, h = ppo.collect(agent, worlds, agent.memory.initial_states(3), recipe, scale)
+    rollout, _ = ppo.collect(agent, worlds, h, recipe, scale)
     assert rollout.starts[1:].any()
     parameters, values = agent(rollout.seen, rollout.h, rollout.starts)
     close = {"rtol": 0, "atol": tolerance(torch.float32, recipe.length * 64)}

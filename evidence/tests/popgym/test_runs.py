@@ -37,7 +37,7 @@ def test_the_best_rate_of_a_sweep_is_trained_with_all_seeds(trained, tmp_path):
     ]
     record = json.loads((tmp_path / "Some.json").read_text())
     (score,) = runs.scores(record).values()
-    assert (score.rate, score.scores, score.steps) == (3e-3, [0.5, 0.50001], 700_000)
+    assert (score.rate, score.scores, score.steps) == (3e-3, [0.5, 0.50001], runs.Recipe.steps)
     assert score.mean == pytest.approx(0.500005)
     assert score.deviation == pytest.approx(0.00001 / 2**0.5)
     runs.main(words)  # all is there

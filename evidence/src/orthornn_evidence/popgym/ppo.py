@@ -1,7 +1,8 @@
 """Proximal policy optimization (Schulman et al., 2017) of an agent whose memory is a recurrent network.
 
 Every update starts from the states at the beginning of the rollout; episodes that begin inside it restart from the initial
-state, all in one call of the network. Minibatches consist of whole sequences of some environments.
+state, all in one call of the network. Minibatches consist of whole sequences of some environments. Rewards are divided by the
+standard deviation of all discounted returns so far: gradients of values near 0.01 are small next to Adam's epsilon.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ class Recipe:
         entropy, value: Weights of these terms of the loss. norm: Largest norm of the gradient.
     """
 
-    steps: int = 700_000
+    steps: int = 1_400_000
     environments: int = 64
     length: int = 128
     epochs: int = 4
-    minibatches: int = 4
+    minibatches: int = 8
     lr: float = 1e-3
     recurrent: float = 0.1
     discount: float = 0.99
@@ -91,12 +92,13 @@ def learn(
     rates = [group["lr"] for group in optimizer.param_groups]
     rollouts = max(1, recipe.steps // (recipe.environments * recipe.length))
     h = agent.memory.initial_states(recipe.environments).detach()
+    scale = RewardScale(recipe.environments, recipe.discount)
     started, acting = time.process_time(), 0.0
     means: list[float] = []
     marks: list[int] = []
     for k in range(rollouts):
         begun = time.process_time()
-        rollout, h = collect(agent, worlds, h, recipe)
+        rollout, h = collect(agent, worlds, h, recipe, scale)
         acting += time.process_time() - begun
         for group, rate in zip(optimizer.param_groups, rates):
             group["lr"] = rate * (1 - k / rollouts)
@@ -130,8 +132,40 @@ class Rollout:
         return Rollout(**parts)
 
 
+class RewardScale:
+    """Divides rewards by the standard deviation of discounted returns, of all steps so far (Engstrom et al., 2020).
+
+    Args:
+        count: Number of environments, B.
+        discount: gamma.
+    """
+
+    def __init__(self, count: int, discount: float) -> None:
+        self.discount = discount
+        self._returns = torch.zeros(count, dtype=torch.float64)
+        self._count, self._sum, self._squares = 0, 0.0, 0.0
+
+    def __call__(self, rewards: Tensor, ended: Tensor) -> Tensor:
+        """Return scaled rewards (T, B), after having seen them.
+
+        Args:
+            rewards: (T, B), of the steps after those of the call before.
+            ended: bool (T, B), whether the episode ended with the step.
+        """
+        for reward, end in zip(rewards.double(), ended):
+            self._returns = reward + self.discount * self._returns
+            self._count += len(reward)
+            self._sum += self._returns.sum().item()
+            self._squares += self._returns.square().sum().item()
+            self._returns = torch.where(end, 0.0, self._returns)
+        variance = self._squares / self._count - (self._sum / self._count) ** 2
+        return rewards / max(variance, 1e-8) ** 0.5
+
+
 @torch.no_grad()
-def collect(agent: Agent, worlds: Environments, h: Tensor, recipe: Recipe) -> tuple[Rollout, Tensor]:
+def collect(
+    agent: Agent, worlds: Environments, h: Tensor, recipe: Recipe, scale: RewardScale
+) -> tuple[Rollout, Tensor]:
     """Return a rollout, and the states after it."""
     before, rows = h, []
     for _ in range(recipe.length):
@@ -143,6 +177,7 @@ def collect(agent: Agent, worlds: Environments, h: Tensor, recipe: Recipe) -> tu
         rows.append((seen, starts, actions, log_probs, value, torch.from_numpy(rewards), torch.from_numpy(ended)))
     _, after, _ = agent.step(worlds.observe(), h, torch.from_numpy(worlds.starts))
     seen, starts, actions, log_probs, values, received, ends = (torch.stack(column) for column in zip(*rows))
+    received = scale(received, ends)
     advantages = generalized_advantages(received, ends, values, after, recipe.discount, recipe.trace)
     return Rollout(before, seen, starts, actions, log_probs, advantages, advantages + values), h
 

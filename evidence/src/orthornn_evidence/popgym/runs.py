@@ -29,16 +29,16 @@ from .agent import MEMORIES, Agent
 from .ppo import Recipe, learn
 
 DISCOUNTS = {
-    "RepeatPreviousHard": 0.9,
-    "RepeatPreviousMedium": 0.9,
-    "RepeatFirstHard": 0.9,
-    "AutoencodeEasy": 0.9,
-    "AutoencodeMedium": 0.9,
-    "AutoencodeHard": 0.9,
-    "CountRecallEasy": 0.9,
-    "CountRecallMedium": 0.9,
-    "CountRecallHard": 0.9,
-    "HigherLowerEasy": 0.9,
+    "RepeatPreviousHard": 0.0,
+    "RepeatPreviousMedium": 0.0,
+    "RepeatFirstHard": 0.0,
+    "AutoencodeEasy": 0.0,
+    "AutoencodeMedium": 0.0,
+    "AutoencodeHard": 0.0,
+    "CountRecallEasy": 0.0,
+    "CountRecallMedium": 0.0,
+    "CountRecallHard": 0.0,
+    "HigherLowerEasy": 0.0,
     "MultiarmedBanditEasy": 0.99,
     "PositionOnlyCartPoleHard": 0.99,
     "NoisyPositionOnlyCartPoleEasy": 0.99,
@@ -50,7 +50,7 @@ DISCOUNTS = {
     "ConcentrationEasy": 0.99,
     "MineSweeperEasy": 0.99,
 }
-"""The environments and their discounts, the same for all memories: .9 if a reward depends only on the action of the same
+"""The environments and their discounts, the same for all memories: 0 if a reward depends only on the action of the same
 step, so that later rewards are noise, and .99 otherwise."""
 ENVIRONMENTS = tuple(DISCOUNTS)
 RATES = (1e-3, 3e-3)
