@@ -228,7 +228,8 @@ def popgym(results: Path) -> str:
     worse: list[str] = []
     for name in ENVIRONMENTS:
         path = results / "popgym" / f"{name}.json"
-        found = scores(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"runs": [], "rates": [None]}
+        found = scores(record)
         if not found:
             unfinished.append(f"`{name}`")
             continue
@@ -239,16 +240,21 @@ def popgym(results: Path) -> str:
         for memory in MEMORIES:
             own = found.get(memory)
             cells.append("unfinished" if own is None else f"{own.mean:.3f} ± {own.deviation:.3f}")
-        rows.append([name, *cells, f"{min(score.steps for score in found.values()):,}".replace(",", " ")])
-    titles = ["environment", "published GRU", "best of 13 models", "`OrthogonalBlocks`", "GRU", "LSTM", "steps"]
+        rows.append([name, *cells, _thousands(record["recipe"]["steps"]), f"{record['recipe']['discount']:g}"])
+    titles = ["environment", "published GRU", "best of 13 models", "`OrthogonalBlocks`", "GRU", "LSTM", "steps", "discount"]
     lines = [*markdown_table(titles, rows), ""] if rows else []
     for word, names in (("better", better), ("worse", worse)):
         lines += [f"`OrthogonalBlocks` {word} than the best published model: {', '.join(names)}.", ""] if names else []
     return "\n".join([*lines, f"Unfinished: {', '.join(unfinished) or 'none'}."])
 
 
+def _thousands(count: int) -> str:
+    return f"{count:,}".replace(",", " ")
+
+
 def popgym_score(results: Path, environment: str, whose: str) -> str:
-    """Return one score: of a memory in results/popgym, or the published one of "GRU" or the "best" model.
+    """Return one score: of a memory in results/popgym, or the published one of "GRU" or the "best" model; or the "steps" or
+    the "discount" of our runs.
 
     Raises:
         ArgumentError: If the score does not exist, or its runs are unfinished.
@@ -256,8 +262,12 @@ def popgym_score(results: Path, environment: str, whose: str) -> str:
     if whose in ("GRU", "best"):
         published = json.loads((results / "popgym" / "published.json").read_text(encoding="utf-8"))
         return f"{published['scores'][environment][whose]:.2f}"
-    path = results / "popgym" / f"{environment}.json"
-    found = scores(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    record = json.loads((results / "popgym" / f"{environment}.json").read_text(encoding="utf-8"))
+    if whose == "steps":
+        return _thousands(record["recipe"]["steps"])
+    if whose == "discount":
+        return f"{record['recipe']['discount']:g}"
+    found = scores(record)
     check_choice(f"memory of {environment}", whose, list(found))
     return f"{found[whose].mean:.2f}"
 
