@@ -219,9 +219,11 @@ struct DeltaWork {
         if (stride == D) copy(to, from, K * D);
         else pack(from, to);
     }
-    void read_mark(const T* from, T* to) const {
+    T* read_mark(const T* from, T* to) const {  // where it is then; it is not written to
+        if (stride == D && reinterpret_cast<std::uintptr_t>(from) % vector_bytes == 0) return const_cast<T*>(from);
         if (stride == D) copy(to, from, K * D);
         else unpack(from, to);
+        return to;
     }
 
     // A key with 1 / max(|k|, shortest) in double. `spare` has room for it.
@@ -392,6 +394,7 @@ struct DeltaBackwardPart {
     Buffer<T> gradients, restarts;  // whole states of the heads that are done together
     T *G, *restart;                 // those that are worked on
     Buffer<T> before;
+    T* begin;                      // the state before a chunk: this one, or where it is stored
     Buffer<T> after;               // of a block of columns: the state after each update of a chunk
     Buffer<T> p, alpha;            // likewise, of each update
     Buffer<T> w, grad_o, tau_w;
@@ -420,7 +423,7 @@ struct DeltaBackwardWork : DeltaWork<T> {
     // The state before an update of a chunk, without its gate.
     Columns<T> before(Part& own, i64 row, i64 e, i64 column) const {
         if (e % M == 0 && this->resets(row)) return this->columns(own.restart, column);
-        if (e == 0) return this->columns(own.before.data, column);
+        if (e == 0) return this->columns(own.begin, column);
         return {own.after + (e - 1) * K * block, block};
     }
 
@@ -533,7 +536,7 @@ struct DeltaBackwardWork : DeltaWork<T> {
         for (i64 begin = (steps - 1) / in.chunk * in.chunk; steps && begin >= 0; begin -= in.chunk) {
             const i64 end = minimum(begin + in.chunk, steps);
             each([&](i64 head) {
-                this->read_mark(static_cast<const T*>(call.marks) + this->mark(begin, b, head), own.before.data);
+                own.begin = this->read_mark(static_cast<const T*>(call.marks) + this->mark(begin, b, head), own.before.data);
                 clear(own.by_k.data, updates * K);
                 clear(own.by_q.data, in.chunk * K);
                 clear(own.by_gate.data, in.chunk * in.gates);

@@ -80,10 +80,10 @@ void delta_dots(const T* a, i64 a_row, i64 rows, const T* b, i64 b_row, i64 dept
             for (i64 c = 0; c < depth; c += W) {
                 Vector<T> at[wide];
 #pragma GCC unroll 3
-                for (int x = 0; x < wide; ++x) at[x] = load<T>(right[x] + c);
+                for (int x = 0; x < wide; ++x) at[x] = load_once(right[x] + c);
 #pragma GCC unroll 4
                 for (int y = 0; y < high; ++y) {
-                    const Vector<T> own = load<T>(left[y] + c);
+                    const Vector<T> own = load_once(left[y] + c);
 #pragma GCC unroll 3
                     for (int x = 0; x < wide; ++x) sum[y][x] = fma(own, at[x], sum[y][x]);
                 }
@@ -100,14 +100,15 @@ void delta_dots(const T* a, i64 a_row, i64 rows, const T* b, i64 b_row, i64 dept
 // The product of two rows, summed in double.
 template <class T>
 double delta_dot(const T* a, const T* b, i64 n) {
-    double sums[8] = {};
+    constexpr i64 W = width<double>;
+    VD sums[4] = {};
     i64 i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int lane = 0; lane < 8; ++lane)
-            sums[lane] += static_cast<double>(a[i + lane]) * static_cast<double>(b[i + lane]);
-    for (; i < n; ++i) sums[i % 8] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-    double total = 0;
-    for (const double sum : sums) total += sum;
+    for (; i + 4 * W <= n; i += 4 * W)
+#pragma GCC unroll 4
+        for (i64 part = 0; part < 4; ++part)
+            sums[part] = fma(load_double(a + i + part * W), load_double(b + i + part * W), sums[part]);
+    double total = sum_of_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    for (; i < n; ++i) total += static_cast<double>(a[i]) * static_cast<double>(b[i]);
     return total;
 }
 
@@ -165,6 +166,14 @@ i64 finite_rows(const T* rows, i64 count, i64 columns) {
     return count;
 }
 
+// A short row, for which the C library's function would take longer to choose its way.
+template <class T>
+ORTHORNN_INLINE void copy_row(T* to, const T* from, i64 count) {
+    i64 i = 0;
+    for (; i + width<T> <= count; i += width<T>) store_loose<T>(to + i, load_loose(from + i));
+    for (; i < count; ++i) to[i] = from[i];
+}
+
 // Inputs of some steps of one sequence and head, from step `from` on, one row after another and zero up to whole vectors. In
 // the caller's arrays the rows of a head lie whole steps apart, where they share cache sets and pages hold few of them.
 template <class T>
@@ -176,74 +185,56 @@ struct DeltaStage {
 };
 
 // Brings the rows of the steps that come next while this chunk is computed: at even distances in work, so that the memory
-// keeps up, a row is asked for and an earlier one, which is there, is copied. What a step writes is asked for, too.
+// keeps up, a row is asked for and an earlier one, which is there, is copied.
 template <class T>
 struct DeltaFeed {
     static constexpr i64 ahead = 8;  // rows that are on their way
+    struct Row {
+        const T* from;
+        T* to;
+        i64 count;
+    };
     const DeltaWork<T>& w;
     const i64 row;
-    const T* const o;  // (R, heads, values) to copy, or null
-    T* const out;      // (R, heads, values) to be written, or null
+    const T* const o;  // (R, heads, values) to copy, too, or null
     const i64 kinds, each;  // rows of a step; work between two rows
-    DeltaStage<T>* to = nullptr;
-    i64 b = 0, h = 0, end = 0, work = 0;
-    struct Place {
-        i64 t, kind;
-    } asked{0, 0}, copied{0, 0};
-    i64 waiting = 0;
+    Buffer<Row> rows;
+    i64 count = 0, asked = 0, copied = 0, work = 0;
 
-    // step_work: rows times depth of the products of a step.
-    DeltaFeed(const DeltaWork<T>& work_, i64 row_, const T* o_, T* out_, i64 step_work)
-        : w(work_), row(row_), o(o_), out(out_), kinds(2 * work_.M + 1 + (o_ || out_)), each(step_work / kinds) {}
+    // step_work: rows times depth of the products of a step; `steps` of them come at most.
+    DeltaFeed(const DeltaWork<T>& work_, i64 row_, const T* o_, i64 steps, i64 step_work)
+        : w(work_), row(row_), o(o_), kinds(2 * work_.M + (o_ ? 2 : 1)), each(step_work / kinds), rows(steps * kinds) {}
 
-    void start(DeltaStage<T>& stage, i64 b_, i64 h_, i64 from, i64 end_) {
-        to = &stage;
-        to->from = from;
-        b = b_;
-        h = h_;
-        end = end_;
-        asked = copied = {from, 0};
-        waiting = work = 0;
-    }
-    void move() {
-        if (asked.t < end) {
-            ask();
-            next(asked);
-            ++waiting;
-        }
-        if (waiting > ahead || (waiting && asked.t == end)) {
-            take();
-            next(copied);
-            --waiting;
+    void start(DeltaStage<T>& stage, i64 b, i64 h, i64 from, i64 end) {
+        stage.from = from;
+        count = asked = copied = work = 0;
+        for (i64 t = 0; t < end - from; ++t) {
+            const i64 at = w.row(from + t, b), M = w.M;
+            for (i64 i = 0; i < M; ++i) {
+                rows[count++] = {w.k(w.update(at, i, h)), stage.k + (t * M + i) * row, w.K};
+                rows[count++] = {w.v(w.update(at, i, h)), stage.v + (t * M + i) * w.stride, w.D};
+            }
+            rows[count++] = {w.q(at, h), stage.q + t * row, w.K};
+            if (o) rows[count++] = {o + (at * w.H + h) * w.D, stage.o + t * w.stride, w.D};
         }
     }
     void operator()(i64 done) {
-        for (work += done; work >= each && copied.t < end; work -= each) move();
+        for (work += done; work >= each && copied < count; work -= each) move();
     }
     void finish() {
-        while (copied.t < end) move();
+        while (copied < count) move();
     }
 
 private:
-    void next(Place& place) const {
-        if (++place.kind < kinds) return;
-        place.kind = 0;
-        ++place.t;
-    }
-    void ask() const {
-        const i64 M = w.M, at = w.row(asked.t, b), kind = asked.kind;
-        if (kind < M) prefetch(w.k(w.update(at, kind, h)), w.K);
-        else if (kind < 2 * M) prefetch(w.v(w.update(at, kind - M, h)), w.D);
-        else if (kind == 2 * M) prefetch(w.q(at, h), w.K);
-        else if (o) prefetch(o + (at * w.H + h) * w.D, w.D);
-        else prefetch<true>(out + (at * w.H + h) * w.D, w.D);
-    }
-    void take() const {
-        const i64 M = w.M, at = w.row(copied.t, b), kind = copied.kind, t = copied.t - to->from;
-        if (kind < M) copy(to->k + (t * M + kind) * row, w.k(w.update(at, kind, h)), w.K);
-        else if (kind < 2 * M) copy(to->v + (t * M + kind - M) * w.stride, w.v(w.update(at, kind - M, h)), w.D);
-        else if (kind == 2 * M) copy(to->q + t * row, w.q(at, h), w.K);
-        else if (o) copy(to->o + t * w.stride, o + (at * w.H + h) * w.D, w.D);
+    void move() {
+        if (asked < count) {
+            prefetch(rows[asked].from, rows[asked].count);
+            ++asked;
+        }
+        if (copied + ahead < asked || asked == count) {
+            copy_row(rows[copied].to, rows[copied].from, rows[copied].count);
+            ++copied;
+        }
     }
 };
 
@@ -378,7 +369,8 @@ private:
     void products(DeltaChunk<T>& c, i64 b, i64 h) {
         const i64 row_double = round_up(K, width<double>);
         for (i64 i = 0; i < c.n; ++i)
-            for (i64 x = 0; x < K; ++x) keys_double[i * row_double + x] = static_cast<double>(c.k[i * row + x]);
+            for (i64 x = 0; x < row_double; x += width<double>)
+                store<double>(keys_double + i * row_double + x, load_double(c.k + i * row + x));
         delta_dots<double>(
             keys_double.data, row_double, c.n, keys_double.data, row_double, row_double, [](i64 j) { return j; },
             [&](i64 j, i64 i, double found) { c.inner[j * wide_double + i] = found; });
@@ -432,67 +424,61 @@ private:
     }
 };
 
-// Rows of a block of columns as doubles and back.
-template <class T, int vectors>
-struct DeltaRow {
-    static constexpr int W = width<T>, columns = vectors * W, count = columns / width<double>;
-    Vector<double> at[count];
+// Solves for n rows of a block of columns, in double: finish(r)(x, given_r - sum over i < r of factor(r, i) found_i) returns
+// the numbers of found_r from column x on. Up to eight vectors are enough to work while one waits for an earlier row.
+template <class T, int vectors, class Read, class Factor, class Finish>
+ORTHORNN_INLINE void delta_solve(i64 n, double* found, const Read& read, const Factor& factor, const Finish& finish) {
+    constexpr int W = width<double>, columns = vectors * width<T>, count = columns / W;
+    for (i64 r = 0; r < n; ++r) {
+        VD sum[count];
+#pragma GCC unroll 16
+        for (int v = 0; v < count; ++v) sum[v] = read(r, v * W);
+        for (i64 i = 0; i < r; ++i) {
+            const VD f = broadcast(factor(r, i));
+#pragma GCC unroll 16
+            for (int v = 0; v < count; ++v) sum[v] = fnma(f, load<double>(found + i * columns + v * W), sum[v]);
+        }
+        const auto end = finish(r);
+#pragma GCC unroll 16
+        for (int v = 0; v < count; ++v) store<double>(found + r * columns + v * W, end(v * W, sum[v]));
+    }
+}
 
-    ORTHORNN_INLINE void read(const T* from) {
-        alignas(64) double wide[columns];
-        for (int c = 0; c < columns; ++c) wide[c] = static_cast<double>(from[c]);
-        for (int v = 0; v < count; ++v) at[v] = load<double>(wide + v * width<double>);
-    }
-    ORTHORNN_INLINE void write(double* to) const {
-        for (int v = 0; v < count; ++v) store<double>(to + v * width<double>, at[v]);
-    }
-    ORTHORNN_INLINE void subtract(double factor, const double* from) {
-        const Vector<double> f = broadcast(factor);
-        for (int v = 0; v < count; ++v) at[v] = fnma(f, load<double>(from + v * width<double>), at[v]);
-    }
-};
-
-// p_j -= sum over i < j of L_ji alpha_i;  alpha_j = tau_j p_j - b_j v_j, zero in columns that are of no value. p may be null.
+// p_j -= sum over i < j of L_ji alpha_i;  alpha_j = tau_j p_j - b_j v_j, zero in columns that are of no value.
 template <class T, int vectors>
 void delta_solve_down(const DeltaWork<T>& w, const DeltaChunk<T>& c, i64 C, i64 column, T* p, T* alpha, double* solved) {
     constexpr int columns = vectors * width<T>;
+    delta_solve<T, vectors>(
+        c.n, solved, [&](i64 j, int x) { return load_double(p + j * columns + x); },
+        [&](i64 j, i64 i) { return c.lower[j * C + i]; },
+        [&](i64 j) {
+            return [tau = broadcast(c.tau[j]), b = broadcast(c.by_value[j]), v = c.values + j * w.stride + column,
+                    p = p + j * columns, alpha = alpha + j * columns](int x, VD sum) {
+                store_double(p + x, sum);
+                return store_double(alpha + x, tau * sum - b * load_double(v + x));
+            };
+        });
     const i64 given = minimum<i64>(columns, w.D - column);
-    alignas(64) double own[columns];
-    for (i64 j = 0; j < c.n; ++j) {
-        DeltaRow<T, vectors> sum;
-        sum.read(p + j * columns);
-        for (i64 i = 0; i < j; ++i) sum.subtract(c.lower[j * C + i], solved + i * columns);
-        sum.write(own);
-        const T* const v = c.values + j * w.stride + column;
-        const double tau = c.tau[j], b = c.by_value[j];
-        for (int x = 0; x < columns; ++x) {
-            p[j * columns + x] = static_cast<T>(own[x]);
-            alpha[j * columns + x] = static_cast<T>(tau * own[x] - b * static_cast<double>(v[x]));
-        }
-        clear(alpha + j * columns + given, columns - given);
-        for (int x = 0; x < columns; ++x) solved[j * columns + x] = static_cast<double>(alpha[j * columns + x]);
-    }
+    for (i64 j = 0; given < columns && j < c.n; ++j) clear(alpha + j * columns + given, columns - given);
 }
 
 // y_i -= sum over j > i of L_ji x_j;  x_i = tau_i y_i.
 template <class T, int vectors>
 void delta_solve_up(const DeltaWork<T>& w, const DeltaChunk<T>& c, i64 C, i64 column, T* y, T* x, double* solved) {
     constexpr int columns = vectors * width<T>;
+    const i64 last = c.n - 1;
+    delta_solve<T, vectors>(
+        c.n, solved, [&](i64 r, int k) { return load_double(y + (last - r) * columns + k); },
+        [&](i64 r, i64 i) { return c.lower[(last - i) * C + last - r]; },
+        [&](i64 r) {
+            const i64 at = (last - r) * columns;
+            return [tau = broadcast(c.tau[last - r]), y = y + at, x = x + at](int k, VD sum) {
+                store_double(y + k, sum);
+                return store_double(x + k, tau * sum);
+            };
+        });
     const i64 given = minimum<i64>(columns, w.D - column);
-    alignas(64) double own[columns];
-    for (i64 i = c.n - 1; i >= 0; --i) {
-        DeltaRow<T, vectors> sum;
-        sum.read(y + i * columns);
-        for (i64 j = c.n - 1; j > i; --j) sum.subtract(c.lower[j * C + i], solved + j * columns);
-        sum.write(own);
-        const double tau = c.tau[i];
-        for (int k = 0; k < columns; ++k) {
-            y[i * columns + k] = static_cast<T>(own[k]);
-            x[i * columns + k] = static_cast<T>(tau * own[k]);
-        }
-        clear(x + i * columns + given, columns - given);
-        for (int k = 0; k < columns; ++k) solved[i * columns + k] = static_cast<double>(x[i * columns + k]);
-    }
+    for (i64 j = 0; given < columns && j < c.n; ++j) clear(x + j * columns + given, columns - given);
 }
 
 template <class T>
@@ -580,7 +566,7 @@ struct DeltaProductsForward : DeltaForwardWork<T> {
                 this->steps(own, own.keys.data, b, h, t, last, column, columns, f,
                             [&](i64 at, const T* o) { copy(own.out + (at - t) * stride + column, o, columns); });
             });
-            for (i64 at = t; at < last; ++at) copy(this->out(this->row(at, b), h), own.out + (at - t) * stride, D);
+            for (i64 at = t; at < last; ++at) copy_row(this->out(this->row(at, b), h), own.out + (at - t) * stride, D);
             was_short = (last - t) * M < short_chunk && last < end;
         }
     }
@@ -588,7 +574,7 @@ struct DeltaProductsForward : DeltaForwardWork<T> {
     void run(Part& own, i64 b, i64 h, i64 count) const {
         const DeltaChunks<T>& given = own.chunks;
         const i64 steps = length(rows, b), blocks = (stride + this->block - 1) / this->block;
-        DeltaFeed<T> feed(*this, given.row, nullptr, this->out(0, 0), blocks * K * (2 * M + 1));
+        DeltaFeed<T> feed(*this, given.row, nullptr, given.steps, blocks * K * (2 * M + 1));
         DeltaStage<T> *here = &own.here, *next = &own.next;
         const auto end_of = [&](i64 t) {
             const i64 marked = t / this->in.chunk * this->in.chunk + this->in.chunk;

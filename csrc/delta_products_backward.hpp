@@ -17,7 +17,7 @@ struct DeltaProductsBackwardPart : DeltaBackwardPart<T> {
     DeltaStage<T> here, next;
     Buffer<bool> good;                                  // blocks that are finite
     Buffer<T> by_reads, by_writes, by_inner, by_kept;   // of each chunk, summed over blocks: S [x; do]', G alpha',
-                                                        // [x; do] alpha', rows of G o S
+                                                        // [x; do] alpha', rows of G o S in lanes
     Buffer<double> solved, by_decay, by_since;
     Buffer<const T*> start;                                 // of each chunk, where its state begins
     Buffer<const T*> end;                                   // and G ends
@@ -41,7 +41,7 @@ struct DeltaProductsBackwardPart : DeltaBackwardPart<T> {
           by_reads(chunks.limit * w.K * wide_all),
           by_writes(chunks.limit * w.K * chunks.wide),
           by_inner(chunks.limit * all * chunks.wide),
-          by_kept(chunks.limit * w.K),
+          by_kept(chunks.limit * w.K * width<T>),
           solved(chunks.C * w.block),
           by_decay(chunks.C * chunks.C),
           by_since(chunks.C),
@@ -73,7 +73,7 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             T *const p = own.p + c.first * columns, *const alpha = own.alphas + c.first * columns;
             const T* const from = c.fresh ? this->columns(own.restart, column).at
                                   : i     ? own.starts + i * K * block
-                                          : this->columns(own.before.data, column).at;
+                                          : this->columns(own.begin, column).at;
             own.start[i] = from;
             delta_product<T>(c.n, columns, {K, c.reads, given.row, 1, from, columns, nullptr, 0, p, columns}, meanwhile);
             delta_solves<T>[columns / width<T> - 1].down(*this, c, given.C, column, p, alpha, own.solved.data);
@@ -96,7 +96,7 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
                                                                        own.arriving + (c.first + c.first / M) * columns;
             T* const grad_o = x + c.n * columns;
             for (i64 t = 0; t < c.steps; ++t)
-                copy(grad_o + t * columns, stage.o + (c.first / M + t) * this->stride + column, columns);
+                copy_row(grad_o + t * columns, stage.o + (c.first / M + t) * this->stride + column, columns);
             delta_product<T>(c.n, columns, {K, c.writes, given.row, 1, G, columns, nullptr, 0, y, columns}, meanwhile);
             for (i64 j = 0; j < c.n; j += rows_at_once) {  // which no earlier step reads
                 const i64 t = j / M;
@@ -114,8 +114,9 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
         return true;
     }
 
-    // What a block of columns adds to the gradients, once all of it is known to be finite.
-    void add(Part& own, DeltaFeed<T>& feed, i64 b, i64 h, i64 column, i64 columns) const {
+    // What a block of columns adds to the gradients, once all of it is known to be finite. Sums begin with the first block.
+    void add(Part& own, DeltaFeed<T>& feed, i64 b, i64 h, i64 column, i64 columns, bool first) const {
+        const auto before = [&](const T* sums) { return first ? nullptr : sums; };
         const DeltaChunks<T>& given = own.chunks;
         const auto meanwhile = [&](i64 count) { feed(count); };
         const i64 count = minimum(columns, D - column);
@@ -143,19 +144,21 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             T *const by_reads = own.by_reads + i * K * all, *const by_writes = own.by_writes + i * K * wide;
             T* const by_inner = own.by_inner + i * own.all * wide;
             delta_product<T>(K, all,
-                             {columns, own.start[i], columns, 1, own.turned.data, all, by_reads, all, by_reads, all},
+                             {columns, own.start[i], columns, 1, own.turned.data, all, before(by_reads), all, by_reads, all},
                              meanwhile);
-            delta_product<T>(
-                K, wide, {columns, own.end[i], columns, 1, own.alphas_turned.data, wide, by_writes, wide, by_writes, wide},
-                meanwhile);
-            delta_product<T>(c.rows(), wide,
-                             {columns, x, columns, 1, own.alphas_turned.data, wide, by_inner, wide, by_inner, wide});
+            const auto with_alphas = [&](const T* rows, T* sums) {
+                return TileArguments<T>{columns,      rows, columns, 1,   own.alphas_turned.data, wide,
+                                        before(sums), wide, sums,    wide};
+            };
+            delta_product<T>(K, wide, with_alphas(own.end[i], by_writes), meanwhile);
+            delta_product<T>(c.rows(), wide, with_alphas(x, by_inner));
             if (given.gated)
                 for (i64 k = 0; k < K; ++k) {
-                    Vector<T> sum = zero<T>();
+                    T* const lanes = own.by_kept + (i * K + k) * width<T>;
+                    Vector<T> sum = load(lanes);
                     for (i64 j = k * columns; j < (k + 1) * columns; j += width<T>)
                         sum = fma(load<T>(own.start[i] + j), load<T>(own.end[i] + j), sum);
-                    own.by_kept[i * K + k] += sum_of_lanes(sum);
+                    store<T>(lanes, sum);
                 }
             if (c.fresh) this->cut(b, h, {own.ends + i * K * block, columns}, column, count, columns);
         }
@@ -168,9 +171,10 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             for (i64 column = 0; column < this->stride; column += block) {
                 if (!own.good[column / block]) continue;
                 const i64 columns = minimum(block, this->stride - column), count = minimum(columns, D - column);
-                const T* const from = y(own, column) + (c.first + j) * columns;
-                T* const to = static_cast<T*>(call.grad_v) + c.at[j] * D + column;
-                for (i64 x = 0; x < count; ++x) to[x] = static_cast<T>(-c.by_value[j] * static_cast<double>(from[x]));
+                T* const from = y(own, column) + (c.first + j) * columns;
+                for (i64 x = 0; x < columns; x += width<double>)
+                    store_double(from + x, broadcast(-c.by_value[j]) * load_double(from + x));
+                copy_row(static_cast<T*>(call.grad_v) + c.at[j] * D + column, from, count);
             }
     }
 
@@ -182,7 +186,7 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
         if (call.grad_v) write_values(own, c);
         delta_transpose(own.by_reads + i * K * all, K, c.rows(), all, own.rows.data, given.row);
         delta_transpose(own.by_writes + i * K * wide, K, c.n, wide, own.written.data, given.row);
-        const T *const by_inner = own.by_inner + i * own.all * wide, *const by_kept = own.by_kept + i * K;
+        const T *const by_inner = own.by_inner + i * own.all * wide, *const by_kept = own.by_kept + i * K * width<T>;
         if (given.by_key) finish_by_key(own, c, by_inner, by_kept, b, h);
         else finish_by_head(own, c, by_inner, by_kept, b, h);
     }
@@ -227,7 +231,8 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
             by_since[j] += delta_dot(own.rows + r * row, r < c.n ? c.k + r * row : c.q + (r - c.n) * row, K);
         }
         for (i64 i = 0; i < last; ++i) by_decay[last * C + i] -= delta_dot(own.written + i * row, c.k + i * row, K);
-        for (i64 x = 0; x < K; ++x) by_since[last] += static_cast<double>(by_kept[x]);
+        for (i64 x = 0; x < K; ++x)
+            by_since[last] += static_cast<double>(sum_of_lanes(load(by_kept + x * width<T>)));
         for (i64 l = last; l >= 0; --l) {
             double found = by_since[l] * (l ? c.since[l - 1] : 1);
             for (i64 i = 0; i < l; ++i) found += by_decay[l * C + i] * c.decay[(l - 1) * C + i];
@@ -254,7 +259,7 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
         T* const by_decayed = own.written.data;
         for (i64 i = 0; i < c.n * row; ++i) by_decayed[i] = -by_decayed[i];
         T* const by_since = own.coefficients.data;
-        copy(by_since, by_kept, K);
+        for (i64 x = 0; x < K; ++x) by_since[x] = sum_of_lanes(load(by_kept + x * width<T>));
         const auto add_row = [&](T factor, const T* from, T* to) {
             for (i64 x = 0; x < K; ++x) to[x] += factor * from[x];
         };
@@ -297,7 +302,7 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
     void run(Part& own, i64 b, i64 first, i64 count) const {
         DeltaChunks<T>& given = own.chunks;
         const i64 steps = length(this->rows, b), blocks = (this->stride + block - 1) / block;
-        DeltaFeed<T> feed(*this, given.row, static_cast<const T*>(call.grad_out), nullptr, blocks * K * (6 * M + 2));
+        DeltaFeed<T> feed(*this, given.row, static_cast<const T*>(call.grad_out), in.chunk, blocks * K * (6 * M + 2));
         DeltaStage<T> *here = &own.here, *next = &own.next;
         feed.start(*here, b, first, (steps - 1) / in.chunk * in.chunk, steps);
         feed.finish();
@@ -311,16 +316,16 @@ struct DeltaProductsBackward : DeltaBackwardWork<T> {
                 given.add(*here, own.keys.data, b, h, begin, t, last);
             }
             const bool are_short = given.count * short_chunk > maximum<i64>((end - begin) * M, short_chunk);
-            clear(own.by_reads.data, given.count * K * own.wide_all);
-            clear(own.by_writes.data, given.count * K * given.wide);
-            clear(own.by_inner.data, given.count * own.all * given.wide);
-            clear(own.by_kept.data, given.count * K);
+            clear(own.by_kept.data, given.count * K * width<T>);
             bool any = false;
             this->over_blocks([&](i64 column, i64 columns, const DeltaFunctions<T>& f) {
                 bool& good = own.good[column / block];
                 good = !are_short && forward(own, feed, column, columns) && back(own, *here, feed, column, columns);
-                any = any || good;
-                if (good) return add(own, feed, b, h, column, columns);
+                if (good) {
+                    add(own, feed, b, h, column, columns, !any);
+                    any = true;
+                    return;
+                }
                 this->repeat(own, b, h, begin, end, column, columns, f);
                 this->reverse(own, b, h, begin, end, column, columns, f);
             });

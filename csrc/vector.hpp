@@ -40,6 +40,7 @@ template <>
 struct Types<float> {
     typedef float Vector __attribute__((vector_size(vector_bytes), may_alias));
     typedef float Loose __attribute__((vector_size(vector_bytes), may_alias, aligned(4)));
+    typedef float Half __attribute__((vector_size(vector_bytes / 2), may_alias));
     typedef std::int32_t Bits __attribute__((vector_size(vector_bytes), may_alias));
     typedef std::int32_t Integer;
 };
@@ -65,6 +66,17 @@ ORTHORNN_INLINE Vector<T> load(const T* p) {
 template <class T>
 ORTHORNN_INLINE Vector<T> load_loose(const T* p) {
     return *reinterpret_cast<const typename Types<T>::Loose*>(p);
+}
+// As load, into a register: a compiler that may read the same numbers again for each multiply-add prefers that to a move.
+template <class T>
+ORTHORNN_INLINE Vector<T> load_once(const T* p) {
+    Vector<T> v = load(p);
+#if defined(__x86_64__)
+    asm("" : "+v"(v));
+#elif defined(__aarch64__)
+    asm("" : "+w"(v));
+#endif
+    return v;
 }
 template <class T>
 ORTHORNN_INLINE void store(T* p, Vector<T> v) {
@@ -119,6 +131,32 @@ ORTHORNN_INLINE VD square_root(VD a) {
     return a;
 }
 #endif
+
+// As many floats as a vector has doubles: to doubles, and rounded again.
+using Half = typename Types<float>::Half;
+#if defined(__AVX512F__)
+ORTHORNN_INLINE VD widen(Half a) { return (VD)_mm512_cvtps_pd((__m256)a); }
+ORTHORNN_INLINE Half narrow(VD a) { return (Half)_mm512_cvtpd_ps((__m512d)a); }
+#elif defined(__AVX2__)
+ORTHORNN_INLINE VD widen(Half a) { return (VD)_mm256_cvtps_pd((__m128)a); }
+ORTHORNN_INLINE Half narrow(VD a) { return (Half)_mm256_cvtpd_ps((__m256d)a); }
+#else
+ORTHORNN_INLINE VD widen(Half a) { return __builtin_convertvector(a, VD); }
+ORTHORNN_INLINE Half narrow(VD a) { return __builtin_convertvector(a, Half); }
+#endif
+
+// A vector of doubles from as many numbers; and to them, which returns what is there then.
+ORTHORNN_INLINE VD load_double(const double* p) { return load(p); }
+ORTHORNN_INLINE VD load_double(const float* p) { return widen(*reinterpret_cast<const Half*>(p)); }
+ORTHORNN_INLINE VD store_double(double* p, VD v) {
+    store<double>(p, v);
+    return v;
+}
+ORTHORNN_INLINE VD store_double(float* p, VD v) {
+    const Half rounded = narrow(v);
+    *reinterpret_cast<Half*>(p) = rounded;
+    return widen(rounded);
+}
 
 // a * b + c with one rounding on every processor: what is summed below the last bit of a product must not be lost.
 #if defined(__AVX2__) || defined(__aarch64__)

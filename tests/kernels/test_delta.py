@@ -327,6 +327,23 @@ def test_threads_give_the_same_bits(way):
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(found[threads], found[1]))
 
 
+def test_stored_states_may_lie_anywhere_when_they_come_back(way):
+    case = Case(steps=67, keys=5, values=8, gate="head").draw()
+    leaves = [leaf.requires_grad_() for leaf in case.tensors.values()]
+
+    def elsewhere(tensor: Tensor) -> Tensor:
+        moved = torch.empty(tensor.numel() + 1, dtype=tensor.dtype)[1:].view(tensor.shape)  # not where vectors begin
+        return moved.copy_(tensor)
+
+    def gradients() -> tuple[Tensor, ...]:
+        out, last = case()
+        return torch.autograd.grad(out.square().sum() + last.sum(), leaves)
+
+    want = gradients()
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, elsewhere):
+        assert all(map(torch.equal, gradients(), want))
+
+
 EARLIER = [CASES[3], CASES[8], CASES[9], Case(steps=70, batch=2, keys=3, values=70, resets=True, often=0.5)]
 
 
