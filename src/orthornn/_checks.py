@@ -28,7 +28,8 @@ def check_choice(name: str, value: object, allowed: Collection[str]) -> str:
         hint = f" Did you mean {known[near[0]]!r}?" if near else ""
     elif callable(value):  # such as torch.tanh, torch.nn.Tanh or torch.nn.Tanh()
         own = getattr(value, "__name__", type(value).__name__)
-        shown = f"the function {own}"
+        module = isinstance(value, torch.nn.Module)
+        shown = f"the {'module' if module else 'class' if isinstance(value, type) else 'function'} {own}"
         hint = f" Pass its name, {known[own.lower()]!r}." if own.lower() in known else " Pass a name."
     kind = ArgumentError if isinstance(value, str) else ArgumentTypeError
     raise kind(f"Expected {name} to be one of {', '.join(map(repr, choices))}, but got {shown}.{hint}")
