@@ -205,6 +205,21 @@ def test_headings_begin_their_line(page):
     assert not re.findall(r"^.*\S +#{2,} \w.*$", prose, re.MULTILINE)
 
 
+@functools.cache
+def sources() -> frozenset[str]:
+    folders = (DOCS.parent / name for name in ("src", "evidence", "tests", "docs", "examples", "benchmarks", "csrc"))
+    return frozenset(
+        f"/{file.relative_to(DOCS.parent).as_posix()}" for folder in folders for file in folder.rglob("*.?*")
+    )
+
+
+@EVERY_PAGE
+def test_sources_that_a_page_names_exist(page):
+    """A file is named by its path, of which the first folders may be left out."""
+    named = re.findall(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|cu|hpp|cpp))`", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not any(source.endswith(f"/{path}") for source in sources())] == []
+
+
 @EVERY_PAGE
 def test_comments_begin_and_end(page):
     """A mark without its partner is shown as text."""
