@@ -231,7 +231,7 @@ def _advice_about_state(h0: Tensor, sizes: NetworkSizes, batch: int | None) -> s
     if batch is None:
         return "Pass (layers * directions, ...), as h_n is returned."
     if h0.dim() > 1 and (h0.shape[0], *h0.shape[2:]) == (sizes.num_states, *sizes.state_shape):
-        return f"The input has {batch} sequences: pass a state for each, or None to start anew."
+        return f"The input has {batch} sequences: pass a state for each, or None for the initial state."
     return "Pass (layers * directions, B, ...), also with batch_first, as h_n is returned."
 
 
