@@ -7,8 +7,8 @@ are integers. Every token is applied in every combination of states that can occ
 induction the machine is then right after any number of letters.
 """
 
+import argparse
 import json
-import sys
 
 
 def apply(rule, registers):
@@ -70,7 +70,9 @@ def check(proof):
 
 
 if __name__ == "__main__":
-    for path in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("proof", nargs="+", help="file written from Machine.proof()")
+    for path in parser.parse_args().proof:
         with open(path) as file:
             steps = check(json.load(file))
         print(f"{path}: right for every word ({steps} steps tried).")

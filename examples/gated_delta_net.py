@@ -7,7 +7,7 @@ is timed in turn with that of transformers, on one thread. Needs `pip install tr
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from contextlib import AbstractContextManager
 from unittest import mock
@@ -93,8 +93,10 @@ def times_faster(steps: int, heads: int = 16, size: int = 128, rounds: int = 5) 
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("steps", type=int, nargs="?", default=1024, help="steps of the sequence (default: %(default)s)")
+    steps = parser.parse_args().steps
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    steps = int((*sys.argv[1:], 1024)[0])
     print(f"difference relative to the largest entry: {difference(layer(), torch.randn(1, steps, 256)):.1e}")
     print("{:.1f} times faster forward, {:.1f} with backward".format(*times_faster(steps)))

@@ -11,8 +11,8 @@ too, but by the gradient through the whole past, without storing it, in a compil
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -103,7 +103,11 @@ def learn_exactly(updates: int, report: int = REPORT) -> list[tuple[float, float
 
 
 if __name__ == "__main__":
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "updates", type=int, nargs="?", default=10_000, help="updates of each network (default: %(default)s)"
+    )
+    count = parser.parse_args().updates
     print(f"truncated back-propagation over {WINDOW} observations, tanh, {HIDDEN} units")
     learn(count)
     print(f"real-time recurrent learning through the whole past, linear, {HIDDEN} units")

@@ -15,8 +15,8 @@ A policy without memory is right half of the time.
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 import time
 from collections import deque
 
@@ -117,7 +117,11 @@ def _told(step: int, stream: Recall, report: int, start: float) -> float:
 
 
 if __name__ == "__main__":
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "steps", type=int, nargs="?", default=20_000, help="steps of each policy (default: %(default)s)"
+    )
+    count = parser.parse_args().steps
     print(f"real-time recurrent learning through the whole past, {HIDDEN} units, recall after {DELAY} steps")
     learn_exactly(count)
     print(f"truncated back-propagation over {WINDOW} steps")

@@ -12,7 +12,7 @@ an episode starts. A policy without memory is right half of the time.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 
 import torch
@@ -134,4 +134,8 @@ def train(updates: int, report: int = REPORT, seed: int = 0) -> list[tuple[float
 
 
 if __name__ == "__main__":
-    train(int(sys.argv[1]) if len(sys.argv) > 1 else 600)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "updates", type=int, nargs="?", default=600, help="updates of the policy (default: %(default)s)"
+    )
+    train(parser.parse_args().updates)

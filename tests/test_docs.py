@@ -22,6 +22,7 @@ from orthornn import cli
 from orthornn.learn.entry_points import COMMANDS as OF_COMMANDS
 from orthornn.learn.entry_points import EVIDENCE
 from orthornn.learn.entry_points import TASKS as OF_TASKS
+from orthornn.learn.predict import _FORMER as FORMER
 from orthornn.learn.tasks import TASKS
 from orthornn.learn.tasks.abilities import baselines
 
@@ -202,6 +203,35 @@ def test_the_transpose_does_not_become_a_quotation_mark(monkeypatch):
 def test_headings_begin_their_line(page):
     prose = re.sub(r"(?ms)^ *(`{3,}).*?^ *\1|`[^`\n]*`", "", page.read_text(encoding="utf-8"))
     assert not re.findall(r"^.*\S +#{2,} \w.*$", prose, re.MULTILINE)
+
+
+@functools.cache
+def sources() -> frozenset[str]:
+    folders = (DOCS.parent / name for name in ("src", "evidence", "tests", "docs", "examples", "benchmarks", "csrc"))
+    return frozenset(
+        f"/{file.relative_to(DOCS.parent).as_posix()}" for folder in folders for file in folder.rglob("*.?*")
+    )
+
+
+@EVERY_PAGE
+def test_sources_that_a_page_names_exist(page):
+    """A file is named by its path, of which the first folders may be left out."""
+    named = re.findall(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|cu|hpp|cpp))`", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not any(source.endswith(f"/{path}") for source in sources())] == []
+
+
+@EVERY_PAGE
+def test_comments_begin_and_end(page):
+    """A mark without its partner is shown as text."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert sum(line.startswith("<!--") and "-->" not in line for line in lines) == lines.count("-->")
+
+
+@EVERY_PAGE
+def test_no_page_uses_a_former_name(page):
+    """Former names of a loaded network still work, with a warning."""
+    text = page.read_text(encoding="utf-8")
+    assert not re.findall(rf"(?<!tables)\.(?:{'|'.join(FORMER)})\(|`(?:read|predict|evaluate)_table\b", text)
 
 
 def test_every_cited_work_is_in_the_references():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,21 @@ def load(name: str):
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # where dataclasses look it up
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize("program", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_every_program_explains_itself_and_refuses_other_arguments(program, monkeypatch, capsys):
+    if "transformers" in program.read_text(encoding="utf-8"):
+        pytest.importorskip("transformers")
+    if "gymnasium" in program.read_text(encoding="utf-8"):
+        pytest.importorskip("gymnasium")
+    for argument, status in (("--help", 0), ("--wrong", 2)):
+        monkeypatch.setattr("sys.argv", [program.name, argument])
+        with pytest.raises(SystemExit) as error:
+            runpy.run_path(str(program), run_name="__main__")
+        assert error.value.code == status
+        out = capsys.readouterr()
+        assert "usage: " in (out.out if status == 0 else out.err)
 
 
 def test_online_learning_beats_the_trivial_predictor(capsys, one_thread):

@@ -34,7 +34,7 @@ from orthornn import (
     optim,
     penalties,
 )
-from orthornn.errors import ArgumentError, OrthornnError
+from orthornn.errors import ArgumentError, DTypeError, OrthornnError
 from orthornn.learn.systems.sequence_model import SequenceModel
 from orthornn.modules import Transition, hold_missing
 from orthornn.modules.tracing import tracing
@@ -423,3 +423,20 @@ def test_an_argument_that_is_no_tensor_is_named():
         diagnostics.orthogonality_error(np.eye(3))
     with pytest.raises(ArgumentError, match=r"sparse_coo.*to_dense"):
         penalties.soft_orthogonality(torch.eye(3).to_sparse())
+
+
+def test_a_function_instead_of_its_name_is_answered_by_the_name():
+    for tanh in (torch.tanh, nn.Tanh(), nn.Tanh):
+        with pytest.raises(
+            ArgumentError, match=r"but got the (function tanh|module Tanh|class Tanh)\. Pass its name, 'tanh'\.$"
+        ):
+            OrthogonalRNN(I, N, nonlinearity=tanh)
+    with pytest.raises(ArgumentError, match=r"but got the function gelu\. Pass a name\.$"):
+        OrthogonalRNN(I, N, nonlinearity=nn.functional.gelu)
+
+
+def test_dtypes_of_parameters_that_are_refused():
+    with pytest.raises(DTypeError, match=r"got torch\.complex64\. For a complex state"):
+        OrthogonalRNN(I, N, dtype=torch.complex64)
+    with pytest.raises(DTypeError, match=r"got torch\.int32\. Pass torch\.float32"):
+        OrthogonalRNN(I, N, dtype=torch.int32)

@@ -22,10 +22,17 @@ def check_choice(name: str, value: object, allowed: Collection[str]) -> str:
         return value
     choices = list(allowed)
     known = {choice.lower(): choice for choice in reversed(choices)}
-    near = difflib.get_close_matches(value.lower(), known, n=1) if isinstance(value, str) else []
-    hint = f" Did you mean {known[near[0]]!r}?" if near else ""
+    shown, hint = repr(value), ""
+    if isinstance(value, str):
+        near = difflib.get_close_matches(value.lower(), known, n=1)
+        hint = f" Did you mean {known[near[0]]!r}?" if near else ""
+    elif callable(value):  # such as torch.tanh, torch.nn.Tanh or torch.nn.Tanh()
+        own = getattr(value, "__name__", type(value).__name__)
+        module = isinstance(value, torch.nn.Module)
+        shown = f"the {'module' if module else 'class' if isinstance(value, type) else 'function'} {own}"
+        hint = f" Pass its name, {known[own.lower()]!r}." if own.lower() in known else " Pass a name."
     kind = ArgumentError if isinstance(value, str) else ArgumentTypeError
-    raise kind(f"Expected {name} to be one of {', '.join(map(repr, choices))}, but got {value!r}.{hint}")
+    raise kind(f"Expected {name} to be one of {', '.join(map(repr, choices))}, but got {shown}.{hint}")
 
 
 def check_integer(name: str, value: object, low: int, high: int | None = None, advice: str = "") -> int:
@@ -88,11 +95,17 @@ def check_flag(name: str, value: object) -> bool:
     raise ArgumentTypeError(f"Expected {name} to be True or False, but got {value!r}.")
 
 
-def check_tensor(name: str, value: object) -> Tensor:
-    """Return `value`; raise ArgumentTypeError unless it is a tensor neither nested nor sparse: kernels read every entry."""
+def check_tensor(
+    name: str, value: object, advice_on_parts: str = "Pass one tensor: torch.stack(parts) if all have the same shape."
+) -> Tensor:
+    """Return `value`; raise ArgumentTypeError unless it is a tensor neither nested nor sparse: kernels read every entry.
+    advice_on_parts: What to do instead of passing a list or tuple of tensors.
+    """
     if not isinstance(value, Tensor):
         if isinstance(value, torch.fx.Proxy):
             advice = " Trace with a torch.fx.Tracer whose is_leaf_module is True for this module, or use torch.export."
+        elif type(value) in (list, tuple) and any(isinstance(part, Tensor) for part in value):  # type: ignore[attr-defined]
+            advice = f" {advice_on_parts}"
         else:
             advice = " Pass torch.as_tensor of it." if hasattr(value, "__array__") or isinstance(value, list) else ""
         raise ArgumentTypeError(f"Expected {name} to be a tensor, but got {type(value).__name__}.{advice}")
@@ -136,9 +149,10 @@ def check_factory(device: object, dtype: object) -> None:
                 f"Expected dtype to be a torch.dtype, but got {dtype!r}. Pass torch.float32, for example."
             )
         if not dtype.is_floating_point:
+            advice = "For a complex state pass a parametrization with field='complex'."
             raise DTypeError(
-                f"Expected dtype to be real, but got {dtype}. For a complex state pass a parametrization with "
-                f"field='complex'."
+                f"Expected dtype to be real and floating-point, but got {dtype}. "
+                f"{advice if dtype.is_complex else 'Pass torch.float32, for example.'}"
             )
     if device is None or isinstance(device, torch.device):
         return
@@ -152,8 +166,9 @@ def check_factory(device: object, dtype: object) -> None:
         raise DeviceError(f"Expected a device that torch can use here, but got {device!r}: {error}") from None
 
 
-def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:
-    """Raise ShapeError unless `tensor` has this shape; a string entry names a size that may be anything.
+def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str], advice: str = "") -> None:
+    """Raise ShapeError unless `tensor` has this shape; a string entry names a size that may be anything. advice: What to
+    do, as a sentence.
 
     Raises ArgumentTypeError unless it is a dense tensor.
     """
@@ -163,7 +178,9 @@ def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str]) -> None:
     )
     if not matches:
         wanted = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
-        raise ShapeError(f"Expected {name} to have shape ({wanted}), but got {tuple(tensor.shape)}.")
+        raise ShapeError(
+            f"Expected {name} to have shape ({wanted}), but got {tuple(tensor.shape)}.{' ' + advice if advice else ''}"
+        )
 
 
 def check_dtype(name: str, tensor: Tensor, allowed: Sequence[torch.dtype] = REAL_DTYPES) -> None:

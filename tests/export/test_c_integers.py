@@ -454,5 +454,7 @@ def test_the_order_and_the_scaling_count_as_flash(tmp_path):
 
 def test_a_network_that_holds_its_state_is_exported_with_a_warning(tmp_path):
     run = run_of(network(), output_size=4, columns=["a", "b", "c"], holds=["b"])
-    with pytest.warns(OrthornnWarning, match=r"holds its state where 'b' is missing .* an exported network does not"):
+    with pytest.warns(
+        OrthornnWarning, match=r"holds its state at steps without a value of 'b' .* exported network does not"
+    ):
         to_c(run, tmp_path)

@@ -270,6 +270,11 @@ def test_contradicting_networks():
             ArgumentError,
             "bidirect",
         ),
+        (
+            {"lstm_hidden_size": 256, "memory": OrthogonalRNN(5, 3)},
+            ArgumentTypeError,
+            r"^Expected memory to be a function of the number of features, but got OrthogonalRNN\. Pass the function",
+        ),
         ({"lstm_kwargs": {"stride": 2}}, ArgumentError, "stride=2"),
         (
             {"lstm_hidden_size": 256, "memory": lambda n: PeepholeLSTM(n, 3)},

@@ -7,8 +7,9 @@ from typing import Literal
 
 import numpy as np
 import pytest
+import torch
 
-from orthornn.errors import ArgumentError
+from orthornn.errors import ArgumentError, ArgumentTypeError
 from orthornn.learn.fields import Option, described, fits, metavar, spelled
 from orthornn.learn.systems import options as model_options
 
@@ -102,3 +103,13 @@ def test_options_are_spelled_as_they_are_typed():
         spelled({"recurrent_lr": 0.001, "decay": True, "parameters": "12k"})
         == "--recurrent-lr 0.001 --decay True --parameters 12k"
     )
+
+
+def test_an_object_is_no_value():
+    """Its text, such as that of a network, would be read as a name."""
+    network = torch.nn.Linear(2, 2)
+    for given, shown in ((network, "Linear"), (torch.nn.Linear, "Linear"), (len, "builtin_function_or_method")):
+        with pytest.raises(
+            ArgumentTypeError, match=rf"^Expected .* as --model, but got {shown}\. Pass its value as text"
+        ):
+            Option("model", str).value(given)

@@ -610,6 +610,11 @@ def test_what_is_wrong_is_said(images, tmp_path):
         loaded.predict(pixels, batch_size=0)
     with pytest.raises(ArgumentError, match="holds no run"):
         orthornn.load(tmp_path)
+    torch.save({}, tmp_path / "network.pt")
+    with pytest.raises(
+        ArgumentError, match=r"^Expected a run directory, but .*network\.pt is a file\. .*load_state_dict"
+    ):
+        orthornn.load(tmp_path / "network.pt")
     with pytest.raises(ArgumentError, match="checkpoint to be last, best, chosen or one of the steps"):
         orthornn.load(folder / "run", "17")
     with pytest.raises(DataError, match=r"Expected a file with sequences, but .*x\.txt does not exist"):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
 
-from orthornn.errors import ArgumentError, DTypeError, ShapeError
+from orthornn import OrthogonalBlocks, OrthogonalRNN, OrthogonalRNNCell, ReflectionRNN
+from orthornn.errors import ArgumentError, DTypeError, OrthornnError, ShapeError
 from orthornn.modules.sequence_input import NetworkSizes, SequenceInput, check_sequence
 
 T, B, I, N, L = 5, 3, 2, 4, 2
@@ -114,3 +115,46 @@ def test_sizes_of_steps_are_integers_that_a_kernel_reads(batch_sizes):
     packed = PackedSequence.__new__(PackedSequence, torch.randn(3, I), batch_sizes, None, None)
     with pytest.raises(ShapeError, match="batch_sizes to be an int64 tensor"):
         SequenceInput.of(packed, sizes())
+
+
+MISTAKES = {
+    "one-hot integers": (
+        lambda net: net(torch.nn.functional.one_hot(torch.zeros(T, B, dtype=torch.long), I)),
+        r"convert other numbers with \.to\(torch\.float32\)",
+    ),
+    "four dimensions": (lambda net: net(torch.zeros(T, B, 1, I)), rf"Pass \(T, B, {I}\)"),
+    "one number per step": (lambda net: net(torch.zeros(T)), rf"one sequence \(T, {I}\)"),
+    "other features": (lambda net: net(torch.zeros(T, B, I + 1)), rf"input_size={I + 1}\."),
+    "packed integers": (
+        lambda net: net(pack_sequence([torch.zeros(T, I, dtype=torch.long)])),
+        r"Pack sequences of shape \(T,\)",
+    ),
+    "a list of sequences": (lambda net: net([torch.zeros(T, I), torch.zeros(T + 1, I)]), "pack_sequence"),
+    "booleans": (lambda net: net(torch.zeros(T, B, I, dtype=torch.bool)), r"\.to\(torch\.float32\)"),
+    "the state of an LSTM": (lambda net: net(torch.zeros(T, B, I), (torch.zeros(1, B, N),) * 2), "Pass h only"),
+    "the state of a larger batch": (
+        lambda net: net(torch.zeros(T, B, I), torch.zeros(1, B + 1, N)),
+        f"The input has {B} sequences",
+    ),
+    "a state without layers": (lambda net: net(torch.zeros(T, B, I), torch.zeros(B, N)), "layers . directions, B"),
+    "a batched state": (lambda net: net(torch.zeros(T, I), torch.zeros(1, 1, N)), "layers . directions, \\.\\.\\."),
+}
+"""What users of torch.nn.LSTM write, and what the error tells them to do."""
+
+
+@pytest.mark.parametrize("network", [OrthogonalRNN, OrthogonalBlocks, ReflectionRNN], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_errors_say_what_to_do(network, mistake):
+    sizes = (N, N) if network is OrthogonalBlocks else (N,)
+    call, advice = MISTAKES[mistake]
+    with pytest.raises(OrthornnError, match=rf"^Expected .*, but got .*{advice}"):
+        call(network(I, *sizes))
+
+
+def test_errors_tell_apart_batch_first_networks_and_cells():
+    with pytest.raises(ShapeError, match=rf"Pass \(B, T, {I}\)"):
+        OrthogonalRNN(I, N, batch_first=True)(torch.zeros(1, T, B, I))
+    with pytest.raises(ShapeError, match="also with batch_first"):
+        OrthogonalRNN(I, N, batch_first=True)(torch.zeros(B, T, I), torch.zeros(B, 1, N))
+    with pytest.raises(ArgumentError, match="Pass h only"):
+        OrthogonalRNNCell(I, N)(torch.zeros(B, I), (torch.zeros(B, N), torch.zeros(B, N)))

@@ -17,7 +17,8 @@ def warn_of_held_steps(description: Mapping[str, Any] | None) -> None:
     columns = (description or {}).get("holds") or []
     if columns:
         warn(
-            f"the network holds its state where {', '.join(map(repr, columns[:5]))}{', ...' if len(columns) > 5 else ''} "
-            f"is missing (missing='hold'), but an exported network does not: its state stays NaN, or in integers "
-            f"NaN is the lowest number. Do not call it for such steps. To silence this, train with another --missing."
+            f"the network holds its state at steps without a value of {', '.join(map(repr, columns[:5]))}"
+            f"{', ...' if len(columns) > 5 else ''} (missing='hold'), but an exported network does not: its state stays NaN, "
+            f"or in integers NaN is the lowest number. Do not call it for such steps. To silence this, train with another "
+            f"--missing."
         )

@@ -213,6 +213,11 @@ class MlpOrthogonalPolicy(RecurrentActorCriticPolicy):
         check_integer("lstm_hidden_size", lstm_hidden_size, 1)
         check_integer("n_lstm_layers", n_lstm_layers, 1)
         if memory is not None:
+            if isinstance(memory, torch.nn.Module):
+                raise ArgumentTypeError(
+                    f"Expected memory to be a function of the number of features, but got {type(memory).__name__}. Pass "
+                    f"the function that builds it: actor and critic each need a network."
+                )
             check_callable("memory", memory)
             if (lstm_hidden_size, n_lstm_layers, lstm_kwargs) != (256, 1, None):
                 raise ArgumentError(

@@ -430,7 +430,7 @@ def plain_verdict(task: Task, results: Mapping[str, Mapping[str, Any]], found: S
     added = f" {network} is best before its first update: its training added nothing." if unmoved else ""
     on_test = 0.0 if math.isclose(its[1], own[1], rel_tol=_LEVEL) else sign * (its[1] - own[1])
     if better and on_test >= 0:
-        advice = f"Use it, or train longer or otherwise.{added}"
+        advice = f"Use it, train longer, or change the options.{added}"
         return f"A plain baseline is better: {plain.name} beats {network} ({numbers}). {advice}"
     if better:
         return (

@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError
 
 _UNIONS = (typing.Union, types.UnionType)
 _METAVARS = {int: "INT", float: "FLOAT", str: "STR", bool: "{True,False}", Path: "PATH"}
@@ -90,6 +90,12 @@ class Option:
         """
         if isinstance(given, str):
             return self._read(given, prog)
+        if callable(given):  # such as a network as the model
+            own = given.__name__ if isinstance(given, type) else type(given).__name__
+            raise ArgumentTypeError(
+                f"Expected {described(self.kind)} as {self.typed}, but got {own}. Pass its value as text, a number or a "
+                f"list.{explained(prog)}"
+            )
         if given is None or (self.alone and given is False):
             return None
         if self.alone and given is True:

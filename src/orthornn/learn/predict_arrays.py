@@ -177,7 +177,9 @@ class Predictor:
                 f"one with orthornn train characters."
             )
         if ahead != 1:
-            raise ArgumentError(f"Expected a network that predicts one symbol ahead, but got {ahead} ahead.")
+            raise ArgumentError(
+                f"Expected a network that predicts one symbol ahead, but got {ahead} ahead. Train one with ahead=1."
+            )
         self._check_one_direction("to generate text")
         check_number("temperature", temperature, 0)
         check_integer("seed", seed, 0, 2**63 - 1)

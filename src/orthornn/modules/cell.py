@@ -16,7 +16,7 @@ from ..parametrizations.parametrization import Parametrization
 from .current import before_step
 from .overview import network_html
 from .rnn import OrthogonalRNN
-from .sequence_input import SequenceInput, one_initial_state
+from .sequence_input import SequenceInput, check_fits, one_initial_state
 
 
 class OrthogonalRNNCell(nn.Module):
@@ -175,6 +175,7 @@ class OrthogonalRNNCell(nn.Module):
         lead = tuple(input.shape[:1]) if given.is_batched else ()
         for own, state in ((name, h), ("restart", restart)):
             if state is not None:
+                check_fits(own, state, rnn._sizes())
                 check_shape(own, state, (*lead, rnn.hidden_size))
         h, restart = (None if state is None else state.unsqueeze(0) for state in (h, restart))
         before_step(rnn)

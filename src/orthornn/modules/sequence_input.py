@@ -157,7 +157,7 @@ class SequenceInput(NamedTuple):
         sizes = self.sizes
         if h0 is not None and not self.is_batched:
             check_fits(name, h0, sizes)
-            check_shape(name, h0, (sizes.num_states, *sizes.state_shape))
+            check_shape(name, h0, (sizes.num_states, *sizes.state_shape), _advice_about_state(h0, sizes, None))
             h0 = h0.unsqueeze(1)
         if h0 is not None and self.packed is not None:
             _assert_batch(self.layout, check_tensor(name, h0), 1, 2 + len(sizes.state_shape))
@@ -221,9 +221,18 @@ def initial_states(
     check_fits(name, h0, sizes)
     wanted = (sizes.num_states, batch, *shape)
     if h0.shape != wanted:  # asked first, in a tenth of the time
-        check_shape(name, h0, wanted)
+        check_shape(name, h0, wanted, _advice_about_state(h0, sizes, batch))
     # An expanded h0 becomes a tensor with a row, and a gradient, for each sequence.
     return cast(h0, dtype).contiguous().unbind(0)
+
+
+def _advice_about_state(h0: Tensor, sizes: NetworkSizes, batch: int | None) -> str:
+    """Return what to do about an initial state of another shape. batch: Sequences of the input; None if unbatched."""
+    if batch is None:
+        return "Pass (layers * directions, ...), as h_n is returned."
+    if h0.dim() > 1 and (h0.shape[0], *h0.shape[2:]) == (sizes.num_states, *sizes.state_shape):
+        return f"The input has {batch} sequences: pass a state for each, or None for the initial state."
+    return "Pass (layers * directions, B, ...), also with batch_first, as h_n is returned."
 
 
 def check_batch(batch: int) -> None:
@@ -336,7 +345,8 @@ def _assert_batch(layout: SequenceLayout, given: Tensor, axis: int, dims: int) -
 
 def check_fits(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
     """Raise unless an input or a state is a tensor on the network's device that its dtype can hold."""
-    check_tensor(name, tensor)
+    pack = "Pack sequences with torch.nn.utils.rnn.pack_sequence(parts, enforce_sorted=False)."
+    check_tensor(name, tensor, pack if name == "input" else "Pass h only: this network has no cell state c.")
     weight = sizes.weight
     if tensor.dtype == weight.dtype and tensor.device == weight.device:
         return
@@ -357,7 +367,7 @@ def check_fits(name: str, tensor: Tensor, sizes: NetworkSizes) -> None:
         raise DTypeError(
             f"Expected {name} in a floating-point dtype"
             f"{', or token numbers in a signed integer dtype' if name == 'input' else ''}, but got {tensor.dtype}. "
-            f"Convert it with .to()."
+            f"Convert it with .to({weight.dtype})."
         )
     # What is narrower loses nothing on the way in; 16-bit parts have no complex dtype.
     own = sizes.real_dtype if tensor.is_complex() else weight.dtype
@@ -377,13 +387,20 @@ def check_sequence(x: Tensor, is_packed: bool, sizes: NetworkSizes) -> bool:
     allowed = (1,) if is_packed and tokens else (2,) if is_packed else (1, 2) if tokens else (2, 3)
     if x.dim() not in allowed:
         kind = "tokens " if tokens else ""
+        order = "B, T" if sizes.batch_first else "T, B"
+        advice = f"Pass ({order}, {sizes.input_size}), or one sequence (T, {sizes.input_size})."
+        if is_packed:
+            advice = "Pack sequences of shape (T,)." if tokens else f"Pack sequences of shape (T, {sizes.input_size})."
+        elif tokens:
+            advice = f"Integers are tokens, ({order}) or (T,): convert other numbers with .to({sizes.weight.dtype})."
         raise ShapeError(
             f"Expected {kind}input to be {' or '.join(f'{d}D' for d in allowed)}, but got "
-            f"{x.dim()}D of shape {tuple(x.shape)}."
+            f"{x.dim()}D of shape {tuple(x.shape)}. {advice}"
         )
     if not tokens and x.shape[-1] != sizes.input_size:
         raise ShapeError(
             f"Expected input to have {sizes.input_size} features (input_size) in its last dimension, but got "
-            f"{x.shape[-1]}."
+            f"{x.shape[-1]}{'' if is_packed else f' in shape {tuple(x.shape)}'}. Reshape it, or build the network with "
+            f"input_size={x.shape[-1]}."
         )
     return is_packed or x.dim() == allowed[-1]

@@ -52,6 +52,11 @@ def check_is_run(path: Path) -> None:
             result = read_json(path / SEARCH, "Objects").get("result")
             named = f"Name the run of its result: {path / result}." if isinstance(result, str) else "Resume it first."
             raise ArgumentError(f"Expected a run, but {path} holds a search by model='auto', --model auto. {named}")
+        if path.is_file():
+            raise ArgumentError(
+                f"Expected a run directory, but {path} is a file. Name the directory; a state_dict that you saved is loaded "
+                f"by load_state_dict(torch.load(...)) of a network with the same arguments."
+            )
         raise ArgumentError(
             f"Expected a run, but {path} holds no run: {path / CONFIG} is missing. Name a run directory."
         )

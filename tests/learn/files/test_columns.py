@@ -112,7 +112,7 @@ def test_offsets_from_utc_are_honored_and_not_mixed(tmp_path):
     with pytest.raises(DataError, match="some have an offset from UTC and others have none"):
         read_columns(path).order("when", "time")
     path = of(tmp_path, when=["2024-02-30", "2024-01-01"], x=[0, 1])
-    with pytest.raises(DataError, match="Expected numbers, or dates"):
+    with pytest.raises(DataError, match=r"Expected numbers, or dates .*\. Write all of them in one such form"):
         read_columns(path).order("when", "time")
 
 

@@ -209,7 +209,8 @@ class Table:
             strange = next((cell for cell in column if not dates.exists(cell)), column[0])
             raise DataError(
                 f"Expected numbers, or dates such as 2020-12-31 or 2020-12-31T23:59, for {what}, but {self.path}, "
-                f"column {name!r}, has {shown(strange)} and the like ({error})."
+                f"column {name!r}, has {shown(strange)} and the like ({error}). "
+                f"Write all of them in one such form: pandas.to_datetime(..., dayfirst=True) reads 31/12/2020, for example."
             ) from None
 
     def _finite(self, times: np.ndarray, name: str) -> np.ndarray:
