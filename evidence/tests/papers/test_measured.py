@@ -107,10 +107,14 @@ def test_the_table_of_popgym_names_what_is_unfinished(tmp_path: Path):
     runs = [
         {"memory": "blocks", "lr": 0.1, "seed": seed, "best": best} for seed, best in ((1000, 0.5), (0, 0.8), (1, 0.9))
     ]
-    record = {"recipe": {"steps": 700_000, "discount": 0.9}, "rates": [0.1], "seeds": 2, "runs": runs}
+    record = {"recipe": {"steps": 700_000, "discount": 0.9, "minibatches": 8}, "rates": [0.1], "seeds": 2, "runs": runs}
     (folder / "RepeatPreviousHard.json").write_text(json.dumps(record))
     (folder / "CountRecallEasy.json").write_text(json.dumps({**record, "runs": runs[:1]}))
+    former = {**record, "recipe": {**record["recipe"], "minibatches": 4}}
+    (folder / "CountRecallHard.json").write_text(json.dumps(former))
     lines = popgym(tmp_path).splitlines()
+    assert lines.pop(3).startswith("| CountRecallHard |")
+    assert lines[6].endswith("without scaling of rewards: `CountRecallHard`.")
     assert lines[2] == (
         "| RepeatPreviousHard | -0.428 | 0.191 (LMU) | 0.850 ± 0.071 | unfinished | unfinished | 700 000 | 0.9 |"
     )
@@ -120,9 +124,12 @@ def test_the_table_of_popgym_names_what_is_unfinished(tmp_path: Path):
     assert [popgym_score(tmp_path, "RepeatPreviousHard", whose) for whose in ("blocks", "GRU", "best")] == [
         *("0.85", "-0.43", "0.19")
     ]
-    assert [popgym_score(tmp_path, "RepeatPreviousHard", whose) for whose in ("steps", "discount")] == ["700 000", "0.9"]
+    assert [popgym_score(tmp_path, "RepeatPreviousHard", whose) for whose in ("steps", "discount")] == [
+        "700 000",
+        "0.9",
+    ]
     (folder / "published.json").write_text(json.dumps({"scores": {"RepeatPreviousHard": {**known, "best": 0.86}}}))
-    assert popgym(tmp_path).splitlines()[4] == (
+    assert popgym(tmp_path).splitlines()[5] == (
         "`OrthogonalBlocks` worse than the best published model: `RepeatPreviousHard`."
     )
     with pytest.raises(ArgumentError, match=r"memory of RepeatPreviousHard .* got 'gru'"):

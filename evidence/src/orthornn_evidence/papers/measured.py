@@ -15,6 +15,7 @@ from ..bench.cases import Case
 from ..exact_machines import TASKS
 from ..markdown import markdown_table
 from ..popgym.agent import MEMORIES
+from ..popgym.ppo import Recipe
 from ..popgym.runs import ENVIRONMENTS, scores
 
 LENGTHS = ("512", "1024", "4096")
@@ -226,6 +227,7 @@ def popgym(results: Path) -> str:
     rows, unfinished = [], []
     better: list[str] = []
     worse: list[str] = []
+    former: list[str] = []
     for name in ENVIRONMENTS:
         path = results / "popgym" / f"{name}.json"
         record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"runs": [], "rates": [None]}
@@ -240,11 +242,25 @@ def popgym(results: Path) -> str:
         for memory in MEMORIES:
             own = found.get(memory)
             cells.append("unfinished" if own is None else f"{own.mean:.3f} ± {own.deviation:.3f}")
-        rows.append([name, *cells, _thousands(record["recipe"]["steps"]), f"{record['recipe']['discount']:g}"])
-    titles = ["environment", "published GRU", "best of 13 models", "`OrthogonalBlocks`", "GRU", "LSTM", "steps", "discount"]
+        recipe = record["recipe"]
+        if recipe["minibatches"] != Recipe.minibatches:
+            former.append(f"`{name}`")
+        rows.append([name, *cells, _thousands(recipe["steps"]), f"{recipe['discount']:g}"])
+    titles = [
+        "environment",
+        "published GRU",
+        "best of 13 models",
+        "`OrthogonalBlocks`",
+        "GRU",
+        "LSTM",
+        "steps",
+        "discount",
+    ]
     lines = [*markdown_table(titles, rows), ""] if rows else []
     for word, names in (("better", better), ("worse", worse)):
         lines += [f"`OrthogonalBlocks` {word} than the best published model: {', '.join(names)}.", ""] if names else []
+    if former:
+        lines += [f"Trained earlier, with larger minibatches and without scaling of rewards: {', '.join(former)}.", ""]
     return "\n".join([*lines, f"Unfinished: {', '.join(unfinished) or 'none'}."])
 
 
