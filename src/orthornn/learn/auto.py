@@ -32,6 +32,7 @@ from ..environment import environment
 from ..errors import ArgumentError, DataError, Interrupted, NonFiniteError, OrthornnError
 from ..saved.json_files import read_json, write_json
 from ..saved.run_files import CONFIG, ENVIRONMENT, METRICS, SEARCH
+from .report.ranking import best_first
 from .report.table import Column, Table
 from .runs.directory import make_folder
 from .runs.lock import Lock
@@ -241,8 +242,8 @@ class Search:
         finally:
             for run in runs.values():
                 run.close()
-        sign = 1 if self.higher_is_better else -1
-        path = max(results, key=lambda path: sign * results[path].best.get(self.metric, -sign * math.inf))
+        validation = {path: result.best.get(self.metric, math.nan) for path, result in results.items()}
+        path = best_first(validation, self.higher_is_better)[0]
         self.result = path.relative_to(self.folder).as_posix()
         self._store()
         return winner, results[path], path
@@ -319,7 +320,7 @@ class Search:
         share = self.seconds * _SEARCH / len(counts)
         until = sum(share / count for count in counts[: len(self.rounds) + 1])
         found: dict[str, float] = {}
-        sign = -1 if self.higher_is_better else 1
+        worst = -math.inf if self.higher_is_better else math.inf
         failed: NonFiniteError | None = None
         for name in self.alive:
             run = self._open(name, runs)
@@ -328,11 +329,11 @@ class Search:
                 found[name] = self._metric(run)
                 run.checkpoint()
             except NonFiniteError as error:
-                found[name], failed = sign * math.inf, failed or error
+                found[name], failed = worst, failed or error
                 on_progress(f"{name} is left out: {error}")
         if failed is not None and not any(map(math.isfinite, found.values())):
             raise NonFiniteError(f"Expected a candidate that can be trained, but all of them diverge. {failed}")
-        return dict(sorted(found.items(), key=lambda entry: sign * entry[1]))
+        return {name: found[name] for name in best_first(found, self.higher_is_better)}
 
     def _metric(self, run: Run) -> float:
         """Return the metric of the best validation, or validate now if there was none. Raise NonFiniteError if it is
