@@ -71,7 +71,7 @@ def main(words: Sequence[str]) -> int:
             f"Expected --random with --samples, its draws per point of the grid, but got --samples {options['samples']} "
             f"alone. Leave it out, or name settings with --random."
         )
-    base = options.config()
+    base = options.config(options.make_task())
     grid = {name: [_value(text) for text in values.split(",")] for name, values in _pairs("grid", options["grid"])}
     ranges = {name: _range(name, values) for name, values in _pairs("random", options["random"])}
     configs = sweep.trials(base, grid, ranges, options["samples"], options["seeds"])

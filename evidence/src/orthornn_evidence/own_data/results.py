@@ -38,7 +38,7 @@ from .sets import SETS, Places
 
 def plain(places: Places, name: str) -> dict[str, Any]:
     """Return the results of the plain methods on a data set, the best by validation first."""
-    task = cells.asked(places, name).made_task
+    task = cells.asked(places, name).make_task()
     found = best_baselines_first(task, plain_baselines(task))
     sizes = [sum(1 for _ in task.problem().validation(1)), sum(1 for _ in task.problem().test(1))]
     return {
