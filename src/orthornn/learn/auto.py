@@ -36,6 +36,7 @@ from .report.ranking import best_first
 from .report.table import Column, Table
 from .runs.directory import make_folder
 from .runs.lock import Lock
+from .runs.run import TURN_SECONDS
 from .runs.signals import StopSignals
 from .systems import MODELS, SIZES, Model
 from .training import Run, RunConfig, RunResult, Trainer, read_metrics
@@ -48,7 +49,6 @@ STATE = SEARCH
 _CANDIDATES, _RETRAINED = "candidates", "retrained"
 _BUDGET = "Name a budget with minutes, --minutes, such as 5."
 _SEARCH = 0.6  # share of the time
-_TURN_SECONDS = 0.25
 
 CANDIDATES: dict[str, dict[str, Any]] = {
     "strict": {"model": "blocks", "decay": False},
@@ -352,7 +352,7 @@ class Search:
     def _advance(self, run: Run, until: float, signals: StopSignals) -> None:
         """Run updates until the run has taken this many seconds; raise Interrupted after a signal."""
         while not run.done and run.seconds < until:
-            run.advance(min(_TURN_SECONDS, until - run.seconds))
+            run.advance(min(TURN_SECONDS, until - run.seconds))
             if signals.received is not None:
                 run.checkpoint()
                 raise self._interruption(signals.received)

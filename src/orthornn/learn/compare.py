@@ -33,6 +33,7 @@ from .report.significance import mean_and_spread
 from .report.standings import Standings
 from .report.table import Column, Table
 from .runs.directory import check_is_no_run, make_folder
+from .runs.run import TURN_SECONDS
 from .runs.signals import StopSignals
 from .systems import MODELS, SIZES
 from .tasks import Forecast, Task, forecast
@@ -44,7 +45,6 @@ from .tasks.table_options import names_in
 from .training import Progress, Run, RunConfig, RunResult, load_model
 
 _COMPARISON = "compare.json"  # in the folder of a comparison: its configs
-_TURN_SECONDS = 0.25
 _LEVEL = 0.02  # share of a test metric up to which two are about the same
 
 
@@ -164,7 +164,7 @@ class Comparison:
             for name in waiting:
                 run = self.runs[name]
                 try:
-                    run.advance(min(_TURN_SECONDS, self._left(run)))
+                    run.advance(min(TURN_SECONDS, self._left(run)))
                 except NonFiniteError as error:
                     self._leave_out(name, error)
                     self._check_any()

@@ -28,7 +28,6 @@ from .training import RunConfig
 
 DATA = ("data", "validation_data", "test_data")
 """Options that accept tables in memory."""
-_DEFAULT_STEPS = 1000
 _TABLE_STEPS = 600
 _MOST_EPOCHS = 1e9
 _OFTEN = 50  # updates between two validations at least, in a long run with short epochs
@@ -198,7 +197,7 @@ class Options:
         if epochs is not None:
             return updates_of_epochs(task, self.batch_size(task), epochs)
         epoch = task.steps_per_epoch(self.batch_size(task))
-        return max(epoch or 0, _TABLE_STEPS if isinstance(task, TableTask) else _DEFAULT_STEPS)
+        return max(epoch or 0, _TABLE_STEPS if isinstance(task, TableTask) else RunConfig.steps)
 
     def _validate_every(self, steps: int, epoch: int | None) -> int:
         """Return the updates between two validations."""
