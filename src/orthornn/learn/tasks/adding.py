@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 from ..._checks import check_choice, check_integer
 from .objective import Objective
-from .problem import Batch, Problem
+from .problem import Batch, Problem, in_batches
 from .streams import stream
 from .task import LARGEST, Task, batch_rows, judged
 
@@ -121,10 +121,8 @@ class Adding(Task):
         return values, marks
 
     def _held_out(self, purpose: str, size: int, batch_size: int) -> Iterator[Batch]:
-        check_integer("batch_size", batch_size, 1)
         values, marks = self._draw(stream(purpose, _FIXED_SEED), size)
-        for start in range(0, size, batch_size):
-            yield self._arrange(values[start : start + batch_size], marks[start : start + batch_size])
+        return in_batches(size, batch_size, lambda own: self._arrange(values[own], marks[own]))
 
     def _arrange(self, values: np.ndarray, marks: np.ndarray) -> Batch:
         """Return inputs (T, B, 2) and targets (B, 1) from values (B, T) and marks (B, 2)."""

@@ -46,7 +46,7 @@ from ..._files import READ, system_errors
 from ...errors import DataError
 from .abilities import baselines
 from .objective import Objective
-from .problem import Batch, Problem
+from .problem import Batch, Problem, in_batches
 from .sequences import Ragged, flat, mean_of_each
 from .splits import check_no_shares, shares
 from .streams import stream
@@ -162,9 +162,7 @@ class Characters(Task):
         return Batch(steps.take(text.symbols).long(), steps.take(text.symbols, self.ahead).long())
 
     def _held_out(self, part: str, batch_size: int) -> Iterator[Batch]:
-        check_integer("batch_size", batch_size, 1)
-        for start in range(0, len(self._part(part).lines), batch_size):
-            yield self._batch(part, np.arange(start, min(start + batch_size, len(self._part(part).lines))))
+        return in_batches(len(self._part(part).lines), batch_size, partial(self._batch, part))
 
     def _part(self, part: str) -> Text:
         return self._texts[0][part]

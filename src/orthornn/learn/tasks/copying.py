@@ -38,7 +38,7 @@ from torch.nn import functional as F
 
 from ..._checks import check_choice, check_integer
 from .objective import Objective
-from .problem import Batch, Problem
+from .problem import Batch, Problem, in_batches
 from .streams import stream
 from .task import LARGEST, Task, judged
 
@@ -144,10 +144,8 @@ class Copying(Task):
         return Batch(shown, torch.from_numpy(targets))
 
     def _held_out(self, purpose: str, size: int, batch_size: int) -> Iterator[Batch]:
-        check_integer("batch_size", batch_size, 1)
         drawn, delays = self._draw(stream(purpose, _HELD_OUT_SEED), size)
-        for start in range(0, size, batch_size):
-            yield self._arrange(drawn[:, start : start + batch_size], delays[start : start + batch_size])
+        return in_batches(size, batch_size, lambda own: self._arrange(drawn[:, own], delays[own]))
 
 
 @dataclass(frozen=True)
