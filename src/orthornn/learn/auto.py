@@ -32,7 +32,7 @@ from ..environment import environment
 from ..errors import ArgumentError, DataError, Interrupted, NonFiniteError, OrthornnError
 from ..saved.json_files import read_json, write_json
 from ..saved.run_files import CONFIG, ENVIRONMENT, METRICS, SEARCH
-from .report.ranking import best_first
+from .report.ranking import best_first, metric_text
 from .report.table import Column, Table
 from .runs.directory import make_folder
 from .runs.lock import Lock
@@ -288,7 +288,7 @@ class Search:
     def _shown(self, value: float) -> str:
         if not math.isfinite(value):
             return "diverged"
-        return f"{value:.1%}" if self.higher_is_better else f"{value:.4g}"
+        return metric_text(value, self.higher_is_better)
 
     def _path(self, name: str) -> Path:
         return self.folder / _CANDIDATES / name

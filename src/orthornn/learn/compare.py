@@ -22,19 +22,19 @@ from typing import Any
 
 from .._checks import check_choice, check_integer
 from .._shell_word import shell_word
-from ..errors import ArgumentError, CheckpointError, ConfigError, Interrupted, NonFiniteError, OrthornnError
+from ..errors import ArgumentError, ConfigError, Interrupted, NonFiniteError, OrthornnError
 from ..saved.diverged import Diverged, read_diverged, write_diverged
 from ..saved.json_files import read_json, write_json
 from ..saved.run_files import CONFIG
 from .report.figures import Curve
-from .report.ranking import best_first
+from .report.ranking import best_first, metric_text
 from .report.runs import chosen
 from .report.significance import mean_and_spread
 from .report.standings import Standings
 from .report.table import Column, Table
 from .runs.directory import check_is_no_run, make_folder
 from .runs.run import TURN_SECONDS
-from .runs.signals import StopSignals
+from .runs.signals import StopSignals, output_refused
 from .systems import MODELS, SIZES
 from .tasks import Forecast, Task, forecast
 from .tasks.abilities import baselines, plain_baselines
@@ -251,10 +251,7 @@ class Comparison:
             number = self._signals.received or signal.SIGINT
             raise Interrupted(f"{signal.Signals(number).name} ended {ended}", number) from None
         if isinstance(error, OSError) and not isinstance(error, OrthornnError) and error.filename is None:
-            reason = f"Expected the output to be taken, but got: {error.strerror or error}. That ended {ended}"
-            if isinstance(error, BrokenPipeError):  # Windows has the error, and not the signal
-                raise Interrupted(reason, getattr(signal, "SIGPIPE", 13)) from error
-            raise CheckpointError(reason) from error
+            raise output_refused(error, f"That ended {ended}") from error
 
 
 def _described(configs: Mapping[str, RunConfig]) -> dict[str, Any]:
@@ -498,8 +495,7 @@ def summary(results: dict[str, RunResult]) -> Table:
 
 
 def _shown(task: Task, value: float) -> str:
-    """Return a formatted metric; shares, for which more is better, are percentages."""
-    return f"{value:.1%}" if task.higher_is_better else f"{value:.4g}"
+    return metric_text(value, task.higher_is_better)
 
 
 def curves(results: dict[str, RunResult], kind: str = "train") -> dict[str, Curve]:
