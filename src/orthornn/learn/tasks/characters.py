@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -41,9 +41,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from ..._checks import check_choice, check_integer, check_number
+from ..._checks import check_integer, check_number
 from ..._files import READ, system_errors
 from ...errors import DataError
+from ..fields import check_choices
 from .abilities import baselines
 from .objective import Objective
 from .problem import Batch, Problem, in_batches
@@ -102,8 +103,7 @@ class Characters(Task):
 
     def __post_init__(self) -> None:
         check_integer("ahead", self.ahead, 1)
-        check_choice("variant", self.variant, get_args(Variant))
-        check_choice("batching", self.batching, ("packed", "equal"))
+        check_choices(self)
         if self.max_length is not None:
             check_integer("max_length", self.max_length, 2)
         check_number("validation_share", self.validation_share, 0, 1)

@@ -29,14 +29,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..._checks import check_choice, check_integer
+from ..._checks import check_integer
+from ..fields import check_choices
 from .objective import Objective
 from .problem import Batch, Problem, in_batches
 from .streams import stream
@@ -75,7 +76,7 @@ class Copying(Task):
 
     def __post_init__(self) -> None:
         check_integer("T", self.T, 1, LARGEST)
-        check_choice("variant", self.variant, get_args(Variant))
+        check_choices(self)
         check_integer("symbols", self.symbols, 1, LARGEST)
         check_integer("items", self.items, 1, LARGEST)
         check_integer("validation_size", self.validation_size, 1, LARGEST)
