@@ -122,8 +122,8 @@ class Options:
     command: type | None = TrainOptions
     prog: str = "orthornn train"
     file: Table | None = None
-    known: Mapping[str, Option] = field(init=False, repr=False, compare=False)
-    values: Mapping[str, Any] = field(init=False, repr=False, compare=False)
+    known: dict[str, Option] = field(init=False, repr=False, compare=False)
+    values: dict[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         given = {name: value for name, value in self.given.items() if value is not None}

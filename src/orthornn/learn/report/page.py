@@ -280,8 +280,8 @@ def _summary(runs: Sequence[SavedRun]) -> str:
     shown = []
     for name in found.best_first():
         cells = [mean_and_spread(part[name]) for part in (found.validation(), found.test())]
-        first = grouped[name][0].result or {}
-        shown.append([name, *cells, len(grouped[name]), first["parameters"]])
+        ended = grouped[name][0].result or {}
+        shown.append([name, *cells, len(grouped[name]), ended["parameters"]])
     first, others = _table(heads, shown[:_MOST_OPEN], ""), _table(heads, shown[_MOST_OPEN:], "")
     rest = f"<details><summary>{len(shown) - _MOST_OPEN} more</summary>{others}</details>" if shown[_MOST_OPEN:] else ""
     return f"<h3>By model, mean ± standard deviation</h3>{first}{rest}"
