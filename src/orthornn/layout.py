@@ -7,8 +7,6 @@ rows. Without batch sizes every step has B rows, R = T B, and tensors may keep t
 
 from __future__ import annotations
 
-from itertools import accumulate
-
 import torch
 from torch import Tensor
 
@@ -24,6 +22,7 @@ class SequenceLayout:
         resets: bool (R,), True if a sequence restarts before its step, from a state given elsewhere. Default: None, no
             resets.
         dt: Time since the previous step, float64 (R,). Default: None, 1 everywhere.
+        sizes: The numbers in ``batch_sizes``, if they are known. Default: None, they are read when needed.
     """
 
     __slots__ = ("_sizes", "batch", "batch_sizes", "dt", "length", "resets", "rows")
@@ -36,10 +35,11 @@ class SequenceLayout:
         rows: int | None = None,
         resets: Tensor | None = None,
         dt: Tensor | None = None,
+        sizes: list[int] | None = None,
     ) -> None:
         self.length, self.batch, self.batch_sizes, self.resets, self.dt = length, batch, batch_sizes, resets, dt
         self.rows: int = length * batch if rows is None else rows
-        self._sizes: list[int] | None = None
+        self._sizes = sizes
 
     @classmethod
     def of(
@@ -62,12 +62,14 @@ class SequenceLayout:
         return cls(batch_sizes.shape[0], batch, batch_sizes, x.shape[0], resets)
 
     @classmethod
-    def of_sizes(cls, sizes: list[int]) -> SequenceLayout:
-        """Return the layout of steps with these numbers of rows."""
+    def of_sizes(cls, sizes: list[int], resets: Tensor | None = None, dt: Tensor | None = None) -> SequenceLayout:
+        """Return the layout of steps with these numbers of rows. resets, dt: Same as in the constructor."""
         batch_sizes = torch.tensor(sizes, dtype=torch.int64, device="cpu")
-        made = cls(len(sizes), sizes[0] if sizes else 0, batch_sizes, sum(sizes))
-        made._sizes = sizes
-        return made
+        return cls(len(sizes), sizes[0] if sizes else 0, batch_sizes, sum(sizes), resets, dt, sizes)
+
+    def between(self, resets: Tensor | None, dt: Tensor | None = None) -> SequenceLayout:
+        """Return the same division with these resets and times between steps, both as in the constructor."""
+        return SequenceLayout(self.length, self.batch, self.batch_sizes, self.rows, resets, dt, self._sizes)
 
     @property
     def is_ragged(self) -> bool:
@@ -211,7 +213,7 @@ class SequenceLayout:
             return self
         resets = None if self.resets is None else self._backwards(self.resets, 0)
         dt = None if self.dt is None else self._backwards(self.dt, 1)
-        return SequenceLayout(self.length, self.batch, self.batch_sizes, self.rows, resets, dt)
+        return self.between(resets, dt)
 
     def _backwards(self, between: Tensor, first: int) -> Tensor:
         """Return for the reversed steps the value between each step and the previous one, (R,), with `first` before
@@ -222,17 +224,17 @@ class SequenceLayout:
 
     def segments(self, length: int) -> list[tuple[slice, SequenceLayout]]:
         """Return (rows, layout) of successive segments of ``length`` steps; the last one may be shorter."""
-        sizes, B, T = self.sizes, self.batch, self.length
-        firsts = range(0, T, length)
-        if sizes is None:
-            parts = [SequenceLayout(min(length, T - t), B) for t in firsts]
-        else:
-            parts = [SequenceLayout.of_sizes(sizes[t : t + length]) for t in firsts]
-        stops = accumulate(part.rows for part in parts)
-        cuts = [(slice(stop - part.rows, stop), part) for stop, part in zip(stops, parts)]
-        for rows, part in cuts:
-            part.resets = None if self.resets is None else self.resets[rows]
-            part.dt = None if self.dt is None else self.dt[rows]
+        B, T, stop = self.batch, self.length, 0
+        cuts = []
+        for t in range(0, T, length):
+            steps, own = min(length, T - t), None if self.sizes is None else self.sizes[t : t + length]
+            start, stop = stop, stop + (steps * B if own is None else sum(own))
+            rows = slice(start, stop)
+            resets, dt = (None if each is None else each[rows] for each in (self.resets, self.dt))
+            if own is None:
+                cuts.append((rows, SequenceLayout(steps, B, resets=resets, dt=dt)))
+            else:
+                cuts.append((rows, SequenceLayout.of_sizes(own, resets, dt)))
         return cuts
 
 

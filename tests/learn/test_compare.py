@@ -242,7 +242,7 @@ def test_a_comparison_of_which_all_runs_diverge_names_one(tmp_path):
 
 @pytest.fixture
 def an_update_a_turn(monkeypatch):
-    monkeypatch.setattr(compare, "_TURN_SECONDS", 0)
+    monkeypatch.setattr(compare, "TURN_SECONDS", 0)
 
 
 WORDS = ["compare", "copying", "--T", "3", "--hidden-size", "8", "--batch-size", "4", "--validation-size", "10"]

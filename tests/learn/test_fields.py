@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from pathlib import Path
 from typing import Literal
 
@@ -10,8 +11,11 @@ import pytest
 import torch
 
 from orthornn.errors import ArgumentError, ArgumentTypeError
-from orthornn.learn.fields import Option, described, fits, metavar, spelled
+from orthornn.learn.fields import Option, described, fits, metavar, options_of, spelled
+from orthornn.learn.systems import MODELS
 from orthornn.learn.systems import options as model_options
+from orthornn.learn.tasks import Copying
+from orthornn.learn.training import OptimizerConfig, RecordConfig, RunConfig, ScheduleConfig
 
 
 @pytest.mark.parametrize(
@@ -113,3 +117,16 @@ def test_an_object_is_no_value():
             ArgumentTypeError, match=rf"^Expected .* as --model, but got {shown}\. Pass its value as text"
         ):
             Option("model", str).value(given)
+
+
+@pytest.mark.parametrize("kind", [*MODELS.values(), OptimizerConfig, ScheduleConfig, RecordConfig, RunConfig, Copying])
+def test_a_word_that_the_type_of_a_field_does_not_list_is_refused(kind):
+    """Where the object is made, and not by whoever reads it later."""
+    for option in options_of(kind):
+        is_choice = typing.get_origin(option.kind) is Literal
+        parts = (
+            [option.kind] if is_choice else [part for part in typing.get_args(option.kind) if part is not type(None)]
+        )
+        if len(option.place) == 1 and parts and all(typing.get_origin(part) is Literal for part in parts):
+            with pytest.raises(ArgumentError, match=f"^Expected {option.name} to be one of .*, but got 'nonsense'"):
+                kind(**{option.place[0]: "nonsense"})

@@ -26,7 +26,7 @@ def test_the_network_is_that_of_a_run_with_the_same_options(tmp_path, monkeypatc
     monkeypatch.setattr(Adding, "problem", lambda task: untested)
     fitted = train_in_memory(TASK, MODEL, OPTIONS)
     monkeypatch.undo()
-    result = run_to_end(Run(Options(TASK, OPTIONS).config(MODEL), tmp_path / "run"))
+    result = run_to_end(Run(Options(TASK, OPTIONS).config(TASK, MODEL), tmp_path / "run"))
     expected = load_model(tmp_path / "run", "chosen")[1].state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in fitted.model.state_dict().items())
     assert (fitted.best["loss"], fitted.best["step"], fitted.steps) == (result.best["loss"], result.best["step"], 11)

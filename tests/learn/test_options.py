@@ -91,9 +91,9 @@ def test_values_are_given_chosen_or_usual():
     assert (options["lr"], options["warmup"], options["momentum"]) == (0.5, 3, 0.0)
     assert "patience" not in options.values
     assert options.choosing(lr=2.0, warmup=4)["warmup"] == 4
-    made = options.config()
+    made = options.config(options.make_task())
     assert (made.optimizer.lr, made.schedule.warmup, made.task, made.steps) == (0.5, 3, Copying(T=7), 1000)
-    assert made == Options(Copying, {"lr": 0.5, "T": "7", "warmup": 3}).config()
+    assert made == Options(Copying, {"lr": 0.5, "T": "7", "warmup": 3}).config(Copying(T=7))
 
 
 def test_a_name_that_is_no_option_is_an_error():

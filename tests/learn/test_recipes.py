@@ -18,7 +18,7 @@ from orthornn.learn.own_data import options_for
 from orthornn.learn.recipes import OF_TASKS, RECIPES, SKIPPED, limit_warmup, say_recipe, with_recipe
 from orthornn.learn.systems import MODEL_OPTIONS, MODELS, build, count_parameters, model_named
 from orthornn.learn.tasks import TASKS, Adding
-from orthornn.learn.training import read_config
+from orthornn.learn.training import RunConfig, read_config
 
 
 @pytest.fixture
@@ -31,6 +31,10 @@ def asked(task="adding", own_model=True, **given) -> Options:
     return with_recipe(Options(TASKS[task], given, command=command), own_model)
 
 
+def configured(options: Options) -> RunConfig:
+    return options.config(options.make_task())
+
+
 def options(**given):
     """The values of a training on adding, but for the name of the recipe."""
     found = asked(**given).values
@@ -39,7 +43,7 @@ def options(**given):
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name not in OF_TASKS.values()])
 def test_every_recipe_is_a_training_within_its_budget(name):
-    config = asked(recipe=name, steps=500).config()
+    config = configured(asked(recipe=name, steps=500))
     assert 15_500 < count_parameters(build(config.model, 1, 10, device="meta")) <= 16_400
     assert (config.optimizer.name, config.schedule.name, config.schedule.warmup) == ("adamw", "cosine", 100)
     assert config.penalties.label_smoothing == 0.05
@@ -74,7 +78,8 @@ def table_options(own_model: bool = True, **given):
 def test_own_data_have_a_recipe_that_need_not_be_named(task):
     named, unnamed = asked(task, recipe=OF_TASKS[task], lr=1), asked(task, lr=1)
     assert named.chosen == unnamed.chosen
-    model = model_named(unnamed["model"], **dict(asked(task, lr=1, target="y").of_model))
+    made = asked(task, lr=1, target="y").make_task()
+    model = model_named(unnamed["model"], **unnamed.of_model(made))
     assert 10_000 < count_parameters(build(model, 3, 2, device="meta")) <= 12_000
     assert unnamed["lr"] == 1
     assert asked(task, recipe="none", lr=1).chosen == {}
@@ -202,7 +207,7 @@ def test_what_has_no_meaning_next_to_what_is_given_is_left_out(name, given, mean
     assert meaningless not in found.values
     if given == {"decay": False} and "decay" not in RECIPES[name].values():
         return
-    config = found.config()  # every part of it checks its options
+    config = configured(found)  # every part of it checks its options
     assert config.model.head == given.get("head", "mlp")
     build(config.model, 1, 10, device="meta")
 
@@ -222,7 +227,8 @@ def test_a_comparison_takes_what_its_models_have(models, stride, epochs):
     assert "model" not in found.values
     assert ("stride" in found.values) == stride
     names = list(MODELS) if models == "all" else models.split(",")
-    made = compare.configs(found.config(model_named()), names, found.of_model)
+    task = found.make_task()
+    made = compare.configs(found.config(task, model_named()), names, found.of_model(task))
     assert list(made) == names
     assert "hidden_size" not in asked(own_model=False, models=models, recipe="linear").values
     assert "hidden_size" in asked(own_model=False, models="ornn-rotations", recipe="linear").values
@@ -262,7 +268,7 @@ def table(tmp_path):
 )
 def test_the_warmup_of_a_recipe_is_at_most_a_fifth_of_the_updates(table, given, warmup):
     before, said = asked("classify", **table, **given), []
-    limited = limit_warmup(before, said.append)
+    limited = limit_warmup(before, before.make_task(), said.append)
     assert limited["warmup"] == warmup
     told = f"warmup: {warmup}, a fifth of the updates, instead of the recipe's {before['warmup']} "
     assert any(told in line for line in said) == (warmup != before["warmup"])
@@ -293,9 +299,11 @@ def test_a_pool_for_predictions_at_every_step_is_an_error_and_that_of_a_recipe_i
     assert "dropout" in found
     assert "pool" not in found
     assert "label_smoothing" not in found  # measured for one class per sequence
+    mean = asked(task, recipe="table", **given, pool="mean")
     with pytest.raises(ArgumentError, match=f"Expected --pool only for one prediction .* --pool mean for {task}, "):
-        asked(task, recipe="table", **given, pool="mean").of_model  # noqa: B018
-    assert asked(task, recipe="none", **given, pool="last").of_model["pool"] == "last"
+        mean.of_model(mean.make_task())
+    last = asked(task, recipe="none", **given, pool="last")
+    assert last.of_model(last.make_task())["pool"] == "last"
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -12,11 +12,13 @@ from orthornn_evidence.own_data.sets import SETS, Places
 
 def test_a_cell_has_the_options_of_the_command(tmp_path):
     places = Places(tmp_path)
-    config = cells.options(places, Cell("events", "default", 4)).config()
+    options, task = cells.options(places, Cell("events", "default", 4))
+    config = options.config(task)
     assert config.task == SETS["events"](places)
     assert (config.steps, config.seed, config.patience, config.model.name) == (600, 4, 10, "blocks")
     assert config.optimizer.lr == RECIPES[OF_TASKS["classify"]].options["lr"]
-    config = cells.options(places, Cell("oscillator", "lstm", 0)).config()
+    options, task = cells.options(places, Cell("oscillator", "lstm", 0))
+    config = options.config(task)
     assert (config.task.name, config.model.name, config.model.pool) == ("regress", "lstm", "last")
 
 
@@ -27,7 +29,8 @@ def test_a_series_with_a_long_period_is_read_as_the_command_reads_it(tmp_path):
     (folder / "solar.csv").write_text(
         "\n".join(["datetime_gmt,solar_gen", *(f"{2000 + t}-01-01,{v:.4f}" for t, v in enumerate(rows))]) + "\n"
     )
-    config = cells.options(Places(tmp_path, series=tmp_path), Cell("solar", "default", 0)).config()
+    options, task = cells.options(Places(tmp_path, series=tmp_path), Cell("solar", "default", 0))
+    config = options.config(task)
     assert (config.task.skipped, config.model.lags) == (25, 25)
     assert config.task.time == "datetime_gmt"
 

@@ -140,8 +140,9 @@ def test_a_pool_for_predictions_at_every_step_is_an_error_and_that_of_a_recipe_i
     assert "dropout" in found
     assert "pool" not in found
     assert "label_smoothing" not in found  # measured for one class per sequence
+    options = Options(tasks.TASKS["groups"], {"pool": "mean"})
     with pytest.raises(ArgumentError, match=r"Expected --pool only for one prediction .* --pool mean for groups, "):
-        Options(tasks.TASKS["groups"], {"pool": "mean"}).config()
+        options.config(options.make_task())
 
 
 def test_train_pixel_mnist_by_epochs(tmp_path, capsys):

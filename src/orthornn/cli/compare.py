@@ -56,15 +56,15 @@ def main(words: Sequence[str]) -> int:
         options_for(data, given, say, command=CompareOptions, prog="orthornn compare"), own_model=False
     )
     say_recipe(options, say)
-    options = completed(options, Printed())
+    options, task = completed(options, Printed())
     names = [name.strip() for name in options["models"].split(",") if name.strip()]
     if names == ["all"]:
         names = list(MODELS)
-    configs = compare.configs(options.config(model_named()), names, options.of_model)
+    configs = compare.configs(options.config(task, model_named()), names, options.of_model(task))
     configs = compare.with_seeds(configs, options["seeds"])
     if options["threads"] is None:
         choose_threads(configs.values())
-    folder, task = options.folder("compare"), options.made_task
+    folder = options.folder("compare")
     table, figure = folder / "table.txt", folder / "curves.png"
     if not compare.is_begun(folder):
         check_new_files([table, figure])

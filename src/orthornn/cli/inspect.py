@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
     file = read_columns(path.expanduser(), format_of(values), sound_format(values))
     show_columns(file)
     if "target" in given:
-        made = options_for(words[0], given, say, command=None, prog="orthornn inspect", file=file).made_task
+        made = options_for(words[0], given, say, command=None, prog="orthornn inspect", file=file).make_task()
         for line in made.summary_lines():
             say(line)
     return 0

@@ -17,8 +17,8 @@ from ..learn.own_data import options_for
 from ..learn.plain_results import plain_results_of
 from ..learn.report.lines import say, show
 from ..learn.report.page import write_report
-from ..learn.report.runs import SavedRun, by_data, chosen, groups, read_runs
-from ..learn.report.significance import mean_and_spread, verdicts
+from ..learn.report.runs import SavedRun, by_data, groups, read_runs, standings
+from ..learn.report.significance import mean_and_spread
 from ..learn.report.table import Column, Table
 from ..learn.training.schedule import check_warmup
 from ..saved.diverged import read_diverged
@@ -71,7 +71,7 @@ def main(words: Sequence[str]) -> int:
             f"Expected --random with --samples, its draws per point of the grid, but got --samples {options['samples']} "
             f"alone. Leave it out, or name settings with --random."
         )
-    base = options.config()
+    base = options.config(options.make_task())
     grid = {name: [_value(text) for text in values.split(",")] for name, values in _pairs("grid", options["grid"])}
     ranges = {name: _range(name, values) for name, values in _pairs("random", options["random"])}
     configs = sweep.trials(base, grid, ranges, options["samples"], options["seeds"])
@@ -116,30 +116,23 @@ def _table(data: str, runs: Sequence[SavedRun]) -> Table:
     Test figures use the weights of each run's best validation.
     """
     task = runs[0].config.task
-    heads = [f"validation {task.metric}", *(f"test {metric}" for metric in dict.fromkeys((task.metric, "loss")))]
+    metrics = dict.fromkeys((task.metric, "loss"))
+    heads = [f"validation {task.metric}", *(f"test {metric}" for metric in metrics)]
     shown = Table(
         f"{data}: best validation, and the test of its weights, mean ± standard deviation over seeds",
         [Column("setting", left=True), Column("finished"), *map(Column, heads)],
     )
     grouped = groups(runs)
-    found = {name: [chosen(run.result) for run in own if run.result is not None] for name, own in grouped.items()}
-    validation = {name: [seen[task.metric] for seen, _ in own if seen] for name, own in found.items()}
-    tests = {name: [test[task.metric] for _, test in own] for name, own in found.items()}
-    sign = -1 if task.higher_is_better else 1
-    for name in sorted(grouped, key=lambda name: sign * _mean(validation[name] or tests[name], sign)):
-        columns = [validation[name], *([test[head[5:]] for _, test in found[name]] for head in heads[1:])]
-        cells = [mean_and_spread(column) if column else "-" for column in columns]
-        if not found[name]:
-            cells = ["diverged" if any(read_diverged(run.path) for run in grouped[name]) else "stopped early"] * len(
-                heads
-            )
-        shown.rows.append([name, f"{len(found[name])} of {len(grouped[name])}", *cells])
-    shown.notes = verdicts(tests, task.higher_is_better, f"test {task.metric}", validation)
+    found = standings(grouped)
+    columns = [found.validation(), *map(found.test, metrics)]
+    for name in found.best_first():
+        cells = [mean_and_spread(column[name]) for column in columns]
+        if not found.runs[name]:
+            is_diverged = any(read_diverged(run.path) for run in grouped[name])
+            cells = ["diverged" if is_diverged else "stopped early"] * len(heads)
+        shown.rows.append([name, f"{len(found.runs[name])} of {len(grouped[name])}", *cells])
+    shown.notes = found.verdicts()
     return shown
-
-
-def _mean(values: list[float], sign: int) -> float:
-    return sum(values) / len(values) if values else sign * float("inf")
 
 
 def _pairs(option: str, text: str) -> list[tuple[str, str]]:

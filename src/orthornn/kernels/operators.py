@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from ..layout import SequenceLayout
 from .call import States
 from .frame import AnyCall, Kernel, Tensors
 from .validation import check_batch_sizes
@@ -69,8 +70,8 @@ class OperatorKernel(Kernel[C]):
     differentiable: int
 
     @abstractmethod
-    def read(self, tensors: list[Tensor | None], layout_tensors: list[Tensor | None], spec: str) -> C:
-        """Return the call with these `tensors`, `layout_tensors` and `spec`."""
+    def read(self, tensors: Tensors, others: Tensors, layout: SequenceLayout, spec: str) -> C:
+        """Return the call with these `tensors`, this layout and `spec`. others: `layout_tensors` after its own."""
 
     @abstractmethod
     def shapes(self, call: C) -> Shapes:
@@ -94,7 +95,12 @@ class OperatorKernel(Kernel[C]):
     def _call(self, tensors: list[Tensor], spec: str) -> C:
         count, own = len(tensors), self.differentiable
         given = [t if there == "1" else None for t, there in zip(tensors, spec[:count])]
-        return self.read(given[:own], given[own:], spec[count:])
+        found, (batch_sizes, resets, *others) = given[:own], given[own:]
+        rows = next(
+            t for t in (*others, found[0]) if t is not None
+        )  # an index has a row for each step, if there is one
+        layout = SequenceLayout.of(rows, batch_sizes, self._like(found).shape[0], resets)
+        return self.read(found, others, layout, spec[count:])
 
     def __init__(self) -> None:
         def filled(found: Tensors, like: Tensor) -> list[Tensor]:

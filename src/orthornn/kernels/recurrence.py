@@ -56,11 +56,7 @@ class _Recurrence(OperatorKernel[Call]):
             call, options = call.changed(c=None, s=None), options.changed(kind="dense")
         return _rounded(REFERENCE.forward(call.changed(options=options), False)[0], given)
 
-    def read(self, tensors: list[Tensor | None], layout_tensors: list[Tensor | None], spec: str) -> Call:
-        x, h0, (batch_sizes, resets) = tensors[0], tensors[self.state], layout_tensors
-        assert x is not None
-        assert h0 is not None
-        layout = SequenceLayout.of(x, batch_sizes, h0.shape[0], resets)
+    def read(self, tensors: Tensors, others: Tensors, layout: SequenceLayout, spec: str) -> Call:
         return Call(*tensors, layout, Options.from_spec(spec))  # type: ignore[arg-type, call-arg]
 
     def shapes(self, call: Call) -> Shapes:

@@ -32,9 +32,11 @@ from ..environment import environment
 from ..errors import ArgumentError, DataError, Interrupted, NonFiniteError, OrthornnError
 from ..saved.json_files import read_json, write_json
 from ..saved.run_files import CONFIG, ENVIRONMENT, METRICS, SEARCH
+from .report.ranking import best_first, metric_text
 from .report.table import Column, Table
 from .runs.directory import make_folder
 from .runs.lock import Lock
+from .runs.run import TURN_SECONDS
 from .runs.signals import StopSignals
 from .systems import MODELS, SIZES, Model
 from .training import Run, RunConfig, RunResult, Trainer, read_metrics
@@ -47,7 +49,6 @@ STATE = SEARCH
 _CANDIDATES, _RETRAINED = "candidates", "retrained"
 _BUDGET = "Name a budget with minutes, --minutes, such as 5."
 _SEARCH = 0.6  # share of the time
-_TURN_SECONDS = 0.25
 
 CANDIDATES: dict[str, dict[str, Any]] = {
     "strict": {"model": "blocks", "decay": False},
@@ -241,8 +242,8 @@ class Search:
         finally:
             for run in runs.values():
                 run.close()
-        sign = 1 if self.higher_is_better else -1
-        path = max(results, key=lambda path: sign * results[path].best.get(self.metric, -sign * math.inf))
+        validation = {path: result.best.get(self.metric, math.nan) for path, result in results.items()}
+        path = best_first(validation, self.higher_is_better)[0]
         self.result = path.relative_to(self.folder).as_posix()
         self._store()
         return winner, results[path], path
@@ -287,7 +288,7 @@ class Search:
     def _shown(self, value: float) -> str:
         if not math.isfinite(value):
             return "diverged"
-        return f"{value:.1%}" if self.higher_is_better else f"{value:.4g}"
+        return metric_text(value, self.higher_is_better)
 
     def _path(self, name: str) -> Path:
         return self.folder / _CANDIDATES / name
@@ -319,7 +320,7 @@ class Search:
         share = self.seconds * _SEARCH / len(counts)
         until = sum(share / count for count in counts[: len(self.rounds) + 1])
         found: dict[str, float] = {}
-        sign = -1 if self.higher_is_better else 1
+        worst = -math.inf if self.higher_is_better else math.inf
         failed: NonFiniteError | None = None
         for name in self.alive:
             run = self._open(name, runs)
@@ -328,11 +329,11 @@ class Search:
                 found[name] = self._metric(run)
                 run.checkpoint()
             except NonFiniteError as error:
-                found[name], failed = sign * math.inf, failed or error
+                found[name], failed = worst, failed or error
                 on_progress(f"{name} is left out: {error}")
         if failed is not None and not any(map(math.isfinite, found.values())):
             raise NonFiniteError(f"Expected a candidate that can be trained, but all of them diverge. {failed}")
-        return dict(sorted(found.items(), key=lambda entry: sign * entry[1]))
+        return {name: found[name] for name in best_first(found, self.higher_is_better)}
 
     def _metric(self, run: Run) -> float:
         """Return the metric of the best validation, or validate now if there was none. Raise NonFiniteError if it is
@@ -351,7 +352,7 @@ class Search:
     def _advance(self, run: Run, until: float, signals: StopSignals) -> None:
         """Run updates until the run has taken this many seconds; raise Interrupted after a signal."""
         while not run.done and run.seconds < until:
-            run.advance(min(_TURN_SECONDS, until - run.seconds))
+            run.advance(min(TURN_SECONDS, until - run.seconds))
             if signals.received is not None:
                 run.checkpoint()
                 raise self._interruption(signals.received)

@@ -22,16 +22,19 @@ from typing import Any
 
 from .._checks import check_choice, check_integer
 from .._shell_word import shell_word
-from ..errors import ArgumentError, CheckpointError, ConfigError, Interrupted, NonFiniteError, OrthornnError
+from ..errors import ArgumentError, ConfigError, Interrupted, NonFiniteError, OrthornnError
 from ..saved.diverged import Diverged, read_diverged, write_diverged
 from ..saved.json_files import read_json, write_json
 from ..saved.run_files import CONFIG
 from .report.figures import Curve
+from .report.ranking import best_first, metric_text
 from .report.runs import chosen
-from .report.significance import mean_and_spread, verdicts
+from .report.significance import mean_and_spread
+from .report.standings import Standings
 from .report.table import Column, Table
 from .runs.directory import check_is_no_run, make_folder
-from .runs.signals import StopSignals
+from .runs.run import TURN_SECONDS
+from .runs.signals import StopSignals, output_refused
 from .systems import MODELS, SIZES
 from .tasks import Forecast, Task, forecast
 from .tasks.abilities import baselines, plain_baselines
@@ -42,7 +45,6 @@ from .tasks.table_options import names_in
 from .training import Progress, Run, RunConfig, RunResult, load_model
 
 _COMPARISON = "compare.json"  # in the folder of a comparison: its configs
-_TURN_SECONDS = 0.25
 _LEVEL = 0.02  # share of a test metric up to which two are about the same
 
 
@@ -162,7 +164,7 @@ class Comparison:
             for name in waiting:
                 run = self.runs[name]
                 try:
-                    run.advance(min(_TURN_SECONDS, self._left(run)))
+                    run.advance(min(TURN_SECONDS, self._left(run)))
                 except NonFiniteError as error:
                     self._leave_out(name, error)
                     self._check_any()
@@ -249,10 +251,7 @@ class Comparison:
             number = self._signals.received or signal.SIGINT
             raise Interrupted(f"{signal.Signals(number).name} ended {ended}", number) from None
         if isinstance(error, OSError) and not isinstance(error, OrthornnError) and error.filename is None:
-            reason = f"Expected the output to be taken, but got: {error.strerror or error}. That ended {ended}"
-            if isinstance(error, BrokenPipeError):  # Windows has the error, and not the signal
-                raise Interrupted(reason, getattr(signal, "SIGPIPE", 13)) from error
-            raise CheckpointError(reason) from error
+            raise output_refused(error, f"That ended {ended}") from error
 
 
 def _described(configs: Mapping[str, RunConfig]) -> dict[str, Any]:
@@ -357,6 +356,12 @@ def _in_words(tests: Sequence[Mapping[str, float]]) -> str:
     return ", ".join(f"{name} {mean_and_spread([test[name] for test in tests if name in test])}" for name in names)
 
 
+def best_baselines_first(task: Task, found: Sequence[Baseline]) -> list[Baseline]:
+    """Return plain baselines by their validation, the best first."""
+    scores = {place: one.validation[task.metric] for place, one in enumerate(found)}
+    return [found[place] for place in best_first(scores, task.higher_is_better)]
+
+
 def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:
     """Return the measured plain baselines of a task and a table of them, or None if there are none.
 
@@ -368,8 +373,7 @@ def plain_table(task: Task) -> tuple[Table, list[Baseline]] | None:
     metrics = list(dict.fromkeys([task.metric, "loss"]))
     columns = [Column(f"{part} {metric}") for metric in metrics for part in ("validation", "test")]
     shown = Table("plain baselines, on the same parts", [Column("method", left=True), *columns])
-    sign = -1 if task.higher_is_better else 1
-    for one in sorted(found, key=lambda one: sign * one.validation[task.metric]):
+    for one in best_baselines_first(task, found):
         cells = [
             _shown(task, scores[metric])
             if metric == task.metric
@@ -402,7 +406,8 @@ def backtest_table(found: Backtest) -> Table:
         f"backtest from {count} origin{'s' if count > 1 else ''} in the test part{each}",
         [Column("method", left=True), *map(Column, metrics)],
     )
-    for name, errors in sorted(found.errors.items(), key=lambda item: item[1]["loss"]):
+    for name in best_first({name: errors["loss"] for name, errors in found.errors.items()}, False):
+        errors = found.errors[name]
         shown.rows.append([name, *(f"{errors[metric]:.4g}" if metric in errors else "" for metric in metrics)])
     shown.notes += ["networks are trained once; ETS and theta are fitted at every origin", *found.notes]
     return shown
@@ -418,8 +423,8 @@ def plain_verdict(task: Task, results: Mapping[str, Mapping[str, Any]], found: S
     known = {name: (seen[task.metric], test[task.metric]) for name, (seen, test) in scored.items() if seen}
     if not known:
         return ""
-    network = max(known, key=lambda name: sign * known[name][0])
-    plain = max(found, key=lambda one: sign * one.validation[task.metric])
+    network = best_first({name: seen for name, (seen, _) in known.items()}, task.higher_is_better)[0]
+    plain = best_baselines_first(task, found)[0]
     own, its = known[network], (plain.validation[task.metric], plain.test[task.metric])
     better = sign * (its[0] - own[0]) > 0
     numbers = (
@@ -466,35 +471,31 @@ def summary(results: dict[str, RunResult]) -> Table:
     columns += [Column(f"test {metric}") for metric in metrics]
     columns += [Column("over baseline"), Column("updates/s")]
     shown = Table(f"{task.name}: {task.steps} steps, mean ± standard deviation over seeds", columns)
-    found = {name: [chosen(result.summary()) for result in own] for name, own in grouped.items()}
-    values = {name: [test[task.metric] for _, test in own] for name, own in found.items()}
-    validation = {name: [seen[task.metric] for seen, _ in own if seen] for name, own in found.items()}
-    sign = -1 if task.higher_is_better else 1
-    for name in sorted(grouped, key=lambda name: sign * statistics.fmean(validation[name] or values[name])):
+    found = Standings(task, {name: [chosen(result.summary()) for result in own] for name, own in grouped.items()})
+    scores = [found.validation(), *map(found.test, metrics)]
+    for name in found.best_first():
         own = grouped[name]
         speeds = [result.steps / result.update_seconds for result in own]
-        ratios = [test["loss"] / result.trivial_loss for result, (_, test) in zip(own, found[name])]
+        ratios = [test["loss"] / result.trivial_loss for result, (_, test) in zip(own, found.runs[name])]
         shown.rows.append(
             [
                 name,
                 str(own[0].parameters),
                 str(len(own)),
-                mean_and_spread(validation[name]) if validation[name] else "-",
-                *(mean_and_spread([test[metric] for _, test in found[name]]) for metric in metrics),
+                *(mean_and_spread(column[name]) for column in scores),
                 mean_and_spread(ratios),
                 f"{statistics.fmean(speeds):.1f}",
             ]
         )
-    shown.notes += verdicts(values, task.higher_is_better, f"test {task.metric}", validation)
+    shown.notes += found.verdicts()
     if isinstance(task, Numbers):
-        for name, pairs in found.items():
+        for name, pairs in found.runs.items():
             shown.notes.append(f"test of {name} {_units(task)}: {_in_words([test for _, test in pairs])}")
     return shown
 
 
 def _shown(task: Task, value: float) -> str:
-    """Return a formatted metric; shares, for which more is better, are percentages."""
-    return f"{value:.1%}" if task.higher_is_better else f"{value:.4g}"
+    return metric_text(value, task.higher_is_better)
 
 
 def curves(results: dict[str, RunResult], kind: str = "train") -> dict[str, Curve]:

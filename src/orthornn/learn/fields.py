@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .._checks import check_choice
 from ..errors import ArgumentError, ArgumentTypeError
 
 _UNIONS = (typing.Union, types.UnionType)
@@ -213,6 +214,19 @@ def fits(value: object, kind: Any) -> bool:
     if kind in (int, float):
         return isinstance(value, (int, kind)) and not isinstance(value, bool)
     return isinstance(value, kind)
+
+
+def check_choices(config: Any) -> None:
+    """Raise ArgumentError or ArgumentTypeError if a field of a dataclass is none of the values that its type lists."""
+    hints = hints_of(type(config))
+    for entry in dataclasses.fields(config):
+        parts, value = (
+            [part for part in _parts(hints[entry.name]) if part is not type(None)],
+            getattr(config, entry.name),
+        )
+        if all(typing.get_origin(part) is Literal for part in parts) and not fits(value, hints[entry.name]):
+            known = [choice for part in parts for choice in typing.get_args(part)]
+            check_choice(entry.metadata.get("option", entry.name), value, known)
 
 
 def described(kind: Any, json: bool = False) -> str:

@@ -47,7 +47,7 @@ def train_in_memory(
         ArgumentError: If an option is unknown or has an invalid value.
         NonFiniteError: If the training loss, or the loss of the first validation, is NaN or infinite.
     """
-    config = Options(task, options).config(model)
+    config = Options(task, options).config(task, model)
     config.optimizer.check_learns()
     trainer = Trainer(config, smaller_updates=smaller_updates)
     best = BestWeights(Selection(task.metric, higher_is_better=task.higher_is_better), config.patience)

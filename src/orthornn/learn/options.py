@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from .._checks import check_integer, check_number
@@ -29,7 +28,6 @@ from .training import RunConfig
 
 DATA = ("data", "validation_data", "test_data")
 """Options that accept tables in memory."""
-_DEFAULT_STEPS = 1000
 _TABLE_STEPS = 600
 _MOST_EPOCHS = 1e9
 _OFTEN = 50  # updates between two validations at least, in a long run with short epochs
@@ -110,6 +108,10 @@ class Options:
         prog: Name of the command in errors.
         file: What is in the file of a table, if that was read before by these options.
 
+    Attributes:
+        known: Every option by name.
+        values: Values that were given or chosen, converted to the types of their options.
+
     Raises:
         ArgumentError: If a name is not an option, or a value is invalid for its option.
     """
@@ -120,22 +122,15 @@ class Options:
     command: type | None = TrainOptions
     prog: str = "orthornn train"
     file: Table | None = None
+    known: dict[str, Option] = field(init=False, repr=False, compare=False)
+    values: dict[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "given", {name: value for name, value in self.given.items() if value is not None})
-        self.values  # noqa: B018 - raises for what is wrong
-
-    @functools.cached_property
-    def known(self) -> dict[str, Option]:
-        """Every option by name."""
-        return named(None if isinstance(self.task, Task) else self.task, self.command)
-
-    @functools.cached_property
-    def values(self) -> dict[str, Any]:
-        """Values that were given or chosen, converted to the types of their options."""
+        given = {name: value for name, value in self.given.items() if value is not None}
+        known = named(None if isinstance(self.task, Task) else self.task, self.command)
         prog = f"{self.prog} {self.task.name}"
-        check_names(self.given, self.known, prog)
-        return read_values({**self.chosen, **self.given}, self.known, prog)
+        check_names(given, known, prog)
+        vars(self).update(given=given, known=known, values=read_values({**self.chosen, **given}, known, prog))
 
     def __getitem__(self, name: str) -> Any:
         """Return the value of an option, or its default."""
@@ -143,14 +138,10 @@ class Options:
 
     def choosing(self, **values: Any) -> Options:
         """Return the same options with these chosen values instead of the previous ones."""
-        made = dataclasses.replace(self, chosen={**self.chosen, **values})
-        if "made_task" in self.__dict__:  # with the data that it has read
-            made.__dict__["made_task"] = self.made_task
-        return made
+        return dataclasses.replace(self, chosen={**self.chosen, **values})
 
-    @functools.cached_property
-    def made_task(self) -> Task:
-        """The task, built with its options."""
+    def make_task(self) -> Task:
+        """Return the task, built with its options."""
         if isinstance(self.task, Task):
             return self.task
         names = {entry.name for entry in dataclasses.fields(self.task)}  # type: ignore[arg-type]
@@ -159,21 +150,26 @@ class Options:
             made.table(self.file)
         return made
 
-    @functools.cached_property
-    def of_model(self) -> Mapping[str, Any]:
-        """Given or chosen size and options of the networks. Raise ArgumentError for a pool without effect."""
+    def of_model(self, task: Task) -> dict[str, Any]:
+        """Return given or chosen size and options of the networks. Raise ArgumentError for a pool without effect."""
         found = {name: self.values[name] for name in model_options() if self.values.get(name) is not None}
-        task = self.made_task
         if found.get("pool", "last") != "last" and task.output == "all":
             raise ArgumentError(
                 f"Expected --pool only for one prediction per sequence, but got --pool {found['pool']} for {task.name}, "
                 f"which predicts at every step. Leave it out."
             )
-        return MappingProxyType(found)
+        return found
 
-    def config(self, model: Model | None = None) -> RunConfig:
-        """Return the run that these options describe. model: Replaces the model named by the options."""
-        computed = {"steps": self.steps, "batch_size": self.batch_size, "validate_every": self.validate_every}
+    def config(self, task: Task, model: Model | None = None) -> RunConfig:
+        """Return the run that these options describe.
+
+        Args:
+            task: The task that they make.
+            model: Replaces the model named by the options.
+        """
+        steps, batch_size = self.steps(task), self.batch_size(task)
+        computed = {"steps": steps, "batch_size": batch_size}
+        computed["validate_every"] = self._validate_every(steps, task.steps_per_epoch(batch_size))
         values, parts = self.values | computed, hints_of(RunConfig)
         found: dict[str, dict[str, Any]] = {}
         for option in _of_config(RunConfig):
@@ -182,40 +178,37 @@ class Options:
                 found.setdefault("".join(group), {})[name] = values[option.name]
         own = found.pop("", {})
         if model is None:
-            model = model_named(self["model"], **self.of_model)
-        return RunConfig(self.made_task, model, **own, **{name: parts[name](**part) for name, part in found.items()})
+            model = model_named(self["model"], **self.of_model(task))
+        return RunConfig(task, model, **own, **{name: parts[name](**part) for name, part in found.items()})
 
-    @property
-    def batch_size(self) -> int:
-        """Sequences per update."""
-        own = self.made_task.batch_size
-        advice = f"Pass another, or leave it out for the {own} of {self.made_task.name}."
+    def batch_size(self, task: Task) -> int:
+        """Return the sequences per update."""
+        own = task.batch_size
+        advice = f"Pass another, or leave it out for the {own} of {task.name}."
         return check_integer("batch_size, --batch-size,", self.values.get("batch_size", own), 1, advice=advice)
 
-    @property
-    def steps(self) -> int:
-        """Number of updates."""
+    def steps(self, task: Task) -> int:
+        """Return the number of updates."""
         steps, epochs = self.values.get("steps"), self["epochs"]
         if steps is not None and epochs is not None:
             raise ArgumentError(f"Expected --steps or --epochs, but got both, {steps} and {epochs:g}. Pass one.")
         if steps is not None:
             return steps
         if epochs is not None:
-            return updates_of_epochs(self.made_task, self.batch_size, epochs)
-        epoch = self.made_task.steps_per_epoch(self.batch_size)
-        return max(epoch or 0, _TABLE_STEPS if isinstance(self.made_task, TableTask) else _DEFAULT_STEPS)
+            return updates_of_epochs(task, self.batch_size(task), epochs)
+        epoch = task.steps_per_epoch(self.batch_size(task))
+        return max(epoch or 0, _TABLE_STEPS if isinstance(task, TableTask) else RunConfig.steps)
 
-    @property
-    def validate_every(self) -> int:
-        """Updates between two validations."""
-        given, epoch = self.values.get("validate_every"), self.made_task.steps_per_epoch(self.batch_size)
+    def _validate_every(self, steps: int, epoch: int | None) -> int:
+        """Return the updates between two validations."""
+        given = self.values.get("validate_every")
         if given is not None:
             return given
-        return RunConfig.validate_every if epoch is None else max(epoch, min(_OFTEN, self.steps // 20), 1)
+        return RunConfig.validate_every if epoch is None else max(epoch, min(_OFTEN, steps // 20), 1)
 
     def folder(self, what: str) -> Path:
         """Return the folder of the results."""
-        return self["out"] or results_folder(f"{self.made_task.name}-{what}")
+        return self["out"] or results_folder(f"{self.task.name}-{what}")
 
 
 def read_values(given: Mapping[str, Any], known: Mapping[str, Option], prog: str) -> dict[str, Any]:

@@ -135,19 +135,19 @@ def defaults_of(task: type[Task]) -> dict[str, Any]:
     return dict(with_recipe(Options(task, {})).chosen)
 
 
-def limit_warmup(options: Options, say: Say) -> Options:
+def limit_warmup(options: Options, task: Task, say: Say) -> Options:
     """Limit a warmup chosen by a recipe to a fifth of the updates, report it, and return the options."""
     warmup = options.chosen.get("warmup", 0)
-    limited = min(warmup, options.steps // _WARMUP_PARTS) if warmup else 0
+    limited = min(warmup, options.steps(task) // _WARMUP_PARTS) if warmup else 0
     if limited == warmup:
         return options
     say(f"warmup: {limited}, a fifth of the updates, instead of the recipe's {warmup}   (--warmup chooses another)")
     return options.choosing(warmup=limited)
 
 
-def leave_room_for_network(options: Options, say: Say) -> Options:
+def leave_room_for_network(options: Options, task: Task, say: Say) -> Options:
     """Raise a parameter budget chosen by a recipe if lags leave little of it, report it, and return the options."""
-    lags, task = options.of_model.get("lags"), options.made_task
+    lags = options.of_model(task).get("lags")
     if "parameters" not in options.chosen or not lags:
         return options
     budget: int = options["parameters"]

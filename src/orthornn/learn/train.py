@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +27,7 @@ from .predict import Loaded, load
 from .recipes import leave_room_for_network, limit_warmup, say_recipe, with_recipe
 from .runs.tensorboard import TensorBoard
 from .shown import Silent
+from .tasks import Task
 from .training import Processes, Run, RunConfig, RunResult, Trainer, run_to_end
 from .training.threads import choose_threads, set_threads
 
@@ -74,11 +76,16 @@ def train(
         processes.leave()
 
 
-def completed(options: Options, shown: Silent) -> Options:
-    """Return options completed from the data: the warmup of a recipe, and room for a network next to lags."""
+def completed(options: Options, shown: Silent) -> tuple[Options, Task]:
+    """Return the options completed from the data, and the task, which has read them.
+
+    What is completed is the warmup of a recipe, and room for a network next to lags.
+    """
     if options["threads"] is not None:
         set_threads(options["threads"])
-    return leave_room_for_network(limit_warmup(options, shown.say), shown.say)
+    task = options.make_task()
+    options = limit_warmup(options, task, shown.say)
+    return leave_room_for_network(options, task, shown.say), task
 
 
 def begun(options: Options, processes: Processes, shown: Silent) -> tuple[Run, Path]:
@@ -87,9 +94,9 @@ def begun(options: Options, processes: Processes, shown: Silent) -> tuple[Run, P
         raise ArgumentError(
             f"Expected --minutes only with --model auto, but got --model {options['model']}. Use --seconds."
         )
-    options = completed(options, shown)
-    config, folder = options.config(), options.folder(options["model"])
-    check_folder(folder, shown.files(config.task))
+    options, task = completed(options, shown)
+    config, folder = options.config(task), options.folder(options["model"])
+    check_folder(folder, shown.files(task))
     if options["for_c"]:
         for line in sizes_of(untrained(config), options["for_c"]).lines():
             shown.say(line)
@@ -120,7 +127,7 @@ def begun_search(options: Options, processes: Processes, shown: Silent) -> Searc
         raise ArgumentError(
             f"Expected one process for --model auto, but got {processes.count}. Run it without torchrun."
         )
-    options = completed(options, shown)
+    options, task = completed(options, shown)
     for name in ("tensorboard", "for_c"):
         if options[name]:
             raise ArgumentError(
@@ -128,12 +135,12 @@ def begun_search(options: Options, processes: Processes, shown: Silent) -> Searc
                 f"name a model."
             )
     minutes = _MINUTES if options["minutes"] is None else options["minutes"]
-    of_model = options.of_model
-    for line in options.made_task.summary_lines():
+    of_model = options.of_model(task)
+    for line in task.summary_lines():
         shown.say(line)
     folder = options.folder(AUTO)
-    check_folder(folder, shown.files(options.made_task))
-    search = Search.begin(options.config, of_model, minutes, folder)
+    check_folder(folder, shown.files(task))
+    search = Search.begin(partial(options.config, task), of_model, minutes, folder)
     say_unused(options.given, map(Trainer, search.configs.values()), shown.say)
     return search
 

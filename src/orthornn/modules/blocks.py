@@ -151,7 +151,8 @@ class OrthogonalBlocks(CheckpointedNetwork):
         self.depth = check_integer("depth", depth, 1)
         decay = decay if isinstance(decay, str) and decay == "part" else check_flag("decay", decay)
         check_choice("form", form, FORMS)
-        self._own_decay = decay != "part" or parametrization is not None or form == "rotations"
+        is_chosen = decay != "part" or parametrization is not None or form == "rotations"
+        self._by_default = frozenset() if is_chosen else frozenset({"decay"})
         methods = _per_block(parametrization, depth)
         methods = [_recurrent(method, self.state_size, decay, radii, form) for method in methods]
         self.mixing, self.norm = check_choice("mixing", mixing, MIXINGS), check_choice("norm", norm, NORMS)
@@ -371,10 +372,10 @@ class OrthogonalBlocks(CheckpointedNetwork):
         local_metadata: dict[str, Any] = arguments[0]
         parts = [(f"{prefix}blocks.{k}.recurrence.", block.recurrence) for k, block in enumerate(self.blocks)]
         old = may_be_first(local_metadata) and all(part._is_whole(state_dict, own) for own, part in parts)  # type: ignore[union-attr, operator]
-        if old and self.decay and not self._own_decay and lacks_decay(state_dict, parts[0][0]):
+        if old and self.decay and "decay" in self._by_default and lacks_decay(state_dict, parts[0][0]):
             for block in self.blocks:
                 block.recurrence._replace_transitions(Rotations())  # type: ignore[union-attr, operator]
-            vars(self).update(_own_decay=True, _version=1)  # of what it saves
+            vars(self).update(_by_default=frozenset(), _version=1)  # of what it saves
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     def extra_repr(self) -> str:

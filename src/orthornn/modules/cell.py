@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,18 @@ from .current import before_step
 from .overview import network_html
 from .rnn import OrthogonalRNN
 from .sequence_input import SequenceInput, check_fits, one_initial_state
+
+Value = TypeVar("Value")
+
+
+class _Read(Generic[Value]):
+    """An attribute of the cell's network, read on the cell."""
+
+    def __init__(self, name: str, doc: str) -> None:
+        self._name, self.__doc__ = name, doc
+
+    def __get__(self, cell: OrthogonalRNNCell | None, kind: type) -> Value:
+        return self if cell is None else getattr(cell.rnn, self._name)  # type: ignore[return-value]
 
 
 class OrthogonalRNNCell(nn.Module):
@@ -90,60 +102,19 @@ class OrthogonalRNNCell(nn.Module):
             )
         super().__setattr__(name, value)
 
-    @property
-    def input_size(self) -> int:
-        """Number of input features, I."""
-        return self.rnn.input_size
-
-    @property
-    def hidden_size(self) -> int:
-        """Number of hidden units, N."""
-        return self.rnn.hidden_size
-
-    @property
-    def parametrization(self) -> Parametrization:
-        """Parametrization of W."""
-        return self.rnn.parametrization
-
-    @property
-    def nonlinearity(self) -> str:
-        """Name of the activation."""
-        return self.rnn.nonlinearity
-
-    @property
-    def bias(self) -> bool:
-        """Whether the cell has a bias vector."""
-        return self.rnn.bias
-
-    @property
-    def learn_h0(self) -> bool:
-        """Whether the initial state is trained."""
-        return self.rnn.learn_h0
-
-    @property
-    def gain(self) -> float:
-        """Gain g; with ``learn_gain`` its initial value."""
-        return self.rnn.gain
-
-    @property
-    def learn_gain(self) -> bool:
-        """Whether the gain is trained."""
-        return self.rnn.learn_gain
-
-    @property
-    def weight_ih(self) -> Tensor:
-        """V (N, I), or (N, I, 2) in a complex network: the parameter ``rnn.weight_ih_l0``."""
-        return self.rnn.weight_ih_l0
-
-    @property
-    def weight_hh(self) -> Tensor:
-        """W (N, N), recomputed on each read: ``rnn.weight_hh_l0``."""
-        return self.rnn.weight_hh_l0
-
-    @property
-    def bias_ih(self) -> Tensor | None:
-        """The only bias vector, ``rnn.bias_ih_l0``, or None. torch.nn.RNNCell has a second one, bias_hh."""
-        return self.rnn.bias_ih_l0
+    input_size = _Read[int]("input_size", "Number of input features, I.")
+    hidden_size = _Read[int]("hidden_size", "Number of hidden units, N.")
+    parametrization = _Read[Parametrization]("parametrization", "Parametrization of W.")
+    nonlinearity = _Read[str]("nonlinearity", "Name of the activation.")
+    bias = _Read[bool]("bias", "Whether the cell has a bias vector.")
+    learn_h0 = _Read[bool]("learn_h0", "Whether the initial state is trained.")
+    gain = _Read[float]("gain", "Gain g; with ``learn_gain`` its initial value.")
+    learn_gain = _Read[bool]("learn_gain", "Whether the gain is trained.")
+    weight_ih = _Read[Tensor]("weight_ih_l0", "V (N, I), or (N, I, 2) in a complex network: ``rnn.weight_ih_l0``.")
+    weight_hh = _Read[Tensor]("weight_hh_l0", "W (N, N), recomputed on each read: ``rnn.weight_hh_l0``.")
+    bias_ih = _Read[Tensor | None](
+        "bias_ih_l0", "The only bias vector, or None. torch.nn.RNNCell has a second one, bias_hh."
+    )
 
     def forward(
         self,

@@ -5,7 +5,7 @@ DeltaProduct).
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,8 @@ from ..kernels.delta.call import DeltaCall
 from ..kernels.delta.kernel import run
 from ..kernels.projection import cast, is_tokens, project
 from ..layout import SequenceLayout
-from .input_dependent import GATES, Gate, InputDependentNetwork, check_strength, unit_vectors
-from .network import Checks, RecurrentNetwork, Shape, listed
-from .sequence_input import NetworkSizes
+from .input_dependent import GATES, Gate, InputDependentNetwork, unit_vectors
+from .network import RecurrentNetwork, Shape, listed
 from .stack import warn_of_dropout
 
 
@@ -72,7 +71,6 @@ class DeltaRNN(InputDependentNetwork):
     """
 
     h0: nn.Parameter | None
-    _settable: ClassVar[Checks] = {**RecurrentNetwork._settable, "beta": check_strength}
     _fixed = RecurrentNetwork._fixed | {"heads", "key_size", "state_shape", "updates", "gate"}
 
     def __init__(
@@ -114,10 +112,6 @@ class DeltaRNN(InputDependentNetwork):
         self.add_parameters(self._shapes(), device, dtype)
         self.reset_parameters()
 
-    def _is_fixed(self, name: str, value: object) -> bool:
-        has_maps = name == "beta" and "beta" in self.__dict__ and "input" in (self.beta, value)
-        return has_maps or super()._is_fixed(name, value)
-
     @property
     def state_shape(self) -> tuple[int, int, int]:
         """The sizes H, K and V."""
@@ -135,9 +129,7 @@ class DeltaRNN(InputDependentNetwork):
         }
         shapes: dict[str, Shape | None] = {}
         for suffix, width in self.layer_inputs():
-            for name, size in maps.items():
-                shapes[f"weight_{name}_{suffix}"] = (size, width) if size else None
-                shapes[f"bias_{name}_{suffix}"] = (size,) if size and self.bias else None
+            shapes |= self._map_shapes(maps, suffix, width)
         shapes["h0"] = (len(self.suffixes), *self.state_shape) if self.learn_h0 else None
         return shapes
 
@@ -167,12 +159,6 @@ class DeltaRNN(InputDependentNetwork):
             "Expected a network with one transition, but got a DeltaRNN, whose transition depends on the input."
         )
 
-    def _sizes(self) -> NetworkSizes:
-        """Return the requirements on an input."""
-        weight = self._parameter(f"weight_k_{self.suffixes[0]}")
-        count = len(self.suffixes)
-        return NetworkSizes(self.input_size, self.hidden_size, count, False, self.batch_first, weight, self.state_shape)
-
     def _layer(
         self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout, only_last: bool
     ) -> tuple[Tensor, Tensor]:
@@ -191,15 +177,11 @@ class DeltaRNN(InputDependentNetwork):
         k, v, z, g = (self._map(name, suffix, x) for name in ("k", "v", "beta", "gate"))
         assert k is not None
         assert v is not None
-        if z is None:
-            assert not isinstance(self.beta, str)
-            beta = k.new_full((*k.shape[:-1], M, H), self.beta)
-        else:
-            beta = (1 - torch.cos(z)).unflatten(-1, (M, H))
+        k, v = k.unflatten(-1, (M, H, K)), v.unflatten(-1, (M, H, V))
+        beta = self._strengths(z, k, k.shape[:-1])
         gate = None if g is None else (1 / (1 + g * g)).unflatten(-1, (H, -1))
         first, again = (None if S is None else cast(S, k.dtype).expand(layout.batch, H, K, V) for S in starts)
         assert first is not None
-        k, v = k.unflatten(-1, (M, H, K)), v.unflatten(-1, (M, H, V))
         return DeltaCall(q, k, v, beta, gate, first, again, layout)
 
     def _queries(self, suffix: str, x: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from .network import RecurrentNetwork, listed
 from .sequence_input import NetworkSizes, SequenceInput, Starts
 from .transition import Transition
 
+DEFAULT_LAYERS = 2  # of rotations, as in the papers of GORU and EURNN
 _SMALL = 0.01
 
 
@@ -99,7 +100,7 @@ class GORU(RecurrentNetwork):
         self.input_size = check_integer("input_size", input_size, 1)
         self.hidden_size = check_integer("hidden_size", hidden_size, 1)
         self.num_layers, self.bidirectional = 1, False
-        parametrization = Givens(layers=2) if parametrization is None else parametrization
+        parametrization = Givens(layers=DEFAULT_LAYERS) if parametrization is None else parametrization
         check_description("parametrization", parametrization, "Givens(layers=2)")
         self.parametrization = parametrization
         self.batch_first, self.learn_h0 = batch_first, check_flag("learn_h0", learn_h0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -14,8 +15,8 @@ from ..kernels.projection import cast
 from ..kernels.reflections import reference
 from ..kernels.reflections.call import SHORTEST
 from ..layout import SequenceLayout
-from .network import RecurrentNetwork
-from .sequence_input import SequenceInput, Starts
+from .network import Checks, RecurrentNetwork, Shape
+from .sequence_input import NetworkSizes, SequenceInput, Starts
 from .stack import Stack
 
 Gate = Literal["scalar", "diagonal"]
@@ -41,11 +42,41 @@ def unit_vectors(x: Tensor) -> Tensor:
 class InputDependentNetwork(RecurrentNetwork):
     """A network of L layers, each of which chooses its transition at each step; `_layer` is one layer and direction.
 
-    S is the size of one state: N in a ReflectionRNN, (H, K, V) in a DeltaRNN.
+    S is the size of one state: N in a ReflectionRNN, (H, K, V) in a DeltaRNN, whose ``state_shape`` it is.
     """
 
+    _settable: ClassVar[Checks] = {**RecurrentNetwork._settable, "beta": check_strength}
+    heads: int
+    beta: float | str
+    bias: bool
+    batch_first: bool
     dropout: float
     suffixes: list[str]
+
+    def _is_fixed(self, name: str, value: object) -> bool:
+        turns_map = name == "beta" and "beta" in self.__dict__ and "input" in (self.beta, value)
+        return turns_map or super()._is_fixed(name, value)
+
+    def _map_shapes(self, maps: Mapping[str, int], suffix: str, width: int) -> dict[str, Shape | None]:
+        """Return the shapes of the maps from the inputs of a layer, by the sizes of their outputs; 0 for none."""
+        shapes: dict[str, Shape | None] = {}
+        for name, size in maps.items():
+            shapes[f"weight_{name}_{suffix}"] = (size, width) if size else None
+            shapes[f"bias_{name}_{suffix}"] = (size,) if size and self.bias else None
+        return shapes
+
+    def _strengths(self, z: Tensor | None, k: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Return the strengths in this shape, (..., M, H). z: Their map (..., M H), or None. k: For dtype and device."""
+        if z is not None:
+            return (1 - torch.cos(z)).unflatten(-1, shape[-2:])
+        assert not isinstance(self.beta, str)
+        return k.new_full(shape, self.beta)
+
+    def _sizes(self) -> NetworkSizes:
+        """Return the requirements on an input and a state."""
+        weight, matrix = self._parameter(f"weight_k_{self.suffixes[0]}"), getattr(self, "state_shape", None)
+        count = len(self.suffixes)
+        return NetworkSizes(self.input_size, self.hidden_size, count, False, self.batch_first, weight, matrix)
 
     def _forward(
         self, given: SequenceInput, states: tuple[Tensor, ...], restarts: Starts, only_last: bool

@@ -37,14 +37,14 @@ class RecurrentNetwork(nn.Module):
     """A network that reads sequences, with one or more layers and one or two directions.
 
     Settings that every call reads may be changed at any time and are checked on assignment; settings that determined
-    the parameters are read-only.
+    the parameters are read-only: `_fixed` has their names, to which a constructor adds those that its options fix.
     """
 
     _settable: ClassVar[Checks] = {
         "batch_first": check_flag,
         "dropout": partial(check_number, low=0.0, high=1.0),
     }
-    _fixed: ClassVar[frozenset[str]] = frozenset(
+    _fixed: frozenset[str] = frozenset(
         {"input_size", "hidden_size", "num_layers", "num_directions", "bidirectional", "bias", "learn_h0"}
         | {"parametrization", "nonlinearity", "activation", "is_complex", "suffixes", "memory", "segment"}
     )
@@ -52,6 +52,8 @@ class RecurrentNetwork(nn.Module):
     hidden_size: int
     num_layers: int = 1
     bidirectional: bool = False
+    _by_default: frozenset[str] = frozenset()
+    """Options that the constructor was not given, which loading an old state_dict may therefore replace."""
     _start_names: ClassVar[tuple[str, str]] = ("h0", "h")  # of an initial state, in forward (next to hx) and in step
 
     def __setattr__(self, name: str, value: Any) -> None:

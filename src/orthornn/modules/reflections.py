@@ -20,10 +20,10 @@ from ..kernels.reflections.call import ReflectionCall
 from ..kernels.reflections.functional import check_tokens, segment_of
 from ..kernels.reflections.kernel import run
 from ..layout import SequenceLayout
-from .input_dependent import GATES, Gate, InputDependentNetwork, check_strength, unit_vectors
+from .input_dependent import GATES, Gate, InputDependentNetwork, unit_vectors
 from .layer import activation_in
 from .network import CheckpointedNetwork, Checks, RecurrentNetwork, Shape, listed
-from .sequence_input import NetworkSizes, check_fits
+from .sequence_input import check_fits
 from .stack import warn_of_dropout
 
 Kind = Literal["reflections", "rotation"]
@@ -91,11 +91,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
     """
 
     h0: nn.Parameter | None
-    _settable: ClassVar[Checks] = {
-        **RecurrentNetwork._settable,
-        "clip_backward": check_positive,
-        "beta": check_strength,
-    }
+    _settable: ClassVar[Checks] = {**InputDependentNetwork._settable, "clip_backward": check_positive}
     _fixed = RecurrentNetwork._fixed | {"heads", "transition", "reflections", "gate", "base", "additive"}
 
     def __init__(
@@ -141,6 +137,8 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
                 "Expected neither reflections nor beta next to transition='rotation', which is two reflections with "
                 f"beta=2, but got reflections={reflections}, beta={beta!r}."
             )
+        if transition == "rotation":
+            self._fixed |= {"beta"}
         self.additive, self.bias = check_flag("additive", additive), check_flag("bias", bias)
         self.batch_first, self.learn_h0 = batch_first, check_flag("learn_h0", learn_h0)
         self.bidirectional = check_flag("bidirectional", bidirectional)
@@ -166,9 +164,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
         }
         shapes: dict[str, Shape | None] = {}
         for suffix, width in self.layer_inputs():
-            for name, size in maps.items():
-                shapes[f"weight_{name}_{suffix}"] = (size, width) if size else None
-                shapes[f"bias_{name}_{suffix}"] = (size,) if size and self.bias else None
+            shapes |= self._map_shapes(maps, suffix, width)
             if self.base == "fixed" and half:
                 shapes[f"bias_base_{suffix}"] = (half,)
             shapes[f"weight_ih_{suffix}"] = (n, width) if self.additive else None
@@ -177,11 +173,6 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
             shapes[f"activation_{suffix}"] = (phi_size,) if phi_size and not biased else None
         shapes["h0"] = (len(self.suffixes), n) if self.learn_h0 else None
         return shapes
-
-    def _is_fixed(self, name: str, value: object) -> bool:
-        known = name == "beta" and "beta" in self.__dict__
-        has_maps = known and (self.transition == "rotation" or "input" in (self.beta, value))
-        return has_maps or super()._is_fixed(name, value)
 
     @property
     def num_reflections(self) -> int:
@@ -266,12 +257,6 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
             "transition_matrices(x) returns W for each input."
         )
 
-    def _sizes(self) -> NetworkSizes:
-        """Return the requirements on an input."""
-        suffixes = self.suffixes
-        weight = self._parameter(f"weight_k_{suffixes[0]}")
-        return NetworkSizes(self.input_size, self.hidden_size, len(suffixes), False, self.batch_first, weight)
-
     def _layer(
         self, suffix: str, x: Tensor, starts: tuple[Tensor, Tensor | None], layout: SequenceLayout, only_last: bool
     ) -> tuple[Tensor | None, Tensor]:
@@ -307,12 +292,7 @@ class ReflectionRNN(InputDependentNetwork, CheckpointedNetwork):
         k = k.unflatten(-1, (count, n))
         if self.transition == "rotation":
             k = _rotation_reflectors(k, heads)
-        z = linear("beta")
-        if z is None:
-            assert not isinstance(self.beta, str)
-            beta = k.new_full((*k.shape[:-1], heads), self.beta)
-        else:
-            beta = (1 - torch.cos(z)).unflatten(-1, (count, heads))
+        beta = self._strengths(linear("beta"), k, (*k.shape[:-1], heads))
         g = linear("gate")
         gate = None if g is None else 1 / (1 + g * g)
         angles = linear("base") if self.base == "input" else self._wide(f"bias_base_{suffix}")

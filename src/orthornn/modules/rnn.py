@@ -135,7 +135,6 @@ class OrthogonalRNN(CheckpointedNetwork):
     _fixed = RecurrentNetwork._fixed | {"learn_gain", "mode", "all_weights"}
     _version = STATE_VERSION
     _traces: list[LayerTrace] | None = None  # see tracing.py
-    _own_parametrization = _own_nonlinearity = True  # whether these were given to the constructor
 
     def __init__(
         self,
@@ -167,7 +166,8 @@ class OrthogonalRNN(CheckpointedNetwork):
         self.dropout, self.gain, self.batch_first = dropout, gain, batch_first
         self.clip_backward, self.linear_transition = clip_backward, linear_transition
         warn_of_dropout(self.dropout, num_layers)
-        self._own_parametrization, self._own_nonlinearity = parametrization is not None, nonlinearity is not None
+        choices = {"parametrization": parametrization, "nonlinearity": nonlinearity}
+        self._by_default = frozenset(name for name, given in choices.items() if given is None)
         phi = activation(DEFAULT_NONLINEARITY if nonlinearity is None else nonlinearity)
         if parametrization is None:
             parametrization = default_parametrization(hidden_size, linear_transition or phi.name == "identity")
@@ -176,6 +176,8 @@ class OrthogonalRNN(CheckpointedNetwork):
         self.bias = check_flag("bias", bias)
         self.bidirectional = check_flag("bidirectional", bidirectional)
         self.learn_h0, self.learn_gain = check_flag("learn_h0", learn_h0), check_flag("learn_gain", learn_gain)
+        if learn_gain:
+            self._fixed |= {"gain"}  # of which the parameters are made
         self.set_memory(memory, segment)
 
         check_factory(device, dtype)
@@ -254,7 +256,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         memory = transition.method.memory
         if memory is not None:
             parameter.masked_fill_(memory.to(parameter.device), self.activation.linear)
-        elif not self._own_nonlinearity:
+        elif "nonlinearity" in self._by_default:
             nn.init.constant_(parameter, self.activation.linear)
 
     @property
@@ -534,9 +536,6 @@ class OrthogonalRNN(CheckpointedNetwork):
         else:
             transition.set_weight_(value)
 
-    def _is_fixed(self, name: str, value: object) -> bool:
-        return super()._is_fixed(name, value) or (name == "gain" and getattr(self, "learn_gain", False))
-
     def _load_from_state_dict(
         self,
         state_dict: dict[str, Any],
@@ -553,7 +552,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         old = may_be_first(local_metadata) and self._is_whole(state_dict, prefix)
         if old and self._has_default_transitions() and has_first_transition(state_dict, prefix, self.hidden_size):
             self._replace_transitions(first_parametrization(self.hidden_size))
-        if old and not self._own_nonlinearity and lacks_nonlinearity(state_dict, prefix):
+        if old and "nonlinearity" in self._by_default and lacks_nonlinearity(state_dict, prefix):
             self._replace_nonlinearity(FIRST_NONLINEARITY)
         if old:
             vars(self)["_version"] = 1  # what it saves can be read by a network with the defaults of today
@@ -567,7 +566,7 @@ class OrthogonalRNN(CheckpointedNetwork):
         """Return whether the parametrization was not chosen, neither in the constructor nor later, as by `convert`."""
         is_linear = self.linear_transition or self.nonlinearity == "identity"
         default = default_parametrization(self.hidden_size, is_linear)
-        return not self._own_parametrization and self.parametrization == default
+        return "parametrization" in self._by_default and self.parametrization == default
 
     def _is_whole(self, state_dict: dict[str, Any], prefix: str) -> bool:
         """Return whether a state has weights of every layer and direction."""
@@ -577,12 +576,13 @@ class OrthogonalRNN(CheckpointedNetwork):
         """Replace the transitions by new ones under another parametrization of the same field, with initial values."""
         for name, transition in list(self.transitions()):
             setattr(self, name, transition.under(parametrization))
-        vars(self).update(parametrization=parametrization, _own_parametrization=True)
+        vars(self).update(parametrization=parametrization, _by_default=self._by_default - {"parametrization"})
 
     def _replace_nonlinearity(self, nonlinearity: Name) -> None:
         """Switch to another nonlinearity; parameters that it adds have no values yet."""
         activation = activation_in(nonlinearity, self.is_complex)
-        vars(self).update(activation=activation, nonlinearity=activation.name, _own_nonlinearity=True)
+        by_default = self._by_default - {"nonlinearity"}
+        vars(self).update(activation=activation, nonlinearity=activation.name, _by_default=by_default)
         like = self._parameter(f"weight_ih_{self.suffixes[0]}")
         for name, shape in self._shapes().items():
             own = self._parameters[name]

@@ -103,10 +103,11 @@ class SequenceInput(NamedTuple):
             if not torch.compiler.is_compiling():  # in a graph the operator checks them
                 check_batch_sizes(packed.batch_sizes, layout.rows, layout.batch)
         if reset is not None:
-            layout.resets = _rows_of("reset", reset, check_reset, layout, packed, sizes, is_batched)
+            reset = _rows_of("reset", reset, check_reset, layout, packed, sizes, is_batched)
         if dt is not None:
-            layout.dt = times_of(_rows_of("dt", dt, check_dt, layout, packed, sizes, is_batched))
-        return cls(x, layout, is_batched, sizes, packed)
+            dt = times_of(_rows_of("dt", dt, check_dt, layout, packed, sizes, is_batched))
+        unbroken = reset is None and dt is None
+        return cls(x, layout if unbroken else layout.between(reset, dt), is_batched, sizes, packed)
 
     @classmethod
     def of_step(
@@ -131,14 +132,13 @@ class SequenceInput(NamedTuple):
         check_fits("input", x, sizes)
         is_batched = _check_one_step(name, x, sizes, for_sequences)
         rows = x if is_batched else x.unsqueeze(0)
-        layout = SequenceLayout(1, rows.shape[0])
         if reset is not None:
             check_reset(reset, tuple(rows.shape[:1]) if is_batched else (), x.device)
-            layout.resets = reset.view(-1)
+            reset = reset.view(-1)
         if dt is not None:
             check_dt(dt, tuple(rows.shape[:1]) if is_batched else (), x.device)
-            layout.dt = times_of(dt.reshape(-1))
-        return cls(rows, layout, is_batched, sizes, None)
+            dt = times_of(dt.reshape(-1))
+        return cls(rows, SequenceLayout(1, rows.shape[0], resets=reset, dt=dt), is_batched, sizes, None)
 
     def as_sequence(self) -> SequenceInput:
         """Return the input of one step, (B, ...), as a sequence (1, B, ...), without resets: see `begun`."""

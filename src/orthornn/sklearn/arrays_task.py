@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from ..learn.tasks import Batch, Objective, Problem, Task
 from ..learn.tasks.abilities import warm_start
 from ..learn.tasks.linear_start import start_linear
+from ..learn.tasks.problem import in_batches
 from ..learn.tasks.sequences import Ragged
 from ..learn.tasks.task import batch_rows, judged
 
@@ -67,8 +68,7 @@ class ArraysTask(Task):
 
     def _validation(self, batch_size: int) -> Iterator[Batch]:
         which = self.parts["validation"]
-        for start in range(0, len(which), batch_size):
-            yield self._batch(which[start : start + batch_size])
+        return in_batches(len(which), batch_size, lambda own: self._batch(which[own]))
 
     def _batch(self, which: np.ndarray) -> Batch:
         inputs, own = Ragged(self.lengths).steps(which).take(self.rows), torch.from_numpy(which)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from orthornn.learn.own_data import options_for
 from orthornn.learn.recipes import NONE, with_recipe
 from orthornn.learn.report.runs import chosen
 from orthornn.learn.shown import Silent
-from orthornn.learn.tasks import TASKS, Forecast
+from orthornn.learn.tasks import TASKS, Forecast, Task
 from orthornn.learn.train import completed
 from orthornn.learn.training import Run, RunResult, read_config, read_metrics, run_to_end
 from orthornn.saved.run_files import CONFIG, METRICS
@@ -76,19 +77,19 @@ def asked(places: Places, name: str, **options: Any) -> Options:
     return options_for(task.data, {**given, **more, **options}, lambda line: None)  # type: ignore[attr-defined]
 
 
-def options(places: Places, cell: Cell) -> Options:
-    """Return all options of a cell."""
+def options(places: Places, cell: Cell) -> tuple[Options, Task]:
+    """Return all options of a cell, and its task."""
     found = asked(places, cell.set, seed=cell.seed, **OPTIONS[cell.method])
     return completed(with_recipe(found), Silent())
 
 
 def trained(places: Places, cell: Cell, folder: Path) -> dict[str, Any]:
     """Train a cell in a folder, or resume it there; return its entry. Raise Interrupted after a signal."""
-    found = options(places, cell)
+    found, task = options(places, cell)
     if found["model"] == AUTO:
-        result = _searched(found, folder)
+        result = _searched(found, task, folder)
     else:
-        config = found.config()
+        config = found.config(task)
         if (folder / CONFIG).exists() and read_config(folder / CONFIG) != config:
             shutil.rmtree(folder)  # of another version
         result = run_to_end(Run.resume(folder) if (folder / CONFIG).exists() else Run(config, folder))
@@ -125,11 +126,11 @@ def is_current(entry: dict[str, Any]) -> bool:
     )
 
 
-def _searched(options: Options, folder: Path) -> RunResult:
+def _searched(options: Options, task: Task, folder: Path) -> RunResult:
     if (folder / STATE).exists():
         search = Search.resume(folder)
     else:
-        search = Search.begin(options.config, options.of_model, options["minutes"], folder)
+        search = Search.begin(partial(options.config, task), options.of_model(task), options["minutes"], folder)
     return search.run_to_end()[1]
 
 

@@ -25,6 +25,7 @@ import torch
 from orthornn._files import write_bytes
 from orthornn.environment import commit
 from orthornn.errors import DataError, Interrupted, OrthornnError
+from orthornn.learn.compare import best_baselines_first
 from orthornn.learn.tasks.abilities import plain_baselines
 from orthornn.saved.json_files import read_json
 
@@ -37,9 +38,8 @@ from .sets import SETS, Places
 
 def plain(places: Places, name: str) -> dict[str, Any]:
     """Return the results of the plain methods on a data set, the best by validation first."""
-    task = cells.asked(places, name).made_task
-    sign = -1 if task.higher_is_better else 1
-    found = sorted(plain_baselines(task), key=lambda one: sign * one.validation[task.metric])
+    task = cells.asked(places, name).make_task()
+    found = best_baselines_first(task, plain_baselines(task))
     sizes = [sum(1 for _ in task.problem().validation(1)), sum(1 for _ in task.problem().test(1))]
     return {
         "set": name,

@@ -27,12 +27,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from orthornn._checks import check_choice, check_integer
+from orthornn._checks import check_choice
 from orthornn._optional_packages import import_optional
 from orthornn.errors import DataError
 from orthornn.learn.files.inflate import check_inflated
 from orthornn.learn.tasks import Batch, Objective, Problem
 from orthornn.learn.tasks.abilities import baselines
+from orthornn.learn.tasks.problem import in_batches
 from orthornn.learn.tasks.sequences import Ragged, flat
 from orthornn.learn.tasks.task import Task, batch_rows, judged
 
@@ -104,10 +105,7 @@ class PianoRolls(Task):
         return Batch(steps.take(frames), steps.take(frames, 1))
 
     def _held_out(self, part: str, batch_size: int) -> Iterator[Batch]:
-        check_integer("batch_size", batch_size, 1)
-        count = len(self._rolls[part].pieces)
-        for start in range(0, count, batch_size):
-            yield self._batch(part, np.arange(start, min(start + batch_size, count)))
+        return in_batches(len(self._rolls[part].pieces), batch_size, partial(self._batch, part))
 
     def _predicted(self, part: str) -> Tensor:
         frames, pieces = self._rolls[part]

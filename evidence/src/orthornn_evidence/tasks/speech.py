@@ -18,7 +18,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -33,6 +33,7 @@ from orthornn.learn.files.audio import resample, write_wav
 from orthornn.learn.files.inflate import check_inflated
 from orthornn.learn.tasks import Batch, Objective, Problem
 from orthornn.learn.tasks.abilities import baselines, output_files, write_outputs
+from orthornn.learn.tasks.problem import in_batches
 from orthornn.learn.tasks.sequences import Ragged, flat, mean_of_each
 from orthornn.learn.tasks.splits import check_no_shares
 from orthornn.learn.tasks.task import Task, batch_rows, judged
@@ -187,9 +188,7 @@ class Speech(Task):
         return Batch((inputs - mean) / deviation, targets)
 
     def _batches(self, part: Utterances, batch_size: int) -> Iterator[Batch]:
-        check_integer("batch_size", batch_size, 1)
-        for start in range(0, len(part.frames), batch_size):
-            yield self._batch(part, np.arange(start, min(start + batch_size, len(part.frames))))
+        return in_batches(len(part.frames), batch_size, partial(self._batch, part))
 
     def _predicted(self, part: Utterances) -> Tensor:
         """Return the rows that are predicted: all but the first of each utterance."""

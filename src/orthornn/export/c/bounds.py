@@ -28,7 +28,7 @@ import torch
 from ..._checks import check_integer, check_number
 from ..._masked import as_array
 from ...errors import ArgumentError, ArgumentTypeError, NonFiniteError, ShapeError
-from .folded import Array, FoldedLayer, FoldedNetwork
+from .folded import Array, FoldedLayer, FoldedNetwork, with_vectors
 
 ROOM = 32  # pre-activations up to this many times the largest state are represented; see fixed.py
 _SHRINKING = (
@@ -277,7 +277,7 @@ def calibrated(network: FoldedNetwork, x: Array, margin: float) -> Ranges:
         before = now
         _, now = network.step(x[:, t], list(now), watch)
         read = x[:, t] if network.tokens else network.prepared(np.asarray(x[:, t], np.float64))
-        read = network.read_inputs(read)[1]
+        read = with_vectors(network.vectors, read)[1]
         for k, (layer, h) in enumerate(zip(network.layers, before)):
             if layer.phi.name in _SHRINKING:
                 a = layer.projected(read, network.tokens and not k)

@@ -67,7 +67,7 @@ from .fixed_blocks import (
     gelu,
     plus,
 )
-from .folded import Array, Base, FoldedLayer, FoldedNetwork, swapped
+from .folded import Array, Base, FoldedLayer, FoldedNetwork, swapped, with_vectors
 from .reading import Reading
 
 _LARGEST_SLOPE = 2.0
@@ -299,7 +299,7 @@ class FixedNetwork:
     def step(self, x: Array, states: list[Array]) -> tuple[Array, list[Array]]:
         """Return y (..., O) and the next states from integers x (..., I), or tokens (...,)."""
         after: list[Array] = []
-        given, x = self._inputs(x)
+        given, x = with_vectors(self.vectors, x)
         out, read = x, x
         for k, (layer, h) in enumerate(zip(self.layers, states)):
             tokens = self.network.input_size if self.network.tokens and not k else None
@@ -319,14 +319,6 @@ class FixedNetwork:
             pooled = cut(self.gelu(gelu(plus(self.H(pooled), self.e))))
         y = plus(self.Y(pooled), self.d)
         return y if self.reading.A is None else y + self.reading.A(seen[-1]), [*after, *seen]
-
-    def _inputs(self, x: Array) -> tuple[Array, Array]:
-        """Return the input of the lags and the input of the first layer."""
-        if self.vectors is None:
-            return x, x
-        series, number = len(self.vectors) - 1, x[..., -1]
-        number = np.where((number >= 0) & (number < series), number, series)
-        return x[..., :-1], np.concatenate([x[..., :-1], self.vectors[number]], -1)
 
     def run(self, x: Array) -> Array:
         """Return y (B, T, O), or (B, O) if the network is read after the last step, from raw x (B, T, I) or (B, T).

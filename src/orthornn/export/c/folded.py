@@ -242,14 +242,6 @@ class FoldedNetwork:
             return x
         return x * self.input_scale + self.input_offset
 
-    def read_inputs(self, x: Array) -> tuple[Array, Array]:
-        """Return the inputs of the lags and of the first layer from prepared input (..., I), or tokens (...,)."""
-        if self.vectors is None:
-            return x, x
-        series = len(self.vectors) - 1
-        number = np.where((x[..., -1] >= 0) & (x[..., -1] < series), x[..., -1], series).astype(int)
-        return x[..., :-1], np.concatenate([x[..., :-1], self.vectors[number]], -1)
-
     @property
     def log_odds(self) -> float:
         """Smallest difference of the two scores for which the second class is predicted."""
@@ -287,7 +279,7 @@ class FoldedNetwork:
         """
         after = []
         x = x if self.tokens else self.prepared(np.asarray(x, np.float64))
-        given, x = self.read_inputs(x)
+        given, x = with_vectors(self.vectors, x)
         for k, (layer, h) in enumerate(zip(self.layers, states)):
             tokens, block = self.tokens and not k, self.blocks[k] if self.blocks else None
             a = layer.projected(x if block is None else block.normalized(x), tokens)
@@ -321,6 +313,17 @@ class FoldedNetwork:
         """Return the hidden units of a perceptron as readout, from its input."""
         assert self.H is not None
         return F.gelu(torch.from_numpy(h @ self.H.T + (0 if self.e is None else self.e))).numpy()
+
+
+def with_vectors(vectors: Array | None, x: Array) -> tuple[Array, Array]:
+    """Return the inputs of the lags and of the first layer from inputs (..., I), whose last one is the number of a series
+    if the series have vectors (S + 1, E).
+    """
+    if vectors is None:
+        return x, x
+    series, number = len(vectors) - 1, x[..., -1]
+    known = np.where((number >= 0) & (number < series), number, series).astype(int)
+    return x[..., :-1], np.concatenate([x[..., :-1], vectors[known]], -1)
 
 
 class FoldedModule(nn.Module):

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...layout import SequenceLayout
 from ..call import Call, Size
 from . import tf32
 from .reference.backend import REFERENCE
@@ -149,8 +148,7 @@ def _with(call: Call, own: tuple[Tensor | None, ...]) -> Call:
     assert h0 is not None
     assert weight is not None
     factors = None if U is None or S is None else (U, S)
-    given = call.layout
-    layout = SequenceLayout(given.length, given.batch, given.batch_sizes, given.rows, resets)
+    layout = call.layout.between(resets)
     return call._replace(
         h0=h0, weight=weight, c=c, s=s, parameter=parameter, factors=factors, restart=restart, layout=layout
     )

@@ -94,7 +94,7 @@ def delta_rnn(
     check_choice("backend", backend, BACKENDS)
     layout = checked_layout(k, batch_sizes, batch, "state")
     found = check_resets(Resets(reset, restart), first, state, "state")
-    layout.resets = None if found.reset is None else found.reset.flatten()
+    layout = layout.between(None if found.reset is None else found.reset.flatten())
     call = DeltaCall(q, k, v, beta, gate, state, found.restart, layout, backend)
     backend_of(call)
     out, last = run(call)

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from ...layout import SequenceLayout
 from ..call import States
@@ -48,11 +47,7 @@ class _Delta(OperatorKernel[DeltaCall]):
             return States(rows.view(*call.layout.shape(call.shape[1]), call.shape[3]), call.state + rows.sum())
         return (reference if call.backend == "reference" else chunked).forward(call)
 
-    def read(self, tensors: list[Tensor | None], layout_tensors: list[Tensor | None], spec: str) -> DeltaCall:
-        q, state, (batch_sizes, resets) = tensors[0], tensors[self.state], layout_tensors
-        assert q is not None
-        assert state is not None
-        layout = SequenceLayout.of(q, batch_sizes, state.shape[0], resets)
+    def read(self, tensors: Tensors, others: Tensors, layout: SequenceLayout, spec: str) -> DeltaCall:
         return DeltaCall(*tensors, layout, spec)  # type: ignore[arg-type, call-arg]
 
     def shapes(self, call: DeltaCall) -> Shapes:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from ...layout import SequenceLayout
 from .. import checkpointing
 from ..call import Options, States
@@ -41,11 +39,7 @@ class _Irregular(OperatorKernel[IrregularCall]):
     def plain(self, call: IrregularCall) -> States:
         return reference.forward(call)
 
-    def read(self, tensors: list[Tensor | None], layout_tensors: list[Tensor | None], spec: str) -> IrregularCall:
-        x, h0, (batch_sizes, resets) = tensors[0], tensors[self.state], layout_tensors
-        assert x is not None
-        assert h0 is not None
-        layout = SequenceLayout.of(x, batch_sizes, h0.shape[0], resets)
+    def read(self, tensors: Tensors, others: Tensors, layout: SequenceLayout, spec: str) -> IrregularCall:
         return IrregularCall(*tensors, layout, Options.from_spec(spec))  # type: ignore[arg-type, call-arg]
 
     def shapes(self, call: IrregularCall) -> Shapes:

@@ -135,7 +135,7 @@ def reflection_rnn(
     check_choice("backend", backend, BACKENDS)
     phi = check_activation(activation, parameter, n)
     found = check_resets(Resets(reset, restart), first if index is None else tuple(index.shape), h0)
-    layout.resets = None if found.reset is None else found.reset.flatten()
+    layout = layout.between(None if found.reset is None else found.reset.flatten())
     length = segment_of(memory, segment, layout.length)
     options = Options("reflections", phi, check_positive("clip", clip), output == "last", backend, length)
     call = ReflectionCall(k, beta, gate, angles, x, h0, parameter, found.restart, index, layout, options)

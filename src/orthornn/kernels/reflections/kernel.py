@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from ...layout import SequenceLayout
 from .. import checkpointing
@@ -46,13 +45,8 @@ class _Reflections(OperatorKernel[ReflectionCall]):
         refuse_clip(call.options.clip)
         return reference.forward(call)[0]
 
-    def read(self, tensors: list[Tensor | None], layout_tensors: list[Tensor | None], spec: str) -> ReflectionCall:
-        h0, (batch_sizes, resets, index) = tensors[self.state], layout_tensors
-        rows = tensors[0] if index is None else index
-        assert rows is not None
-        assert h0 is not None
-        layout = SequenceLayout.of(rows, batch_sizes, h0.shape[0], resets)
-        return ReflectionCall(*tensors, index, layout, Options.from_spec(spec))  # type: ignore[arg-type, call-arg]
+    def read(self, tensors: Tensors, others: Tensors, layout: SequenceLayout, spec: str) -> ReflectionCall:
+        return ReflectionCall(*tensors, *others, layout, Options.from_spec(spec))  # type: ignore[arg-type, call-arg]
 
     def shapes(self, call: ReflectionCall) -> Shapes:
         h0, layout, options, (M, N, H) = call.h0, call.layout, call.options, call.shape

@@ -28,7 +28,7 @@ _FORMS = [
 _LONGEST = 36  # characters of a date: 2020-12-31T23:59:59.123456789 +01:00
 _YEAR = re.compile(r"\d{4}", re.ASCII)
 _HOURS = len("+01")  # an offset without minutes
-_SECOND = 10**9
+SECOND = 10**9  # nanoseconds
 _FAR = 9_223_372_035  # seconds from 1970 whose nanoseconds int64 holds
 _DIGITS = re.compile(r"[0-9]")
 _NO_DATES = "some are not dates"
@@ -124,9 +124,9 @@ def respelled(cell: str, nanoseconds: int) -> str:
     assert parts is not None
     own = parts.groupdict()
     wall = _nanoseconds({**own, "offset": None}) + nanoseconds
-    moment = np.datetime64(wall // _SECOND, "s")
+    moment = np.datetime64(wall // SECOND, "s")
     year, month, day, hour, minute, second = re.findall(r"\d+", str(moment))
-    fraction = f"{wall % _SECOND:09d}"
+    fraction = f"{wall % SECOND:09d}"
     later = {"year": year, "month": month, "day": day, "hour": hour, "minute": minute, "second": second}
     later |= {"fraction": fraction[: len(own.get("fraction") or "")], "quarter": str((int(month) + 2) // 3)}
     letters = list(text)
@@ -135,7 +135,7 @@ def respelled(cell: str, nanoseconds: int) -> str:
         letters[max(start, 0) : max(end, 0)] = value if start >= 0 else ""
     found = "".join(letters)
     if _nanoseconds({**_groups(found), "offset": None}) != wall:
-        return f"{moment}{'.' * (wall % _SECOND > 0)}{fraction.rstrip('0')}{own.get('offset') or ''}"
+        return f"{moment}{'.' * (wall % SECOND > 0)}{fraction.rstrip('0')}{own.get('offset') or ''}"
     return re.sub(r"\D", "", found) if digits else found
 
 
@@ -178,7 +178,7 @@ def _nanoseconds(parts: Mapping[str, str | None]) -> int:
     if offset[:1] in ("+", "-"):
         minutes = 0 if len(offset) == _HOURS else int(offset[-2:])
         seconds -= (1 if offset[0] == "+" else -1) * (60 * int(offset[1:3]) + minutes) * 60
-    return seconds * _SECOND + int((parts.get("fraction") or "0").ljust(9, "0"))
+    return seconds * SECOND + int((parts.get("fraction") or "0").ljust(9, "0"))
 
 
 def _as_arrays(cells: Sequence[str]) -> np.ndarray | None:
@@ -196,7 +196,7 @@ def _as_arrays(cells: Sequence[str]) -> np.ndarray | None:
         if found is None or np.abs(found.seconds).max() > _FAR:
             return None
         offsets.add(found.offset)
-        nanoseconds[places] = found.seconds * _SECOND + found.fraction
+        nanoseconds[places] = found.seconds * SECOND + found.fraction
     return nanoseconds if len(offsets) == 1 else None
 
 

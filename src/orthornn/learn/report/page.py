@@ -15,7 +15,6 @@ import functools
 import html
 import json
 import math
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,8 +24,8 @@ from ..._printable import printable
 from ..._warnings import quiet
 from . import pictures
 from .predictions import prediction_figures
-from .runs import SavedRun, best_of, by_data, chosen, differing, groups, names_of
-from .significance import mean_and_spread, verdicts
+from .runs import SavedRun, best_of, by_data, chosen, differing, groups, names_of, standings
+from .significance import mean_and_spread
 from .table import Table
 
 _STYLE = """
@@ -276,17 +275,13 @@ def _summary(runs: Sequence[SavedRun]) -> str:
     grouped = {name: own for name, own in grouped.items() if own}
     if len(grouped) in (0, 1, len(runs)):
         return ""
-    task = runs[0].config.task
-    heads = ["model", f"validation {task.metric}", f"test {task.metric}", "seeds", "parameters"]
-    rows = []
-    for name, own in grouped.items():
-        found = [chosen(run.result) for run in own if run.result]
-        columns = [[one[task.metric] for one in part if task.metric in one] for part in zip(*found)]
-        cells = [mean_and_spread(values) if values else "" for values in columns]
-        score = statistics.fmean(columns[0] or columns[1] or [math.nan])
-        rows.append((score, [name, *cells, len(own), (own[0].result or {})["parameters"]]))
-    rows.sort(key=lambda pair: -pair[0] if task.higher_is_better else pair[0])
-    shown = [row for _, row in rows]
+    metric, found = runs[0].config.task.metric, standings(grouped)
+    heads = ["model", f"validation {metric}", f"test {metric}", "seeds", "parameters"]
+    shown = []
+    for name in found.best_first():
+        cells = [mean_and_spread(part[name]) for part in (found.validation(), found.test())]
+        ended = grouped[name][0].result or {}
+        shown.append([name, *cells, len(grouped[name]), ended["parameters"]])
     first, others = _table(heads, shown[:_MOST_OPEN], ""), _table(heads, shown[_MOST_OPEN:], "")
     rest = f"<details><summary>{len(shown) - _MOST_OPEN} more</summary>{others}</details>" if shown[_MOST_OPEN:] else ""
     return f"<h3>By model, mean ± standard deviation</h3>{first}{rest}"
@@ -324,14 +319,7 @@ def _results(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
 
 
 def _sentences(runs: Sequence[SavedRun]) -> str:
-    task = runs[0].config.task
-    found = {name: [chosen(run.result) for run in own if run.result] for name, own in groups(runs).items()}
-    test = {name: [tested.get(task.metric, math.nan) for _, tested in own] for name, own in found.items()}
-    validation = {name: [seen.get(task.metric, math.nan) for seen, _ in own if seen] for name, own in found.items()}
-    lines = [
-        "Test figures use the weights of each run's best validation.",
-        *verdicts(test, task.higher_is_better, f"test {task.metric}", validation),
-    ]
+    lines = ["Test figures use the weights of each run's best validation.", *standings(groups(runs)).verdicts()]
     parts = [f"<p>{_text(line)}</p>" for line in lines]
     more = len(parts) - _MOST_SENTENCES
     rest = f"<details><summary>{more} more comparisons</summary>{''.join(parts[_MOST_SENTENCES:])}</details>"

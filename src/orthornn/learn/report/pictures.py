@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from ..systems import SequenceModel
 from ..tasks import Task
 from ..training import load_model
 from .figures import COLORS, _draw_eigenvalues, canvas, color, marker, plain_style, words, write
-from .runs import SavedRun, chosen
+from .runs import SavedRun, standings
 
 SIZE = (5.6, 3.6)  # inches; a figure is legible on a phone, too
 _SEQUENCES = 10
@@ -70,15 +69,7 @@ def best_groups(groups: Mapping[str, Sequence[SavedRun]]) -> list[str]:
     """Return the names of the groups whose curves have colors, in their order: the best seven by validation."""
     if len(groups) <= len(COLORS):
         return list(groups)
-    task = next(iter(groups.values()))[0].config.task
-    sign = 1 if task.higher_is_better else -1
-    scores = {}
-    for name, runs in groups.items():
-        found = [chosen(run.result) for run in runs if run.result is not None]
-        values = [sign * (validation or test).get(task.metric, math.nan) for validation, test in found]
-        known = [value for value in values if not math.isnan(value)]
-        scores[name] = sum(known) / len(known) if known else -math.inf
-    best = sorted(groups, key=lambda name: -scores[name])[: len(COLORS)]
+    best = standings(groups).best_first()[: len(COLORS)]
     return [name for name in groups if name in best]
 
 

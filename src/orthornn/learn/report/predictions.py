@@ -128,9 +128,7 @@ def confusion(found: Predictions, labels: Sequence[str], threshold: float | None
 @plain_style()
 def calibration(found: Predictions) -> Any:
     """Return a figure: how often predictions of a confidence are right, and how many there are of each."""
-    probabilities = _softmax(found.outputs)
-    confidence, right = probabilities.max(1), probabilities.argmax(1) == found.targets
-    place = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    confidence, right, place = _confidence(found)
     number = np.bincount(place, minlength=_BINS)
     there = number > 0
     mean, accuracy = (np.bincount(place, value, _BINS)[there] / number[there] for value in (confidence, right))
@@ -155,9 +153,7 @@ def calibration(found: Predictions) -> Any:
 
 def calibration_error(found: Predictions) -> float:
     """Return the mean distance of confidence and accuracy over ten bins of confidence, weighed by their predictions."""
-    probabilities = _softmax(found.outputs)
-    confidence, right = probabilities.max(1), probabilities.argmax(1) == found.targets
-    place = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    confidence, right, place = _confidence(found)
     return float(np.abs(np.bincount(place, confidence - right, _BINS)).sum() / len(right))
 
 
@@ -191,9 +187,12 @@ def scatter(found: Predictions, labels: Sequence[str]) -> Any:
     return figure
 
 
-def _softmax(outputs: np.ndarray) -> np.ndarray:
-    exponentials = np.exp(outputs - outputs.max(1, keepdims=True))
-    return exponentials / exponentials.sum(1, keepdims=True)
+def _confidence(found: Predictions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the largest probability of each prediction, whether it is right, and the bin of its confidence."""
+    exponentials = np.exp(found.outputs - found.outputs.max(1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(1, keepdims=True)
+    confidence, right = probabilities.max(1), probabilities.argmax(1) == found.targets
+    return confidence, right, np.minimum((confidence * _BINS).astype(int), _BINS - 1)
 
 
 def _rows(prediction: Tensor, batch: Batch, output: str) -> tuple[Tensor, Tensor]:

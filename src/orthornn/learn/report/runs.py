@@ -19,6 +19,8 @@ from ..files.left_out import is_left_out
 from ..runs.changes import read_environment
 from ..tasks import Task
 from ..training import RunConfig, read_config, read_description, read_metrics
+from .ranking import best_first
+from .standings import Standings
 
 # fields of tasks that change what a network is trained on or by, or what is told of it, and not what it is tested on
 _OF_TRAINING = ("class_weights", "batching", "extra", "train_size", "backtest")
@@ -206,18 +208,23 @@ def chosen(result: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float
     return result["validation"], result["test"]
 
 
+def standings(grouped: Mapping[str, Sequence[SavedRun]]) -> Standings:
+    """Return the results of the finished runs of every group."""
+    task = next(iter(grouped.values()))[0].config.task
+    return Standings(task, {name: [chosen(run.result) for run in own if run.result] for name, own in grouped.items()})
+
+
 def best_of(runs: Sequence[SavedRun]) -> SavedRun | None:
     """Return the finished run with the best validation by the task's metric, or test if a task has no validation
     data.
     """
-    task, found = runs[0].config.task, []
-    for run in runs:
-        if run.result is not None:
-            validation, test = chosen(run.result)
-            score = (validation or test).get(task.metric, math.nan)
-            if not math.isnan(score):
-                found.append((score if task.higher_is_better else -score, run))
-    return max(found, key=lambda pair: pair[0])[1] if found else None
+    task, scores = runs[0].config.task, {}
+    for place, run in enumerate(runs):
+        validation, test = chosen(run.result) if run.result is not None else ({}, {})
+        score = (validation or test).get(task.metric, math.nan)
+        if not math.isnan(score):
+            scores[place] = score
+    return runs[best_first(scores, task.higher_is_better)[0]] if scores else None
 
 
 def names_of(runs: Sequence[SavedRun]) -> list[str]:

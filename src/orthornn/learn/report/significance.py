@@ -13,6 +13,8 @@ import random
 import statistics
 from collections.abc import Mapping, Sequence
 
+from .ranking import best_first
+
 LEVEL = 0.05
 _EXACT = 20_000  # divisions that are all looked at
 _DRAWN = 20_000  # else so many random ones
@@ -46,8 +48,7 @@ def smallest_p(first: int, second: int) -> float:
 
 def best_of(groups: Mapping[str, Sequence[float]], higher_is_better: bool) -> str:
     """Return the name of the group with the best mean."""
-    choose = max if higher_is_better else min
-    return choose(groups, key=lambda name: statistics.fmean(groups[name]))
+    return best_first({name: statistics.fmean(own) for name, own in groups.items()}, higher_is_better)[0]
 
 
 def verdicts(
@@ -97,8 +98,8 @@ def _sentence(
 
 
 def mean_and_spread(values: Sequence[float]) -> str:
-    """Return the mean and the standard deviation of a sample."""
-    if len(values) == 1:
-        return f"{values[0]:.4g}"
+    """Return the mean and the standard deviation of a sample; a dash if it is empty."""
+    if len(values) < 2:
+        return f"{values[0]:.4g}" if values else "-"
     spread = statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
     return f"{statistics.fmean(values):.4g} ± {spread:.2g}"

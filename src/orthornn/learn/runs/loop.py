@@ -9,12 +9,12 @@ from pathlib import Path
 
 from ..._recording import recording
 from ..._shell_word import shell_word
-from ...errors import CheckpointError, Interrupted, NonFiniteError, OrthornnError
+from ...errors import Interrupted, NonFiniteError, OrthornnError
 from ...saved.diverged import write_diverged
 from ..training.config import RunConfig
 from .result import Progress, RunResult
 from .run import Run
-from .signals import StopSignals
+from .signals import StopSignals, output_refused
 
 _PROGRESS_SECONDS = 0.25  # at most one report in this long
 
@@ -102,22 +102,18 @@ def _report(run: Run, on_progress: Callable[[Progress], None]) -> None:
         if run.directory is None or isinstance(error, OrthornnError):
             raise
         run.checkpoint()
-        reason = (
-            f"Expected the output to be taken, but got: {error.strerror or error}. The run ended after update "
-            f"{run.trainer.step} of {run.config.steps}; its state is saved. Resume it with: orthornn train --resume "
-            f"{shell_word(run.directory.path)}"
-        )
-        if isinstance(error, BrokenPipeError):  # Windows has the error, and not the signal
-            raise Interrupted(reason, getattr(signal, "SIGPIPE", 13)) from error
-        raise CheckpointError(reason) from error
+        raise output_refused(error, f"The run ended {_where(run, run.directory.path)}") from error
 
 
 def _interruption(run: Run, number: int) -> BaseException:
     if run.directory is None:
         return KeyboardInterrupt()
     run.checkpoint()
-    return Interrupted(
-        f"{signal.Signals(number).name} ended the run after update {run.trainer.step} of {run.config.steps}; its state "
-        f"is saved. Resume it with: orthornn train --resume {shell_word(run.directory.path)}",
-        number,
+    return Interrupted(f"{signal.Signals(number).name} ended the run {_where(run, run.directory.path)}", number)
+
+
+def _where(run: Run, path: Path) -> str:
+    return (
+        f"after update {run.trainer.step} of {run.config.steps}; its state is saved. Resume it with: orthornn train "
+        f"--resume {shell_word(path)}"
     )

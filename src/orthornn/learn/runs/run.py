@@ -34,6 +34,8 @@ from .result import Progress, RunResult
 from .resuming import Found, begin_log, restore
 from .selection import BestWeights, Selection
 
+TURN_SECONDS = 0.25
+"""How long a run is advanced where several take turns."""
 _Made = TypeVar("_Made")
 _FAR_WORSE = 1.25  # a test loss of whole series, over that in windows, from which on the user is warned
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
+from ...errors import CheckpointError, Interrupted
+
 
 class StopSignals:
     """A context manager; `received` is the number of the first SIGINT or SIGTERM, or None.
@@ -67,6 +69,16 @@ def terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def output_refused(error: OSError, ended: str) -> Interrupted | CheckpointError:
+    """Return what to raise where the reader of the output is gone, or its disk is full. ended: What that ended, and how
+    it is resumed.
+    """
+    reason = f"Expected the output to be taken, but got: {error.strerror or error}. {ended}"
+    if isinstance(error, BrokenPipeError):  # Windows has the error, and not the signal
+        return Interrupted(reason, getattr(signal, "SIGPIPE", 13))
+    return CheckpointError(reason)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

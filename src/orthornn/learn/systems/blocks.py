@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from ..._checks import check_choice, check_number
+from ..._checks import check_number
 from ...errors import ArgumentError
 from ...modules import OrthogonalBlocks
 from ...modules.blocks import Mixing, Norm
@@ -52,10 +52,6 @@ class Blocks(OrthogonalModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.angles is not None:
-            check_choice("angles", self.angles, get_args(Angles))
-        if self.decay_in is not None:
-            check_choice("decay_in", self.decay_in, ("all", "first"))
         if self.r_min is not None and check_number("r_min", self.r_min, 0, Rotations.radii[1]) == 0:
             raise ArgumentError("Expected r_min to be above 0, but got 0. Pass a small number such as 0.01.")
         for name in ("decay_in", "r_min"):

@@ -12,11 +12,10 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from ...modules import GORU, PeepholeLSTM
+from ...modules.goru import DEFAULT_LAYERS
 from ...parametrizations import Givens
 from .initial_values import one_bias_
 from .model import Layered, Model, Where
-
-DEFAULT_LAYERS = 2
 
 
 @dataclass(frozen=True)

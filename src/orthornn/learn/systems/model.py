@@ -16,11 +16,12 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from ..._checks import check_below_1, check_choice, check_integer
+from ..._checks import check_below_1, check_integer
 from ...errors import ArgumentError
 from ...kernels.checkpointing import Mode
 from ...modules import GORU, DeltaRNN, OrthogonalBlocks, OrthogonalRNN, PeepholeLSTM, ReflectionRNN
-from .pooling import POOLS, Pool
+from ..fields import check_choices
+from .pooling import Pool
 
 DEFAULT_HIDDEN_SIZE = 128
 # A network is built only for its shapes before it is trusted, and that costs some bytes per unit.
@@ -79,14 +80,11 @@ class Model:
     Default: 0."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.lags is not None:
             check_integer("lags", self.lags, 0, LARGEST_LAGS)
-        if self.pool is not None:
-            check_choice("pool", self.pool, POOLS)
         if self.dropout is not None:
             check_below_1("dropout", self.dropout, "With 1 nothing reaches the head.")
-        if self.head is not None:
-            check_choice("head", self.head, ("linear", "mlp"))
         if self.head_width is not None:
             check_integer("head_width", self.head_width, 1, LARGEST_WIDTH)
             if self.head != "mlp":

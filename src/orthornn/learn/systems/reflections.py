@@ -8,7 +8,8 @@ from typing import ClassVar
 from ...modules import DeltaRNN, ReflectionRNN
 from .model import Model, Where
 
-DEFAULT_REFLECTIONS = 4
+PER_STEP = 4
+"""Reflections per step, unless a model names others."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class _InputDependent(Model):
 
     def count(self, width: int) -> int:
         """Return the number of reflections at this width."""
-        return min(DEFAULT_REFLECTIONS, width) if self.reflections is None else self.reflections
+        return min(PER_STEP, width) if self.reflections is None else self.reflections
 
 
 @dataclass(frozen=True)

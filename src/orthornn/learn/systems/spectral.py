@@ -15,8 +15,6 @@ from .free import LasagneModel
 from .initial_values import nonlinearity, start_slope_
 from .model import Where
 
-DEFAULT_MARGIN = 0.1
-
 
 def parse_margin(text: str) -> float | Literal["none"]:
     """Return a margin as a number, or "none". ArgumentError for anything else."""
@@ -52,8 +50,8 @@ class Spectral(LasagneModel):
 
     def core(self, input_size: int, width: int, where: Where) -> OrthogonalRNN:
         """Return the core with its initial values."""
-        margin = DEFAULT_MARGIN if self.margin is None else self.margin
-        init: Init = "orthogonal" if self.init is None else self.init
+        margin = SpectralMargin.margin if self.margin is None else self.margin
+        init = SpectralMargin.init if self.init is None else self.init
         core = OrthogonalRNN(
             input_size,
             width,

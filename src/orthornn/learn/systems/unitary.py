@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ...modules import OrthogonalRNN
+from ...modules.goru import DEFAULT_LAYERS
 from ...parametrizations import Givens, MatrixExponential, Parametrization, RestrictedUnitary, Stiefel
 from .initial_values import arjovsky_
 from .model import OrthogonalModel, Where
-
-DEFAULT_LAYERS = 2
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..._checks import check_choice, check_integer
+from ..._checks import check_integer
+from ..fields import check_choices
 from .objective import Objective
-from .problem import Batch, Problem
+from .problem import Batch, Problem, in_batches
 from .streams import stream
 from .task import LARGEST, Task, batch_rows, judged
 
@@ -60,7 +61,7 @@ class Adding(Task):
     """Sequences held out for the test."""
 
     def __post_init__(self) -> None:
-        check_choice("variant", self.variant, get_args(Variant))
+        check_choices(self)
         check_integer("T", self.T, 2 * self._first_step + 2, LARGEST)
         check_integer("train_size", self.train_size, 1, LARGEST)
         check_integer("validation_size", self.validation_size, 1, LARGEST)
@@ -121,10 +122,8 @@ class Adding(Task):
         return values, marks
 
     def _held_out(self, purpose: str, size: int, batch_size: int) -> Iterator[Batch]:
-        check_integer("batch_size", batch_size, 1)
         values, marks = self._draw(stream(purpose, _FIXED_SEED), size)
-        for start in range(0, size, batch_size):
-            yield self._arrange(values[start : start + batch_size], marks[start : start + batch_size])
+        return in_batches(size, batch_size, lambda own: self._arrange(values[own], marks[own]))
 
     def _arrange(self, values: np.ndarray, marks: np.ndarray) -> Batch:
         """Return inputs (T, B, 2) and targets (B, 1) from values (B, T) and marks (B, 2)."""

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -41,12 +41,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from ..._checks import check_choice, check_integer, check_number
+from ..._checks import check_integer, check_number
 from ..._files import READ, system_errors
 from ...errors import DataError
+from ..fields import check_choices
 from .abilities import baselines
 from .objective import Objective
-from .problem import Batch, Problem
+from .problem import Batch, Problem, in_batches
 from .sequences import Ragged, flat, mean_of_each
 from .splits import check_no_shares, shares
 from .streams import stream
@@ -102,8 +103,7 @@ class Characters(Task):
 
     def __post_init__(self) -> None:
         check_integer("ahead", self.ahead, 1)
-        check_choice("variant", self.variant, get_args(Variant))
-        check_choice("batching", self.batching, ("packed", "equal"))
+        check_choices(self)
         if self.max_length is not None:
             check_integer("max_length", self.max_length, 2)
         check_number("validation_share", self.validation_share, 0, 1)
@@ -162,9 +162,7 @@ class Characters(Task):
         return Batch(steps.take(text.symbols).long(), steps.take(text.symbols, self.ahead).long())
 
     def _held_out(self, part: str, batch_size: int) -> Iterator[Batch]:
-        check_integer("batch_size", batch_size, 1)
-        for start in range(0, len(self._part(part).lines), batch_size):
-            yield self._batch(part, np.arange(start, min(start + batch_size, len(self._part(part).lines))))
+        return in_batches(len(self._part(part).lines), batch_size, partial(self._batch, part))
 
     def _part(self, part: str) -> Text:
         return self._texts[0][part]

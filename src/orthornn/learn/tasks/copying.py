@@ -29,16 +29,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..._checks import check_choice, check_integer
+from ..._checks import check_integer
+from ..fields import check_choices
 from .objective import Objective
-from .problem import Batch, Problem
+from .problem import Batch, Problem, in_batches
 from .streams import stream
 from .task import LARGEST, Task, judged
 
@@ -75,7 +76,7 @@ class Copying(Task):
 
     def __post_init__(self) -> None:
         check_integer("T", self.T, 1, LARGEST)
-        check_choice("variant", self.variant, get_args(Variant))
+        check_choices(self)
         check_integer("symbols", self.symbols, 1, LARGEST)
         check_integer("items", self.items, 1, LARGEST)
         check_integer("validation_size", self.validation_size, 1, LARGEST)
@@ -144,10 +145,8 @@ class Copying(Task):
         return Batch(shown, torch.from_numpy(targets))
 
     def _held_out(self, purpose: str, size: int, batch_size: int) -> Iterator[Batch]:
-        check_integer("batch_size", batch_size, 1)
         drawn, delays = self._draw(stream(purpose, _HELD_OUT_SEED), size)
-        for start in range(0, size, batch_size):
-            yield self._arrange(drawn[:, start : start + batch_size], delays[start : start + batch_size])
+        return in_batches(size, batch_size, lambda own: self._arrange(drawn[:, own], delays[own]))
 
 
 @dataclass(frozen=True)

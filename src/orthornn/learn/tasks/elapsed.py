@@ -11,11 +11,10 @@ import numpy as np
 from ...errors import DataError
 from ..files.columns import Table
 from ..files.data_frames import shown_name
+from ..files.dates import SECOND
 from .table_options import TableOptions
 from .table_sequences import Sequences
 from .time_grid import times_in
-
-_SECOND = 10**9  # nanoseconds
 
 
 def elapsed(options: TableOptions, table: Table, sequences: Sequences, observed: np.ndarray) -> np.ndarray:
@@ -41,7 +40,7 @@ def elapsed(options: TableOptions, table: Table, sequences: Sequences, observed:
             f"Name the column of the sequences with sequence, --sequence, or make one row of those at one time."
         )
     found = np.full(len(observed), np.nan)
-    found[later] = steps / _SECOND if are_dates else steps
+    found[later] = steps / SECOND if are_dates else steps
     return found
 
 

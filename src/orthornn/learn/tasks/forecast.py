@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from ..._checks import check_choice, check_integer
+from ..._checks import check_integer
 from ...errors import ArgumentError
 from .abilities import baselines, plain_baselines, warm_start
 from .backtest import LARGEST_BACKTEST, Backtest, backtest, check_backtest, origins_of
@@ -69,7 +69,6 @@ class Forecast(Numbers):
         super().__post_init__()
         check_integer("ahead", self.ahead, 1)
         check_integer("skipped", self.skipped, 0)
-        check_choice("new_series", self.new_series, ("error", "mean"))
         if self.backtest is not None:
             check_integer("backtest", self.backtest, 1, LARGEST_BACKTEST)
         if self.embedding is not None:

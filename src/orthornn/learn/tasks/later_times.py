@@ -8,9 +8,8 @@ import numpy as np
 
 from ..files.columns import Table
 from ..files.dates import respelled
-from .time_grid import DAYS, Steps, steps_of, times_in, within
+from .time_grid import DAY, DAYS, Steps, steps_of, times_in, within
 
-_DAY = 24 * 3600 * 10**9
 _DAY_OF_MONTH, _BEFORE_END, _WORKING_DAY, _ = DAYS
 
 
@@ -42,11 +41,11 @@ class Clock:
         """Return the nanoseconds of a date so many steps after another."""
         if self.steps.unit == "time":
             return start + count * round(self.steps.length)
-        days, rest = divmod(start, _DAY)
+        days, rest = divmod(start, DAY)
         day = np.datetime64(days, "D")
         count *= round(self.steps.length)
         if self.steps.unit == "working day":
-            return int(np.busday_offset(day, count).astype(np.int64)) * _DAY + rest
+            return int(np.busday_offset(day, count).astype(np.int64)) * DAY + rest
         month = day.astype("datetime64[M]")
         (first, end), (later, its_end) = (
             (one.astype("datetime64[D]"), (one + 1).astype("datetime64[D]")) for one in (month, month + count)
@@ -59,7 +58,7 @@ class Clock:
             found = np.busday_offset(later, np.busday_count(first, day), roll="forward")
         else:
             found = np.busday_offset(its_end, -np.busday_count(day, end), roll="forward")
-        return int(found.astype(np.int64)) * _DAY + rest
+        return int(found.astype(np.int64)) * DAY + rest
 
 
 def clock_of(file: Table, name: str, order: np.ndarray, lengths: np.ndarray) -> Clock | None:

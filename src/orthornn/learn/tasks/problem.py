@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ..._checks import check_integer
+
 
 class Batch(NamedTuple):
     """inputs: (T, B, I) float32, or (T, B) int64 where the input is "tokens"; packed if lengths differ.
@@ -16,6 +20,13 @@ class Batch(NamedTuple):
 
     inputs: Any  # Tensor | PackedSequence: each task has one of them, or both
     targets: Any
+
+
+def in_batches(count: int, batch_size: int, make: Callable[[np.ndarray], Batch]) -> Iterator[Batch]:
+    """Yield what `make` makes of the numbers of `count` sequences, in order, at most `batch_size` of them each time."""
+    check_integer("batch_size", batch_size, 1)
+    for start in range(0, count, batch_size):
+        yield make(np.arange(start, min(start + batch_size, count)))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from ..._checks import check_choice
 from ...errors import DataError
 from ..files.cells import listed
 from ..files.columns import Table
@@ -25,7 +24,7 @@ from .table_series import numbers_to_transform
 from .table_splits import Split
 from .table_task import TableTask
 from .table_values import INFINITE, strict_targets
-from .target_transform import TRANSFORMS, transformed
+from .target_transform import transformed
 from .task import judged
 
 
@@ -40,11 +39,6 @@ class Numbers(TableTask):
     target_transform: Literal["log", "log1p"] | None = None  # type: ignore[misc]
     """Learn the logarithm of targets that change in proportion to their level: log for targets above 0, log1p, of
     1 + target, from 0 on. Predictions are in the units of the file. Default: the targets as they are."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.target_transform is not None:
-            check_choice("target_transform", self.target_transform, TRANSFORMS)
 
     def _objective(self, read: ReadTable) -> NumberObjective:
         """Return the squared error, in the scale of the training part."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +20,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ..._checks import check_integer
 from ..._warnings import warn
 from ...errors import DataError
 from ..files.cells import listed
 from ..files.data_frames import shown_name
 from .channels import Channel
 from .elapsed import elapsed, unit_of
+from .problem import Batch, in_batches
 from .sequences import Ragged
 from .splits import PARTS
 from .table_options import TableOptions, names_in
@@ -35,7 +36,6 @@ from .table_source import Source
 from .table_splits import Split
 from .table_values import channels_of, features_of, observed_of
 from .target_transform import transformed
-from .task import Batch
 
 IGNORED = -100  # the class of a row without one, as cross_entropy has it
 _LEAST_DEVIATION = math.sqrt(np.finfo(np.float64).tiny)  # whose square has all its digits
@@ -225,10 +225,8 @@ def batch_of(options: TableOptions, part: Part, chosen: np.ndarray) -> Batch:
 
 
 def batches_of(options: TableOptions, part: Part, batch_size: int) -> Iterator[Batch]:
-    """Yield the pieces of a part, in order, in batches of at most this size."""
-    check_integer("batch_size", batch_size, 1)
-    for start in range(0, len(part.pieces), batch_size):
-        yield batch_of(options, part, np.arange(start, min(start + batch_size, len(part.pieces))))
+    """Return the pieces of a part, in order, in batches of at most this size."""
+    return in_batches(len(part.pieces), batch_size, partial(batch_of, options, part))
 
 
 def _transformed_inputs(options: TableOptions, channels: list[Channel]) -> list[int]:

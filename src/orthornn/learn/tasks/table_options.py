@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from ..._checks import check_choice, check_integer, check_number
 from ...errors import ArgumentError
+from ..fields import check_choices
 from ..files.csv_format import check_encoding
 from ..files.data_frames import Source, source
 from ..files.sound_folder import SoundFormat
@@ -111,6 +112,7 @@ class TableOptions(Task):
     """Log-mel energies per step."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         for name in ("data", "test_data", "validation_data"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, source(getattr(self, name)))
@@ -123,16 +125,11 @@ class TableOptions(Task):
             )
         for word in modes_of(self.missing).values():
             check_choice("missing", word, MODES)
-        if self.split_by is not None:
-            check_choice("split_by", self.split_by, ("sequences", "time"))
         if self.split_by == "time" and self.group is not None:
             raise ArgumentError(
                 f"Expected no group with split_by='time', which divides every sequence, but got {self.group!r}. Leave one of "
                 f"them out."
             )
-        if self.decimal is not None:
-            check_choice("decimal", self.decimal, (".", ","))
-        check_choice("default_na", self.default_na, ("usual", "empty"))
         if self.encoding is not None:
             check_encoding(self.encoding)
         for name in ("separator", "thousands"):

@@ -13,14 +13,14 @@ import numpy as np
 
 from ..files import cells
 from ..files.columns import Table
-from ..files.dates import are_dates, compact_nanoseconds, has_offset, nanoseconds_of_dates
+from ..files.dates import SECOND, are_dates, compact_nanoseconds, has_offset, nanoseconds_of_dates
 
 _NEIGHBORS = "; the network takes them for neighbors"
-_HOUR = 3600 * 10**9
-_DAY = 24 * _HOUR
+_HOUR = 3600 * SECOND
+DAY = 24 * _HOUR
 _MONTHS = (3, 4, 9, 10, 11)  # in which clocks change
 _MOST = 3  # gaps that are named
-_UNITS = ((_DAY, "d"), (_HOUR, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (1, "ns"))
+_UNITS = ((DAY, "d"), (_HOUR, "h"), (60 * SECOND, "min"), (SECOND, "s"), (10**6, "ms"), (1, "ns"))
 DAYS = ("of the month", "before its end", "working day of the month", "working day before its end")
 """How the days of times that are months apart are counted."""
 _ALIKE = 1e-3  # of a step, by which others may differ from it
@@ -147,14 +147,14 @@ def _readings(times: np.ndarray, inside: np.ndarray, dates: bool) -> Iterator[St
     """Yield the ways to read the distances of times as multiples of a step; None where it is none."""
     steps = np.diff(times)[inside]
     yield _multiples(steps, "time" if dates else None, _rounding(times))
-    days = np.rint(steps / _DAY).astype(np.int64) if dates else np.zeros(1, np.int64)
-    if days.min() < 1 or not np.isin(np.abs(steps - days * _DAY), (0, _HOUR)).all():  # clocks may be changed by an hour
+    days = np.rint(steps / DAY).astype(np.int64) if dates else np.zeros(1, np.int64)
+    if days.min() < 1 or not np.isin(np.abs(steps - days * DAY), (0, _HOUR)).all():  # clocks may be changed by an hour
         return
-    stamps = (times // _DAY).view("datetime64[D]")
+    stamps = (times // DAY).view("datetime64[D]")
     if np.is_busday(stamps).all():
         found = _multiples(np.busday_count(stamps[:-1], stamps[1:])[inside], "working day")
         yield found if found is not None and found.length == 1 else None
-    yield _multiples(days * _DAY, "time")
+    yield _multiples(days * DAY, "time")
     months = stamps.astype("datetime64[M]")
     starts, ends = months.astype("datetime64[D]"), (months + 1).astype("datetime64[D]")
     places = (stamps - starts, ends - stamps, np.busday_count(starts, stamps), np.busday_count(stamps, ends))

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..._checks import check_below_1, check_choice, check_float32, check_integer, check_number
+from ..._checks import check_below_1, check_float32, check_integer, check_number
 from ...errors import ArgumentError
 from ...saved.config_file import MODEL_FAMILY, naming, read_dataclass, read_plain
+from ..fields import check_choices
 from ..files.data_frames import Frame
 from ..systems import MODEL_OPTIONS, Model, model_named
 from ..tasks import TASKS, Copying, Task
@@ -20,7 +21,8 @@ Optimizer = Literal["adam", "adamw", "rmsprop", "rmsprop-tensorflow", "rmsprop-l
 OPTIMIZERS = typing.get_args(Optimizer)
 _RATE = "Pass 0.001, for example."
 _LARGEST = 2**63 - 1
-SCHEDULES = ("constant", "step", "exponential", "cosine", "linear", "plateau")
+Schedule = Literal["constant", "step", "exponential", "cosine", "linear", "plateau"]
+SCHEDULES = typing.get_args(Schedule)
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,8 @@ class OptimizerConfig:
     """
 
     def __post_init__(self) -> None:
-        check_choice("optimizer", self.name, OPTIMIZERS)
+        check_choices(self)
         check_float32("lr", self.lr, _RATE)
-        if self.recurrent is not None:
-            check_choice("recurrent", self.recurrent, OPTIMIZERS)
         check_number("momentum", self.momentum, 0, 1)
         check_below_1("decay", self.decay, "With 1 the mean of squared gradients never changes.")
         check_float32("decoupled_decay", self.decoupled_decay, "Pass 0 for no decay, or for example 0.01.")
@@ -85,7 +85,6 @@ class OptimizerConfig:
                 f"Expected momentum only with the optimizer sgd, but got {self.momentum:g} with {self.name}. Choose sgd, or "
                 f"leave it out."
             )
-        check_choice("manifold", self.manifold, ("cayley-rmsprop", "cayley-sgd"))
         if self.reorthogonalize_every is not None:
             check_integer("reorthogonalize_every", self.reorthogonalize_every, 1)
         for name in ("recurrent_lr", "manifold_lr", "spectrum_lr"):
@@ -105,9 +104,7 @@ class OptimizerConfig:
 class ScheduleConfig:
     """The schedule of the learning rates; every rate is multiplied by the same factor (torch.optim.lr_scheduler)."""
 
-    name: Literal["constant", "step", "exponential", "cosine", "linear", "plateau"] = field(
-        default="constant", metadata={"option": "schedule"}
-    )
+    name: Schedule = field(default="constant", metadata={"option": "schedule"})
     """Schedule of the learning rates. step multiplies them by --schedule-factor every --schedule-every updates, and
     exponential does so smoothly; cosine and linear lower them to --schedule-factor by the last update; plateau
     multiplies them when validations stop improving."""
@@ -123,7 +120,7 @@ class ScheduleConfig:
     """
 
     def __post_init__(self) -> None:
-        check_choice("schedule", self.name, SCHEDULES)
+        check_choices(self)
         if self.factor is not None:
             check_number("factor", self.factor, 0, 1)
             if self.factor == 0 and self.name in ("step", "exponential", "plateau"):
@@ -207,10 +204,10 @@ class RecordConfig:
     """
 
     def __post_init__(self) -> None:
+        check_choices(self)
         for name in ("gradients", "spectrum"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)
-        check_choice("gradient_loss", self.gradient_loss, ("last", "total"))
         if self.gradient_loss != "last" and self.gradients is None:
             raise ArgumentError(
                 f"Expected gradient_loss only if gradients are recorded, but got {self.gradient_loss!r} with "
@@ -274,14 +271,13 @@ class RunConfig:
     """
 
     def __post_init__(self) -> None:
+        check_choices(self)
         for name in ("steps", "batch_size", "validate_every", "log_every", "evaluation_batch", "keep_checkpoints"):
             check_integer(name, getattr(self, name), 1, _LARGEST)
         check_integer("accumulate", self.accumulate, 1, self.batch_size, "A part has at least one sequence.")
         for name in ("patience", "checkpoint_every"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)
-        if self.autocast is not None:
-            check_choice("autocast", self.autocast, ("bfloat16",))
         check_device(self.device)
         if self.checkpoint_seconds is not None:
             check_number("checkpoint_seconds", self.checkpoint_seconds, 0)
