@@ -19,7 +19,6 @@ RESULTS = Path(__file__).parents[1] / "results"
 WITHOUT_A_COMMIT = (
     "amplifier.json",
     "exact-machines/proofs/*.json",  # of tables: nothing is measured
-    "bench/delta_rule.json",
     "demo/learning_rates.json",
     "gpu/*.json",
     "group-words/*.json",

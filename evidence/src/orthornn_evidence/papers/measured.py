@@ -230,7 +230,9 @@ def popgym(results: Path) -> str:
     former: list[str] = []
     for name in ENVIRONMENTS:
         path = results / "popgym" / f"{name}.json"
-        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"runs": [], "rates": [None]}
+        record: dict[str, Any] = {"runs": [], "rates": [None]}
+        if path.exists():
+            record = json.loads(path.read_text(encoding="utf-8"))
         found = scores(record)
         if not found:
             unfinished.append(f"`{name}`")
