@@ -15,6 +15,7 @@ from orthornn_evidence.papers.measured import (
     group_words,
     popgym,
     popgym_score,
+    popgym_wins,
     reflections,
     resets,
 )
@@ -119,6 +120,7 @@ def test_the_table_of_popgym_names_what_is_unfinished(tmp_path: Path):
         "| RepeatPreviousHard | -0.428 | 0.191 (LMU) | 0.850 ± 0.071 | unfinished | unfinished | 700 000 | 0.9 |"
     )
     assert lines[4] == "`OrthogonalBlocks` better than the best published model: `RepeatPreviousHard`."
+    assert popgym_wins(tmp_path) == "1 of 1"
     assert "`CountRecallEasy`" in lines[-1]
     assert "RepeatPreviousHard" not in lines[-1]
     assert [popgym_score(tmp_path, "RepeatPreviousHard", whose) for whose in ("blocks", "GRU", "best")] == [

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from orthornn._checks import check_choice
 
@@ -16,7 +16,7 @@ from ..exact_machines import TASKS
 from ..markdown import markdown_table
 from ..popgym.agent import MEMORIES
 from ..popgym.ppo import Recipe
-from ..popgym.runs import ENVIRONMENTS, scores
+from ..popgym.runs import ENVIRONMENTS, Score, scores
 
 LENGTHS = ("512", "1024", "4096")
 GOAL = 0.99
@@ -221,33 +221,43 @@ def agents(results: Path) -> str:
     return "\n".join([*markdown_table(titles, rows), "", f"{_machine(record['environment'])} {versions}"])
 
 
-def popgym(results: Path) -> str:
-    """Return the scores in results/popgym next to published ones, where ours are better or worse, and what is unfinished."""
-    published = json.loads((results / "popgym" / "published.json").read_text(encoding="utf-8"))
-    rows, unfinished = [], []
-    better: list[str] = []
-    worse: list[str] = []
-    former: list[str] = []
+class Played(NamedTuple):
+    """The trainings in an environment of POPGym: their record, the scores of each memory, and published ones if known."""
+
+    name: str
+    record: dict[str, Any]
+    scores: dict[str, Score]
+    published: dict[str, Any] | None
+
+    @property
+    def is_better(self) -> bool | None:
+        """Whether blocks score more than the best published model; None unless both scores are known."""
+        if self.published is None or "blocks" not in self.scores:
+            return None
+        return self.scores["blocks"].mean > self.published["best"]
+
+
+def _played(results: Path) -> list[Played]:
+    published = json.loads((results / "popgym" / "published.json").read_text(encoding="utf-8"))["scores"]
+    found = []
     for name in ENVIRONMENTS:
         path = results / "popgym" / f"{name}.json"
-        record: dict[str, Any] = {"runs": [], "rates": [None]}
         if path.exists():
             record = json.loads(path.read_text(encoding="utf-8"))
-        found = scores(record)
-        if not found:
-            unfinished.append(f"`{name}`")
-            continue
-        known = published["scores"].get(name)
+            found.append(Played(name, record, scores(record), published.get(name)))
+    return [one for one in found if one.scores]
+
+
+def popgym(results: Path) -> str:
+    """Return the scores in results/popgym next to published ones, where ours are better or worse, and what is unfinished."""
+    played, rows = _played(results), []
+    for one in played:
+        known, recipe = one.published, one.record["recipe"]
         cells = ["", ""] if known is None else [f"{known['GRU']:.3f}", f"{known['best']:.3f} ({known['best model']})"]
-        if known is not None and "blocks" in found:
-            (better if found["blocks"].mean > known["best"] else worse).append(f"`{name}`")
         for memory in MEMORIES:
-            own = found.get(memory)
+            own = one.scores.get(memory)
             cells.append("unfinished" if own is None else f"{own.mean:.3f} ± {own.deviation:.3f}")
-        recipe = record["recipe"]
-        if recipe["minibatches"] != Recipe.minibatches:
-            former.append(f"`{name}`")
-        rows.append([name, *cells, _thousands(recipe["steps"]), f"{recipe['discount']:g}"])
+        rows.append([one.name, *cells, _thousands(recipe["steps"]), f"{recipe['discount']:g}"])
     titles = [
         "environment",
         "published GRU",
@@ -259,11 +269,25 @@ def popgym(results: Path) -> str:
         "discount",
     ]
     lines = [*markdown_table(titles, rows), ""] if rows else []
-    for word, names in (("better", better), ("worse", worse)):
-        lines += [f"`OrthogonalBlocks` {word} than the best published model: {', '.join(names)}.", ""] if names else []
-    if former:
-        lines += [f"Trained earlier, with larger minibatches and without scaling of rewards: {', '.join(former)}.", ""]
-    return "\n".join([*lines, f"Unfinished: {', '.join(unfinished) or 'none'}."])
+    sentences = {
+        "`OrthogonalBlocks` better than the best published model": [one.name for one in played if one.is_better],
+        "`OrthogonalBlocks` worse than the best published model": [
+            one.name for one in played if one.is_better is False
+        ],
+        "Trained earlier, with larger minibatches and without scaling of rewards": [
+            one.name for one in played if one.record["recipe"]["minibatches"] != Recipe.minibatches
+        ],
+        "Unfinished": sorted(set(ENVIRONMENTS) - {one.name for one in played}, key=ENVIRONMENTS.index),
+    }
+    for what, names in sentences.items():
+        lines += [f"{what}: {', '.join(f'`{name}`' for name in names)}.", ""] if names else []
+    return "\n".join(lines).rstrip()
+
+
+def popgym_wins(results: Path) -> str:
+    """Return in how many environments blocks score more than the best published model, such as "3 of 7"."""
+    verdicts = [one.is_better for one in _played(results) if one.is_better is not None]
+    return f"{sum(verdicts)} of {len(verdicts)}"
 
 
 def _thousands(count: int) -> str:

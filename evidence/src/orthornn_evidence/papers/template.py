@@ -70,6 +70,7 @@ from .measured import (
     long_step,
     popgym,
     popgym_score,
+    popgym_wins,
     reflections,
     resets,
 )
@@ -277,6 +278,8 @@ def _finished(evidence: Evidence, name: str, options: list[str], page: Path) -> 
 
 
 def _popgym(evidence: Evidence, name: str, options: list[str], page: Path) -> str:
+    if name == "wins":
+        return popgym_wins(evidence.results)
     return popgym_score(evidence.results, name, *options) if name else popgym(evidence.results)
 
 
