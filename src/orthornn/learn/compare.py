@@ -10,21 +10,19 @@ runs continue.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import signal
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from .._checks import check_choice, check_integer
 from .._shell_word import shell_word
-from ..errors import ArgumentError, ConfigError, Interrupted, NonFiniteError, OrthornnError
+from ..errors import ArgumentError, Interrupted, NonFiniteError, OrthornnError
 from ..saved.diverged import Diverged, read_diverged, write_diverged
-from ..saved.json_files import read_json, write_json
+from ..saved.json_files import write_json
 from ..saved.run_files import CONFIG
 from .report.figures import Curve
 from .report.ranking import best_first, metric_text
@@ -32,6 +30,7 @@ from .report.runs import chosen
 from .report.significance import mean_and_spread
 from .report.standings import Standings
 from .report.table import Column, Table
+from .runs.changes import check_same_runs, described
 from .runs.directory import check_is_no_run, make_folder
 from .runs.run import TURN_SECONDS
 from .runs.signals import StopSignals, output_refused
@@ -114,7 +113,9 @@ class Comparison:
         self.runs: dict[str, Run] = {}
         self.diverged: dict[str, Diverged] = {}
         self._signals = StopSignals()
-        resumed = self.directory is not None and _is_same(self.directory, configs)
+        resumed = self.directory is not None and is_begun(self.directory)
+        if self.directory is not None and resumed:
+            check_same_runs(configs, self.directory / _COMPARISON, "comparison")
         try:
             for name, config in configs.items():
                 path = None if self.directory is None else self.directory / name
@@ -129,7 +130,7 @@ class Comparison:
                     for name in configs:
                         check_is_no_run(self.directory / name)
                     make_folder(self.directory).close()
-                    write_json(self.directory / _COMPARISON, _described(configs), summed=True)
+                    write_json(self.directory / _COMPARISON, described(configs), summed=True)
                 for name, run in self.runs.items():
                     if run.directory is None:
                         run.create_directory(self.directory / name)
@@ -252,28 +253,6 @@ class Comparison:
             raise Interrupted(f"{signal.Signals(number).name} ended {ended}", number) from None
         if isinstance(error, OSError) and not isinstance(error, OrthornnError) and error.filename is None:
             raise output_refused(error, f"That ended {ended}") from error
-
-
-def _described(configs: Mapping[str, RunConfig]) -> dict[str, Any]:
-    """Return the content of compare.json."""
-    return {name: config.to_dict() for name, config in configs.items()}
-
-
-def _is_same(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
-    """Return whether a folder holds the comparison of these runs; raise ArgumentError if it holds another one."""
-    if not is_begun(folder):
-        return False
-    before, now = read_json(folder / _COMPARISON, "Objects"), json.loads(json.dumps(_described(configs)))
-    for name in before.keys() & now.keys():  # options that are newer than the folder have their defaults
-        with suppress(ConfigError):
-            before[name] = json.loads(json.dumps(RunConfig.read(before[name]).to_dict()))
-    if before == now:
-        return True
-    names = [name for name in dict.fromkeys((*before, *now)) if before.get(name) != now.get(name)]
-    raise ArgumentError(
-        f"Expected the comparison that {folder} holds, but got other runs: {', '.join(names)} "
-        f"{'differs' if len(names) == 1 else 'differ'}. Pass the options with which it was begun, or choose another folder."
-    )
 
 
 def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None = None) -> Table:
