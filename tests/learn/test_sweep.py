@@ -338,7 +338,9 @@ def test_a_sweep_begun_before_an_option_was_there_is_resumed(fake_ray, tmp_path)
     sweep.run_sweep({"one": BASE}, folder)
     plain["one"]["steps"] += 1
     (folder / "sweep.json").write_text(json.dumps(plain))
-    with pytest.raises(ArgumentError, match=r"Expected the sweep that .* holds, but got other runs: one differs\. Pass"):
+    with pytest.raises(
+        ArgumentError, match=r"Expected the sweep that .* holds, but got other runs: one differs\. Pass"
+    ):
         sweep.run_sweep({"one": BASE}, folder)
 
 

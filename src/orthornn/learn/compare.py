@@ -395,16 +395,19 @@ def backtest_table(found: Backtest) -> Table:
 def plain_verdict(task: Task, results: Mapping[str, Mapping[str, Any]], found: Sequence[Baseline]) -> str:
     """Return whether a plain baseline beats the networks on validation, and whether the test agrees.
 
-    The best of each is chosen by validation. results: Contents of result.json, by the name of the network.
+    The best of each is chosen by validation; one without numbers, or with NaN, is not compared, and if none is left, the
+    text is empty. results: Contents of result.json, by the name of the network.
     """
     sign = 1 if task.higher_is_better else -1
-    scored = {name: chosen(result) for name, result in results.items()}
-    known = {name: (seen[task.metric], test[task.metric]) for name, (seen, test) in scored.items() if seen}
-    if not known:
+    networks = _numbers(task, {name: chosen(result) for name, result in results.items()})
+    others = _numbers(task, {one.name: (one.validation, one.test) for one in found})
+    if not networks or not others:
         return ""
-    network = best_first({name: seen for name, (seen, _) in known.items()}, task.higher_is_better)[0]
-    plain = best_baselines_first(task, found)[0]
-    own, its = known[network], (plain.validation[task.metric], plain.test[task.metric])
+    network, plain = (
+        best_first({name: seen for name, (seen, _) in known.items()}, task.higher_is_better)[0]
+        for known in (networks, others)
+    )
+    own, its = networks[network], others[plain]
     better = sign * (its[0] - own[0]) > 0
     numbers = (
         f"test {task.metric} {_shown(task, its[1])} against {_shown(task, own[1])}, "
@@ -415,18 +418,29 @@ def plain_verdict(task: Task, results: Mapping[str, Mapping[str, Any]], found: S
     on_test = 0.0 if math.isclose(its[1], own[1], rel_tol=_LEVEL) else sign * (its[1] - own[1])
     if better and on_test >= 0:
         advice = f"Use it, train longer, or change the options.{added}"
-        return f"A plain baseline is better: {plain.name} beats {network} ({numbers}). {advice}"
+        return f"A plain baseline is better: {plain} beats {network} ({numbers}). {advice}"
     if better:
         return (
-            f"Undecided: a plain baseline, {plain.name}, is better than {network} on validation, but not on the test "
+            f"Undecided: a plain baseline, {plain}, is better than {network} on validation, but not on the test "
             f"({numbers}, baseline first).{added}"
         )
     if on_test > 0:
         return (
-            f"Undecided: {network} is at least as good as the best plain baseline, {plain.name}, on validation, but not on "
+            f"Undecided: {network} is at least as good as the best plain baseline, {plain}, on validation, but not on "
             f"the test ({numbers}, baseline first).{added}"
         )
-    return f"{network} is at least as good as the best plain baseline, {plain.name} ({numbers}, baseline first).{added}"
+    return f"{network} is at least as good as the best plain baseline, {plain} ({numbers}, baseline first).{added}"
+
+
+def _numbers(
+    task: Task, scored: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]]
+) -> dict[str, tuple[float, float]]:
+    """Return the task's metric on validation and test by name, of what has both as numbers."""
+    pairs = {
+        name: (seen.get(task.metric, math.nan), test.get(task.metric, math.nan))
+        for name, (seen, test) in scored.items()
+    }
+    return {name: pair for name, pair in pairs.items() if not any(map(math.isnan, pair))}
 
 
 def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:
