@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import typing
 from pathlib import Path
 from typing import Literal
@@ -16,6 +17,12 @@ from orthornn.learn.systems import MODELS
 from orthornn.learn.systems import options as model_options
 from orthornn.learn.tasks import Copying
 from orthornn.learn.training import OptimizerConfig, RecordConfig, RunConfig, ScheduleConfig
+
+
+class Word(str, enum.Enum):
+    """Words, whose text from `str` is that of the member: Word.SERIES."""
+
+    SERIES = "series"
 
 
 @pytest.mark.parametrize(
@@ -48,6 +55,12 @@ def test_types_are_shown_without_none(kind, shown):
         (bool | None, "False", False),
         (str, 3, "3"),
         (str | None, "None", "None"),
+        (str, Word.SERIES, "series"),
+        (str, [Word.SERIES, "b"], "series,b"),
+        (str, {Word.SERIES: Word.SERIES}, "series=series"),
+        (Literal["a", "series"], Word.SERIES, "series"),
+        (Path, Word.SERIES, Path("series")),
+        (str, np.datetime64("2020-01-31"), "2020-01-31"),
         (str, ["a", "b, c"], 'a,"b, c"'),
         (str, np.array([0.1, 0.9]), "0.1,0.9"),
         (str, {1.0: 5, np.float32(0): 0.5, "c, d": 1}, '1=5,0=0.5,"c, d=1"'),
@@ -79,6 +92,10 @@ def test_a_value_is_one_of_the_type(kind, given, value):
         (Literal["a", "b", "c"], "d", "a, b or c"),
         (int | Literal["fft"], "dft", "a whole number or fft"),
         (float, [1.0], "a number"),
+        (float, np.datetime64("2020-01-31"), "a number"),
+        (float, np.complex64(1), "a number"),
+        (str, b"column", "text"),
+        (Path, b"folder", "a path"),
     ],
 )
 def test_a_value_of_another_type_is_an_error_that_says_what_is_one(kind, given, wanted):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -326,6 +327,21 @@ def test_a_sweep_is_resumed_with_the_early_stopping_it_was_begun_with(fake_ray, 
     (tmp_path / "swept" / "options.json").unlink()
     with pytest.raises(DataError, match=r"Expected to read .*options.json, but got: No such file.*Restore the file"):
         sweep.run_sweep(configs, tmp_path / "swept")
+
+
+def test_a_sweep_begun_before_an_option_was_there_is_resumed(fake_ray, tmp_path):
+    folder = tmp_path / "swept"
+    sweep.run_sweep({"one": BASE}, folder)
+    plain = json.loads((folder / "sweep.json").read_text())
+    del plain["sha256"], plain["one"]["model"]["gain"], plain["one"]["seed"]
+    (folder / "sweep.json").write_text(json.dumps(plain))
+    sweep.run_sweep({"one": BASE}, folder)
+    plain["one"]["steps"] += 1
+    (folder / "sweep.json").write_text(json.dumps(plain))
+    with pytest.raises(
+        ArgumentError, match=r"Expected the sweep that .* holds, but got other runs: one differs\. Pass"
+    ):
+        sweep.run_sweep({"one": BASE}, folder)
 
 
 def test_what_failed_is_tried_again_once_its_cause_is_gone(fake_ray, tmp_path):

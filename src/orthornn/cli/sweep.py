@@ -21,7 +21,6 @@ from ..learn.report.runs import SavedRun, by_data, groups, read_runs, standings
 from ..learn.report.significance import mean_and_spread
 from ..learn.report.table import Column, Table
 from ..learn.training.schedule import check_warmup
-from ..saved.diverged import read_diverged
 from .outputs import check_new_files
 from .task_arguments import data_and_options
 
@@ -128,7 +127,7 @@ def _table(data: str, runs: Sequence[SavedRun]) -> Table:
     for name in found.best_first():
         cells = [mean_and_spread(column[name]) for column in columns]
         if not found.runs[name]:
-            is_diverged = any(read_diverged(run.path) for run in grouped[name])
+            is_diverged = any(run.diverged for run in grouped[name])
             cells = ["diverged" if is_diverged else "stopped early"] * len(heads)
         shown.rows.append([name, f"{len(found.runs[name])} of {len(grouped[name])}", *cells])
     shown.notes = found.verdicts()

@@ -10,21 +10,19 @@ runs continue.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import signal
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from .._checks import check_choice, check_integer
 from .._shell_word import shell_word
-from ..errors import ArgumentError, ConfigError, Interrupted, NonFiniteError, OrthornnError
+from ..errors import ArgumentError, Interrupted, NonFiniteError, OrthornnError
 from ..saved.diverged import Diverged, read_diverged, write_diverged
-from ..saved.json_files import read_json, write_json
+from ..saved.json_files import write_json
 from ..saved.run_files import CONFIG
 from .report.figures import Curve
 from .report.ranking import best_first, metric_text
@@ -32,6 +30,7 @@ from .report.runs import chosen
 from .report.significance import mean_and_spread
 from .report.standings import Standings
 from .report.table import Column, Table
+from .runs.changes import check_same_runs, described
 from .runs.directory import check_is_no_run, make_folder
 from .runs.run import TURN_SECONDS
 from .runs.signals import StopSignals, output_refused
@@ -114,7 +113,9 @@ class Comparison:
         self.runs: dict[str, Run] = {}
         self.diverged: dict[str, Diverged] = {}
         self._signals = StopSignals()
-        resumed = self.directory is not None and _is_same(self.directory, configs)
+        resumed = self.directory is not None and is_begun(self.directory)
+        if self.directory is not None and resumed:
+            check_same_runs(configs, self.directory / _COMPARISON, "comparison")
         try:
             for name, config in configs.items():
                 path = None if self.directory is None else self.directory / name
@@ -129,7 +130,7 @@ class Comparison:
                     for name in configs:
                         check_is_no_run(self.directory / name)
                     make_folder(self.directory).close()
-                    write_json(self.directory / _COMPARISON, _described(configs), summed=True)
+                    write_json(self.directory / _COMPARISON, described(configs), summed=True)
                 for name, run in self.runs.items():
                     if run.directory is None:
                         run.create_directory(self.directory / name)
@@ -252,28 +253,6 @@ class Comparison:
             raise Interrupted(f"{signal.Signals(number).name} ended {ended}", number) from None
         if isinstance(error, OSError) and not isinstance(error, OrthornnError) and error.filename is None:
             raise output_refused(error, f"That ended {ended}") from error
-
-
-def _described(configs: Mapping[str, RunConfig]) -> dict[str, Any]:
-    """Return the content of compare.json."""
-    return {name: config.to_dict() for name, config in configs.items()}
-
-
-def _is_same(folder: Path, configs: Mapping[str, RunConfig]) -> bool:
-    """Return whether a folder holds the comparison of these runs; raise ArgumentError if it holds another one."""
-    if not is_begun(folder):
-        return False
-    before, now = read_json(folder / _COMPARISON, "Objects"), json.loads(json.dumps(_described(configs)))
-    for name in before.keys() & now.keys():  # options that are newer than the folder have their defaults
-        with suppress(ConfigError):
-            before[name] = json.loads(json.dumps(RunConfig.read(before[name]).to_dict()))
-    if before == now:
-        return True
-    names = [name for name in dict.fromkeys((*before, *now)) if before.get(name) != now.get(name)]
-    raise ArgumentError(
-        f"Expected the comparison that {folder} holds, but got other runs: {', '.join(names)} "
-        f"{'differs' if len(names) == 1 else 'differ'}. Pass the options with which it was begun, or choose another folder."
-    )
 
 
 def table(results: dict[str, RunResult], diverged: Mapping[str, Diverged] | None = None) -> Table:
@@ -416,16 +395,19 @@ def backtest_table(found: Backtest) -> Table:
 def plain_verdict(task: Task, results: Mapping[str, Mapping[str, Any]], found: Sequence[Baseline]) -> str:
     """Return whether a plain baseline beats the networks on validation, and whether the test agrees.
 
-    The best of each is chosen by validation. results: Contents of result.json, by the name of the network.
+    The best of each is chosen by validation; one without numbers, or with NaN, is not compared, and if none is left, the
+    text is empty. results: Contents of result.json, by the name of the network.
     """
     sign = 1 if task.higher_is_better else -1
-    scored = {name: chosen(result) for name, result in results.items()}
-    known = {name: (seen[task.metric], test[task.metric]) for name, (seen, test) in scored.items() if seen}
-    if not known:
+    networks = _numbers(task, {name: chosen(result) for name, result in results.items()})
+    others = _numbers(task, {one.name: (one.validation, one.test) for one in found})
+    if not networks or not others:
         return ""
-    network = best_first({name: seen for name, (seen, _) in known.items()}, task.higher_is_better)[0]
-    plain = best_baselines_first(task, found)[0]
-    own, its = known[network], (plain.validation[task.metric], plain.test[task.metric])
+    network, plain = (
+        best_first({name: seen for name, (seen, _) in known.items()}, task.higher_is_better)[0]
+        for known in (networks, others)
+    )
+    own, its = networks[network], others[plain]
     better = sign * (its[0] - own[0]) > 0
     numbers = (
         f"test {task.metric} {_shown(task, its[1])} against {_shown(task, own[1])}, "
@@ -436,18 +418,29 @@ def plain_verdict(task: Task, results: Mapping[str, Mapping[str, Any]], found: S
     on_test = 0.0 if math.isclose(its[1], own[1], rel_tol=_LEVEL) else sign * (its[1] - own[1])
     if better and on_test >= 0:
         advice = f"Use it, train longer, or change the options.{added}"
-        return f"A plain baseline is better: {plain.name} beats {network} ({numbers}). {advice}"
+        return f"A plain baseline is better: {plain} beats {network} ({numbers}). {advice}"
     if better:
         return (
-            f"Undecided: a plain baseline, {plain.name}, is better than {network} on validation, but not on the test "
+            f"Undecided: a plain baseline, {plain}, is better than {network} on validation, but not on the test "
             f"({numbers}, baseline first).{added}"
         )
     if on_test > 0:
         return (
-            f"Undecided: {network} is at least as good as the best plain baseline, {plain.name}, on validation, but not on "
+            f"Undecided: {network} is at least as good as the best plain baseline, {plain}, on validation, but not on "
             f"the test ({numbers}, baseline first).{added}"
         )
-    return f"{network} is at least as good as the best plain baseline, {plain.name} ({numbers}, baseline first).{added}"
+    return f"{network} is at least as good as the best plain baseline, {plain} ({numbers}, baseline first).{added}"
+
+
+def _numbers(
+    task: Task, scored: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]]
+) -> dict[str, tuple[float, float]]:
+    """Return the task's metric on validation and test by name, of what has both as numbers."""
+    pairs = {
+        name: (seen.get(task.metric, math.nan), test.get(task.metric, math.nan))
+        for name, (seen, test) in scored.items()
+    }
+    return {name: pair for name, pair in pairs.items() if not any(map(math.isnan, pair))}
 
 
 def by_model(results: dict[str, RunResult]) -> dict[str, list[RunResult]]:

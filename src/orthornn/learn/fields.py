@@ -90,8 +90,8 @@ class Option:
             ArgumentError: If the value is invalid for the option.
         """
         if isinstance(given, str):
-            return self._read(given, prog)
-        if callable(given):  # such as a network as the model
+            return self._read(_text(given), prog)
+        if callable(given) or isinstance(given, (bytes, bytearray)):  # such as a network as the model
             own = given.__name__ if isinstance(given, type) else type(given).__name__
             raise ArgumentTypeError(
                 f"Expected {described(self.kind)} as {self.typed}, but got {own}. Pass its value as text, a number or a "
@@ -107,8 +107,8 @@ class Option:
                 dataclasses.replace(self, kind=kind).value(one, prog)
                 for one, kind in zip(given, itertools.cycle(kinds))
             )
-        if isinstance(given, np.generic):
-            given = given.item() if isinstance(given, (np.bool_, np.integer)) else float(str(given))
+        if isinstance(given, (np.bool_, np.integer, np.floating)):
+            given = float(str(given)) if isinstance(given, np.floating) else given.item()
         if str in _parts(self.kind):
             return _joined(given)
         if isinstance(given, numbers.Integral) and not isinstance(given, bool):
@@ -277,13 +277,18 @@ def entry_of(name: str) -> str:
 def _joined(given: Any) -> str:
     """Return the text of a list, a dict or a number for a text option."""
     if isinstance(given, Mapping):
-        given = [f"{_name(key)}={part}" for key, part in given.items()]
-    return ",".join(entry_of(str(part)) for part in given) if isinstance(given, Iterable) else str(given)
+        given = [f"{_name(key)}={_text(part)}" for key, part in given.items()]
+    return ",".join(entry_of(_text(part)) for part in given) if isinstance(given, Iterable) else _text(given)
 
 
 def _name(key: Any) -> str:
     """Return the name of a class or a column: 1.0 becomes 1, as in a table."""
-    return str(int(key) if isinstance(key, (float, np.floating)) and float(key).is_integer() else key)
+    return _text(int(key) if isinstance(key, (float, np.floating)) and float(key).is_integer() else key)
+
+
+def _text(value: Any) -> str:
+    """Return a value as text: of a member of an enumeration of strings its value, which `str` may not return."""
+    return str.__str__(value) if isinstance(value, str) else str(value)
 
 
 def _parts(kind: Any) -> tuple[Any, ...]:

@@ -41,6 +41,7 @@ from ..saved.json_files import read_json, write_json
 from ..saved.run_files import CONFIG, RESULT, read_result
 from .fields import hints_of
 from .files.data_frames import Frame
+from .runs.changes import check_same_runs, described
 from .runs.signals import StopSignals
 from .systems import options
 from .tasks.abilities import stored
@@ -206,8 +207,7 @@ def run_sweep(
         raise MissingPackageError.named("a sweep", error.name or "ray", "sweep") from error
     folder = folder.resolve()
     configs = {name: with_absolute_data(_stored(config, folder)) for name, config in configs.items()}
-    description = {name: config.to_dict() for name, config in configs.items()}
-    _same_sweep(folder, description, early_stopping)
+    _same_sweep(folder, configs, early_stopping)
     task = next(iter(configs.values())).task
     first = next(iter(configs.values()))
     failed = [name for name in failures(folder) if name in configs]  # in earlier calls
@@ -379,15 +379,11 @@ def _begin(path: Path, config: RunConfig, observe: Any) -> Run:
         time.sleep(0.5)
 
 
-def _same_sweep(folder: Path, description: dict[str, Any], early_stopping: bool) -> None:
+def _same_sweep(folder: Path, configs: Mapping[str, RunConfig], early_stopping: bool) -> None:
     """Write the description of the sweep, or check that it matches the existing one."""
     path, options = folder / _SWEEP, folder / _OPTIONS
     if path.exists():
-        if read_json(path, "Objects") != json.loads(json.dumps(description)):
-            raise ArgumentError(
-                f"Expected the sweep of these options in {path.parent}, but got a different one. Choose another folder, or "
-                f"pass its options."
-            )
+        check_same_runs(configs, path, "sweep")
         began = read_json(options, "SweepOptions")["early_stopping"]
         if began != early_stopping:
             raise ArgumentError(
@@ -397,4 +393,4 @@ def _same_sweep(folder: Path, description: dict[str, Any], early_stopping: bool)
         return
     folder.mkdir(parents=True, exist_ok=True)
     write_json(options, {"early_stopping": early_stopping}, summed=True)
-    write_json(path, description, summed=True)
+    write_json(path, described(configs), summed=True)

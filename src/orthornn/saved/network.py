@@ -130,7 +130,7 @@ def _weights(path: Path, which: str, config: Model, description: dict[str, Any])
         ended = read_diverged(path) if step is None else None
         if ended is not None:
             raise ArgumentError(
-                f"Expected weights, but {path} has none: its training diverged after {ended.step} updates, as it would "
+                f"Expected weights, but {path} has none: its training diverged after update {ended.step}, as it would "
                 f"again. {ended.error} Then begin a new run."
             )
         if step is None:

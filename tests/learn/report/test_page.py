@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from orthornn.cli import main
-from orthornn.errors import ArgumentError, OrthornnWarning
+from orthornn.errors import ArgumentError, NonFiniteError, OrthornnWarning
 from orthornn.learn.report import pictures
 from orthornn.learn.report.figures import canvas
 from orthornn.learn.report.page import page, write_report
@@ -25,6 +25,7 @@ from orthornn.learn.report.significance import mean_and_spread, p_value, verdict
 from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Classify, Forecast
 from orthornn.learn.training import Run, RunConfig, ScheduleConfig, train
+from orthornn.saved.diverged import write_diverged
 from support.run_cases import EPOCHS, config
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -82,6 +83,15 @@ def test_the_page_holds_everything_and_asks_for_nothing(runs, tmp_path):
         files = [path for path in written if path.suffix == f".{suffix}"]
         assert len(files) == text.count("<figure>")
         assert all(path.read_bytes().startswith(magic) for path in files)
+
+
+def test_a_run_that_diverged_is_not_said_to_be_unfinished(runs, tmp_path):
+    shutil.copytree(runs / "stopped", tmp_path / "lost")
+    write_diverged(tmp_path / "lost", 3, 1.0, NonFiniteError("too large"))
+    (found,) = read_runs([tmp_path])
+    for text in (page([found], {}), found._repr_html_()):
+        assert "3 of 20, diverged" in text
+        assert "not finished" not in text
 
 
 def test_warnings_and_unfinished_runs_are_said(runs):
@@ -262,6 +272,9 @@ def test_verdicts_say_what_can_be_said():
     (few,) = verdicts({"a": [1.0, 2.0, 3.0], "b": [7.0, 8.0, 9.0]}, True, "recall")
     assert "3 and 3 seeds are too few to show any difference" in few
     assert "one seed each" in verdicts({"a": [1.0], "b": [2.0]}, True, "recall")[0]
+    (fewer,) = verdicts({"a": [1.0], "b": [2.0, 3.0, 4.0, 5.0]}, True, "recall")  # of the others a run diverged
+    assert fewer.startswith("b and a: recall 3.5")
+    assert fewer.endswith("4 and 1 seeds are too few to show any difference.")
     assert verdicts({"a": [1.0, 2.0]}, True, "recall") == []
     assert mean_and_spread([2.0]) == "2"
 
@@ -273,7 +286,7 @@ def test_verdicts_by_validation():
         assert line.startswith(f"b has the better validation, but is worse than {other}: test loss 2.1 ± 0.079 against")
     assert verdicts(test, True, "score", {**validation, "b": [9.0] * 5})[0].startswith("b is better than a")
     # a task without validation data has nothing else to choose by
-    assert verdicts(test, True, "score", {"a": [], "b": [], "c": []})[0].startswith("b is better than a")
+    assert verdicts(test, True, "score")[0].startswith("b is better than a")
     (one_seed,) = verdicts({"a": [1.0], "b": [2.0]}, False, "loss", {"a": [2.0], "b": [1.0]})
     assert one_seed.startswith("b has the best validation")
 

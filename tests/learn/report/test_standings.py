@@ -28,6 +28,19 @@ def test_a_task_without_validation_data_is_ranked_by_its_test():
     assert found.validation() == {"one": [], "two": []}
 
 
+def test_table_and_sentences_name_one_best_group_if_some_have_no_validation_data():
+    """A validation is not compared with a test."""
+    runs = {
+        "tested": [({}, {"recall": 0.7 + k / 1000}) for k in range(5)],
+        "seen": [({"recall": 0.2}, {"recall": 0.8 + k / 1000}) for k in range(5)],
+        "stopped": [],
+    }
+    found = Standings(Copying(), runs)
+    assert found.best_first() == ["seen", "tested", "stopped"]
+    (sentence,) = found.verdicts()
+    assert sentence.startswith("seen is better than tested: test recall")
+
+
 def test_the_best_by_validation_is_compared_by_the_test():
     runs = seen(a=[(0.9, 0.1 + k / 1000) for k in range(5)], b=[(0.1, 0.8 + k / 1000) for k in range(5)])
     (sentence,) = Standings(Copying(), runs).verdicts()

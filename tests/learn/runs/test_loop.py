@@ -221,7 +221,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     ended = read_diverged(tmp_path)
     assert ended.step > 0
     with pytest.raises(
-        ArgumentError, match=rf"its training diverged after {ended.step} updates, as .*Lower lr.* a new run"
+        ArgumentError, match=rf"its training diverged after update {ended.step}, as .*Lower lr.* a new run"
     ) as raised:
         load_model(tmp_path, "chosen")
     assert "--resume" not in str(raised.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 import warnings
 
 import numpy as np
@@ -14,6 +15,7 @@ from orthornn.learn.systems import model_named
 from orthornn.learn.tasks import Classify, Copying, Forecast, Regress
 from orthornn.learn.tasks.abilities import baselines, plain_baselines
 from orthornn.learn.tasks.plain_baselines import (
+    Baseline,
     flattened,
     last_steps,
     season_of,
@@ -170,6 +172,13 @@ def test_the_first_line_says_when_a_baseline_is_better(loud, capsys):
     near = [one._replace(validation=low, test={"accuracy": 1.01 * own, "loss": 0.0}) for one in found]
     assert compare.plain_verdict(task, summaries, near).startswith("lstm is at least as good")
     assert "added nothing" not in verdict
+    unknown = {**high, "accuracy": math.nan}
+    for seen, test in [(unknown, low), (high, unknown), ({"loss": 0.0}, low)]:
+        lost = found[0]._replace(validation=seen, test=test)
+        assert compare.plain_verdict(task, summaries, [lost]) == ""
+        assert "baseline, plain (" in compare.plain_verdict(task, summaries, [lost, Baseline("plain", low, low)])
+    lost = {"lstm": summaries["lstm"] | {"best": unknown}}
+    assert compare.plain_verdict(task, lost, found) == ""
     at_first = {"lstm": summaries["lstm"] | {"best": {**results["lstm"].best, "step": 0}}}
     for other in (found, near):
         verdict = compare.plain_verdict(task, at_first, other)

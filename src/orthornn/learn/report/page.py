@@ -300,10 +300,9 @@ def _results(runs: Sequence[SavedRun], names: Mapping[int, str]) -> str:
     heads += ["over baseline", "parameters", "updates", "updates/s", "||W'W - I||"]
     rows = []
     for run in runs:
-        last = run.records[-1]["step"] if run.records else 0
         row: list[Any] = [names[id(run)], run.config.model.name, run.config.seed]
         if run.result is None:
-            row += [*[""] * (len(heads) - 6), f"{last} of {run.config.steps}, not finished", "", ""]
+            row += [*[""] * (len(heads) - 6), run.end, "", ""]
         else:
             result = run.result
             speed = result["steps"] / max(result["update_seconds"], 1e-9)

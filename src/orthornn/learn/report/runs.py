@@ -13,6 +13,7 @@ from ..._html import table_html
 from ..._shell_word import shell_word
 from ..._warnings import warn
 from ...errors import ArgumentError, DataError, OrthornnError
+from ...saved.diverged import Diverged, read_diverged
 from ...saved.run_files import DESCRIPTION, RESULT, read_result
 from ..files.data_frames import without_folder
 from ..files.left_out import is_left_out
@@ -30,7 +31,7 @@ _DIGITS = 6  # of numbers that describe data; the last ones depend on the machin
 @dataclass(frozen=True)
 class SavedRun:
     """A run directory. result: what result.json holds; None if the run has not come to its end. description: what
-    description.json holds."""
+    description.json holds. diverged: what diverged.json of a run among others holds."""
 
     path: Path
     config: RunConfig
@@ -38,6 +39,16 @@ class SavedRun:
     records: list[dict[str, Any]]
     result: dict[str, Any] | None
     description: dict[str, Any] = field(default_factory=dict)
+    diverged: Diverged | None = None
+
+    @property
+    def end(self) -> str:
+        """The number of updates, of a run without a result with what became of it."""
+        if self.result is not None:
+            return f"{self.result['steps']:,}"
+        if self.diverged is not None:
+            return f"{self.diverged.step} of {self.config.steps}, diverged"
+        return f"{self.records[-1]['step'] if self.records else 0} of {self.config.steps}, not finished"
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """Return the records of one kind."""
@@ -46,12 +57,11 @@ class SavedRun:
     def _repr_html_(self) -> str:
         config, result = self.config, self.result
         rows = [["model", config.model.name], ["task", config.task.name], ["seed", str(config.seed)]]
-        if result is None:
-            last = self.records[-1]["step"] if self.records else 0
-            rows.append(["updates", f"{last} of {config.steps}, not finished"])
-        else:
+        if result is not None:
+            rows.append(["parameters", f"{result['parameters']:,}"])
+        rows.append(["updates", self.end])
+        if result is not None:
             validation, test = chosen(result)
-            rows += [["parameters", f"{result['parameters']:,}"], ["updates", f"{result['steps']:,}"]]
             rows += [[f"validation {name}", f"{value:.4g}"] for name, value in validation.items() if name != "step"]
             rows += [[f"test {name}", f"{value:.4g}"] for name, value in test.items()]
         return table_html(str(self.path), ["", ""], rows, left=[True, True])
@@ -194,6 +204,7 @@ def read_run(path: Path) -> SavedRun:
         records,
         result,
         read_description(path) if (path / DESCRIPTION).exists() else {},
+        read_diverged(path),
     )
 
 

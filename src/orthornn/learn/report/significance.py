@@ -63,17 +63,16 @@ def verdicts(
         values: The numbers that are compared, by group.
         higher_is_better: Which way they go.
         what: Their name.
-        validation: Numbers that choose the best group, which keeps the test out of the choice. Default: `values`.
+        validation: Numbers of the same groups that choose the best one, which keeps the test out of the choice. Default:
+            `values`.
     """
     known = {name: list(numbers) for name, numbers in values.items() if numbers}
     if len(known) < 2:
         return []
-    by_validation = validation is not None and all(validation.get(name) for name in known)
-    choosing = {name: validation[name] for name in known} if by_validation and validation is not None else known
-    best = best_of(choosing, higher_is_better)
+    best = best_of(known if validation is None else {name: validation[name] for name in known}, higher_is_better)
     others = [name for name in known if name != best]
-    if any(len(numbers) < 2 for numbers in known.values()):
-        named = "validation" if by_validation else what
+    if all(len(numbers) < 2 for numbers in known.values()):
+        named = what if validation is None else "validation"
         return [f"{best} has the best {named}, of one seed each: that shows no difference. Use --seeds 5."]
     by_p = sorted(others, key=lambda name: p_value(known[best], known[name]))
     corrected, largest = {}, 0.0

@@ -38,11 +38,17 @@ class Standings:
         return {name: [one[part][metric] for one in own if metric in one[part]] for name, own in self.runs.items()}
 
     def best_first(self) -> list[str]:
-        """Return the groups by their mean validation, or their mean test if a task has no validation data."""
-        validation, test = self.validation(), self.test()
-        scores = {name: statistics.fmean(validation[name] or test[name] or [math.nan]) for name in self.runs}
+        """Return the groups by their mean validation, or their mean test if there is a group without validation data."""
+        numbers = self.test() if self._choosing is None else self._choosing
+        scores = {name: statistics.fmean(own or [math.nan]) for name, own in numbers.items()}
         return best_first(scores, self.task.higher_is_better)
 
     def verdicts(self) -> list[str]:
-        """Return sentences that compare the test of the best group by validation with every other one."""
-        return verdicts(self.test(), self.task.higher_is_better, f"test {self.task.metric}", self.validation())
+        """Return sentences that compare the test of the best group with that of every other one."""
+        return verdicts(self.test(), self.task.higher_is_better, f"test {self.task.metric}", self._choosing)
+
+    @property
+    def _choosing(self) -> dict[str, list[float]] | None:
+        """The validation by group; None unless every group with a test has one, since only like can be compared."""
+        validation = self.validation()
+        return validation if all(validation[name] for name, own in self.test().items() if own) else None

@@ -4,11 +4,14 @@ machine.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ...environment import environment
-from ...errors import ConfigError, DataError
+from ...errors import ArgumentError, ConfigError, DataError
 from ...saved.json_files import read_json
 from ...saved.run_files import ENVIRONMENT
 from ..training.config import RunConfig
@@ -38,6 +41,29 @@ def check_same_run(before: RunConfig, now: RunConfig, file: Path, checkpoint: Pa
             f"{'; '.join(changed)}. Only {', '.join(MAY_CHANGE[:-1])} and {MAY_CHANGE[-1]} may change: restore "
             f"it, or begin a new run."
         )
+
+
+def check_same_runs(configs: Mapping[str, RunConfig], file: Path, what: str) -> None:
+    """Raise ArgumentError if a file of configurations by name holds other runs than these.
+
+    Options that are newer than the file have their defaults. what: What the runs are, such as a sweep.
+    """
+    before, now = read_json(file, "Objects"), json.loads(json.dumps(described(configs)))
+    for name in before.keys() & now.keys():
+        with suppress(ConfigError):
+            before[name] = json.loads(json.dumps(RunConfig.read(before[name]).to_dict()))
+    names = [name for name in dict.fromkeys((*before, *now)) if before.get(name) != now.get(name)]
+    if names:
+        raise ArgumentError(
+            f"Expected the {what} that {file.parent} holds, but got other runs: {', '.join(names)} "
+            f"{'differs' if len(names) == 1 else 'differ'}. Pass the options with which it was begun, or choose another "
+            f"folder."
+        )
+
+
+def described(configs: Mapping[str, RunConfig]) -> dict[str, Any]:
+    """Return the content of a file of configurations by name."""
+    return {name: config.to_dict() for name, config in configs.items()}
 
 
 def environment_changes(path: Path, device: str) -> list[str]:
