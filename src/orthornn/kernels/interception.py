@@ -59,8 +59,13 @@ def is_autocast(tensor: Tensor) -> bool:
 
 
 def no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Return a context in which products keep their precision; meta tensors have no autocast."""
-    return nullcontext() if tensor.is_meta else torch.autocast(tensor.device.type, enabled=False)
+    """Return a context in which products keep their precision; meta tensors have no autocast.
+
+    What is recorded now may run inside autocast later, and keeps the context even outside.
+    """
+    if tensor.is_meta or (is_plain_eager() and not is_autocast(tensor)):
+        return nullcontext()
+    return torch.autocast(tensor.device.type, enabled=False)
 
 
 def is_intercepted(*tensors: Tensor | None) -> bool:
