@@ -63,7 +63,8 @@ def no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
 
     What is recorded now may run inside autocast later, and keeps the context even outside.
     """
-    if tensor.is_meta or (is_plain_eager() and not is_autocast(tensor)):
+    recorded = not is_plain_eager() or torch._C._is_torch_function_mode_enabled()
+    if tensor.is_meta or not (recorded or is_autocast(tensor)):
         return nullcontext()
     return torch.autocast(tensor.device.type, enabled=False)
 
