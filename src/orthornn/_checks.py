@@ -173,10 +173,10 @@ def check_shape(name: str, tensor: Tensor, shape: Sequence[int | str], advice: s
     Raises ArgumentTypeError unless it is a dense tensor.
     """
     check_tensor(name, tensor)
-    matches = tensor.dim() == len(shape) and all(
-        isinstance(want, str) or have == want for have, want in zip(tensor.shape, shape)
-    )
-    if not matches:
+    found = tensor.shape
+    if found == shape:  # asked first, in a tenth of the time
+        return
+    if len(found) != len(shape) or not all(isinstance(want, str) or have == want for have, want in zip(found, shape)):
         wanted = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
         raise ShapeError(
             f"Expected {name} to have shape ({wanted}), but got {tuple(tensor.shape)}.{' ' + advice if advice else ''}"
@@ -200,18 +200,19 @@ def check_same(reference_name: str, reference: Tensor, **others: Tensor | None) 
     Raises ArgumentTypeError unless all are dense tensors; None means that the tensor was not given.
     """
     check_tensor(reference_name, reference)
+    dtype, device = reference.dtype, reference.device
     for name, tensor in others.items():
         if tensor is None:
             continue
         check_tensor(name, tensor)
-        if tensor.dtype != reference.dtype:
+        if tensor.dtype != dtype:
             raise DTypeError(
-                f"Expected {name} in {reference.dtype}, the dtype of {reference_name}, but got {tensor.dtype}. "
+                f"Expected {name} in {dtype}, the dtype of {reference_name}, but got {tensor.dtype}. "
                 f"Convert one of them with .to()."
             )
-        if tensor.device != reference.device:
+        if tensor.device != device:
             raise DeviceError(
-                f"Expected {name} on {reference.device}, the device of {reference_name}, but got {tensor.device}. "
+                f"Expected {name} on {device}, the device of {reference_name}, but got {tensor.device}. "
                 f"Move both to one device with .to()."
             )
 

@@ -136,8 +136,9 @@ class ScaledTanh(Activation):
 
     def __call__(self, z: Tensor, parameter: Tensor | None = None) -> Tensor:
         assert parameter is not None
-        c = torch.where(parameter == 0, torch.ones_like(parameter), parameter)
-        return torch.where(parameter == 0, z, torch.tanh(c * z) / c)
+        linear = parameter == 0
+        c = torch.where(linear, torch.ones_like(parameter), parameter)
+        return torch.where(linear, z, torch.tanh(c * z) / c)
 
     def backward(self, grad: Tensor, saved: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         assert parameter is not None

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from orthornn.errors import TransformError
 from orthornn.kernels.dispatch import available
-from orthornn.kernels.interception import can_be_read
+from orthornn.kernels.interception import can_be_read, no_autocast
 from support.cases import Case, operator_arguments
 from support.tolerances import tolerance
 
@@ -104,6 +104,29 @@ def test_under_autocast_a_transform_computes_in_the_precision_of_the_state(case)
         found = states(tensors["x"])
     assert found.dtype == torch.float32
     assert torch.equal(found, states(tensors["x"]))
+
+
+class _Square(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with no_autocast(x):
+            return x @ x
+
+
+RECORDERS = {
+    "export": lambda net, x: torch.export.export(net, (x,), strict=False).module(),
+    "strict export": lambda net, x: torch.export.export(net, (x,), strict=True).module(),
+    "make_fx": lambda net, x: make_fx(net, pre_dispatch=True)(x),
+}
+
+
+@pytest.mark.parametrize("record", RECORDERS.values(), ids=RECORDERS)
+def test_what_is_recorded_outside_autocast_keeps_its_precision_inside(record):
+    x = torch.randn(7, 7)
+    recorded = record(_Square(), x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (x @ x).dtype == torch.bfloat16
+        found = recorded(x)
+    assert torch.equal(found, x @ x)
 
 
 @pytest.mark.parametrize("options", [{}, {"memory": "checkpoint", "segment": 2}], ids=["store", "checkpoint"])

@@ -59,8 +59,14 @@ def is_autocast(tensor: Tensor) -> bool:
 
 
 def no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Return a context in which products keep their precision; meta tensors have no autocast."""
-    return nullcontext() if tensor.is_meta else torch.autocast(tensor.device.type, enabled=False)
+    """Return a context in which products keep their precision; meta tensors have no autocast.
+
+    What is recorded now may run inside autocast later, and keeps the context even outside.
+    """
+    recorded = not is_plain_eager() or torch._C._is_torch_function_mode_enabled()
+    if tensor.is_meta or not (recorded or is_autocast(tensor)):
+        return nullcontext()
+    return torch.autocast(tensor.device.type, enabled=False)
 
 
 def is_intercepted(*tensors: Tensor | None) -> bool:

@@ -42,7 +42,7 @@ def project(rows: Tensor, weight_ih: Tensor | None, bias: Tensor | None) -> Tens
     """Return V x + b for rows (R, I), or the columns of V for tokens (R,): (R, N). Without V the rows are already
     projected.
     """
-    bias = None if bias is None else bias.to(stored_dtype(rows, weight_ih))
+    bias = None if bias is None else cast(bias, stored_dtype(rows, weight_ih))
     if weight_ih is None:
         return rows if bias is None else rows + bias
     if is_tokens(rows):

@@ -226,7 +226,7 @@ class Layer:
             wide = irregular.turned(self.state_in(h), *self._flow(), dt) + self._added(x, weight_ih)
             return cast(self.state_out(wide), dtype)
         bias, parameter = self.bias()
-        x, h = self.input_in(x, weight_ih), self.state_in(h).to(weight_ih.dtype)
+        x, h = self.input_in(x, weight_ih), cast(self.state_in(h), weight_ih.dtype)
         with no_autocast(x):
             a, carried = project(x, weight_ih, bias), self.gain * (h @ self._matrix().mT)
             if self.linear_transition:

@@ -201,7 +201,7 @@ class Transition(nn.Module):
             return self._shared_matrix(free) if parametrize._cache_enabled else self.method(*map(_wide, free))
         if free and is_captured(free[0]):  # comparing values is waiting for them, and W is the graph's own
             return self.method(*map(_wide, free))
-        made_from = (*free, *self.method.buffers())
+        made_from = (*free, *self._method.buffers())
         cached = self._cache
         if cached is None or not cached.holds(made_from):
             # Not in inference mode, where W could not be saved for a later backward pass of the inputs.
@@ -220,7 +220,7 @@ class Transition(nn.Module):
         take longer than a step.
         """
         store: dict[Any, Any] = parametrize._cache
-        made_from = (*free, *self.method.buffers())
+        made_from = (*free, *self._method.buffers())
         state = [(id(tensor), tensor._version, tensor.requires_grad) for tensor in made_from]
         found = store.get((id(self), _SHARED))
         if found is None or found[0] != state:

@@ -65,20 +65,18 @@ def by_products(call: DeltaCall, backward: bool) -> bool:
 
 
 def _steps(call: DeltaCall) -> int:
-    return max(1, UPDATES // call.shape[0])
+    return max(1, UPDATES // call.k.shape[-3])
 
 
 def _arguments(call: DeltaCall, products: bool) -> dict[str, Any]:
     """Return sizes and tensors for the kernel, contiguous, after checks that keep its addresses inside them."""
     layout, (M, H, K, V), state = call.layout, call.shape, memory(call.state)
-    names = ("q", "k", "v", "beta", "gate")
     gates = 1 if call.gate is None or call.gate.shape[-1] != K else K
-    shapes = {"q": (H, K), "k": (M, H, K), "v": (M, H, V), "beta": (M, H), "gate": (H, gates)}
-    rows = {name: None if t is None else memory(call.flat(t)) for name, t in zip(names, call.tensors())}
-    restart = None if layout.resets is None or call.restart is None else memory(call.restart)
-    wanted = {name: (rows[name], (layout.rows, *shapes[name])) for name in names}
-    whole = (layout.batch, H, K, V)
-    for name, (tensor, shape) in {**wanted, "state": (state, whole), "restart": (restart, whole)}.items():
+    step, update, whole = layout.shape(H), (*layout.shape(M), H), (layout.batch, H, K, V)
+    shapes = ((*step, K), (*update, K), (*update, V), update, (*step, gates), whole, whole)
+    rows = {name: memory_or_none(t) for name, t in zip(("q", "k", "v", "beta", "gate"), call.tensors())}
+    restart = None if layout.resets is None else memory_or_none(call.restart)
+    for (name, tensor), shape in zip({**rows, "state": state, "restart": restart}.items(), shapes):
         check(name, tensor, shape, state.dtype)
     return {
         "element_size": state.element_size(),

@@ -9,7 +9,7 @@ from ...errors import ShapeError
 from ..reflections.functional import check_range, strengths
 from ..validation import Resets, check_kind_of_batch_sizes, check_resets, checked_layout
 from .call import DeltaCall
-from .kernel import BACKENDS, backend_of, run
+from .kernel import BACKENDS, run
 
 
 def delta_rnn(
@@ -94,10 +94,9 @@ def delta_rnn(
     check_choice("backend", backend, BACKENDS)
     layout = checked_layout(k, batch_sizes, batch, "state")
     found = check_resets(Resets(reset, restart), first, state, "state")
-    layout = layout.between(None if found.reset is None else found.reset.flatten())
-    call = DeltaCall(q, k, v, beta, gate, state, found.restart, layout, backend)
-    backend_of(call)
-    out, last = run(call)
+    if found.reset is not None:
+        layout = layout.between(found.reset.flatten())
+    out, last = run(DeltaCall(q, k, v, beta, gate, state, found.restart, layout, backend))
     assert out is not None
     assert last is not None
     return out, last

@@ -135,7 +135,8 @@ def reflection_rnn(
     check_choice("backend", backend, BACKENDS)
     phi = check_activation(activation, parameter, n)
     found = check_resets(Resets(reset, restart), first if index is None else tuple(index.shape), h0)
-    layout = layout.between(None if found.reset is None else found.reset.flatten())
+    if found.reset is not None:
+        layout = layout.between(found.reset.flatten())
     length = segment_of(memory, segment, layout.length)
     options = Options("reflections", phi, check_positive("clip", clip), output == "last", backend, length)
     call = ReflectionCall(k, beta, gate, angles, x, h0, parameter, found.restart, index, layout, options)
@@ -189,6 +190,6 @@ def check_range(name: str, values: Tensor, high: int) -> None:
     """Raise ArgumentError if a value is outside [0, high] or NaN, except in graphs, whose values are unknown."""
     if not can_be_read(values):
         return
-    low, top = (float(end) for end in values.detach().aminmax())
+    low, top = (end.item() for end in values.detach().aminmax())
     if not (low >= 0 and top <= high):
         raise ArgumentError(f"Expected {name} in [0, {high}], but got values from {low:.9g} to {top:.9g}.")

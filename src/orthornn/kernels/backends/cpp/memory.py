@@ -40,11 +40,11 @@ def empty_like_needed(like: Tensor, tensors: Sequence[Tensor | None], needs: Seq
     return [empty(like, t.shape) if need and t is not None else None for t, need in zip(tensors, needs)]
 
 
-def check(name: str, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype) -> None:
+def check(name: str, tensor: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """Raise ArgumentError unless a tensor, if given, has the layout that the extension assumes."""
-    if tensor is not None and (tensor.shape != torch.Size(shape) or tensor.dtype != dtype or not tensor.is_cpu):
+    if tensor is not None and (tensor.shape != shape or tensor.dtype != dtype or not tensor.is_cpu):
         raise ArgumentError(
-            f"Expected {name} of shape {tuple(shape)} in {dtype} on the CPU, but got {tuple(tensor.shape)} in "
+            f"Expected {name} of shape {shape} in {dtype} on the CPU, but got {tuple(tensor.shape)} in "
             f"{tensor.dtype} on {tensor.device}. Do not replace a network's parameters by tensors of another shape, dtype "
             f"or device."
         )
