@@ -142,7 +142,7 @@ class SequenceInput(NamedTuple):
 
     def as_sequence(self) -> SequenceInput:
         """Return the input of one step, (B, ...), as a sequence (1, B, ...), without resets: see `begun`."""
-        layout = self.layout if self.layout.resets is None else SequenceLayout(1, self.layout.batch)
+        layout = self.layout if self.layout.resets is None else self.layout.between(None, self.layout.dt)
         return SequenceInput(self.x.unsqueeze(0), layout, self.is_batched, self.sizes, None)
 
     def initial_states(self, h0: Tensor | None, learned: Tensor | None, name: str = "h0") -> tuple[Tensor, ...]:
